@@ -1,0 +1,47 @@
+# `make demo` and `make test` set everything up by themselves; `make help` lists the rest.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up down test check proof bench sim clean
+BIN := .venv/bin
+
+# Folders of tests that exist; `proof` adds what runs beside Apache Kafka.
+FAST := $(wildcard tests/unit tests/properties tests/architecture)
+REAL := $(wildcard tests/scenarios tests/simulation tests/integration)
+PYTEST := $(BIN)/python -m pytest -q
+
+help: ## what can be made
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup: ## .venv from requirements.lock (at once when nothing changed)
+	@scripts/setup
+
+demo: setup ## the main job on real data, on a platform of its own, then a table of what was done
+	@$(BIN)/logyard demo
+
+up: setup ## ZooKeeper, three brokers and Airflow, left running; prints their addresses
+	@$(BIN)/logyard up
+
+down: ## end what `make up` (or an interrupted demo) left running
+	@if [ -x $(BIN)/logyard ]; then $(BIN)/logyard down; fi
+
+check: setup ## format, lint, types, fast tests: under two minutes
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy -p logyard
+	$(PYTEST) -n 2 -m "not integration and not reference and not spark and not airflow" $(FAST)
+
+test: setup ## all tests but those beside Apache Kafka: under 25 minutes
+	$(PYTEST) -m "not reference" $(FAST) $(REAL)
+
+proof: setup ## everything, any length; what passed at this commit is not run again; build/proof.json
+	$(BIN)/python tests/proof.py
+
+bench: setup ## a broker's CPU per request, and three brokers under a stock producer; build/bench.json
+	@$(BIN)/python tests/benchmarks/bench_broker.py
+
+SEED ?= 1
+STEPS ?= 2000
+sim: setup ## one seed of the simulator, SEED=n STEPS=m: real brokers on simulated machines, with faults
+	@$(BIN)/python -m tests.simulation.run --seed $(SEED) --steps $(STEPS)
+
+clean: down ## remove everything that was built: .venv, .logyard, caches
+	rm -rf .venv .logyard build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba_cache
