@@ -1,0 +1,119 @@
+"""`python -m logyard.broker --config FILE [--override key=value]…`: one broker in the foreground."""
+
+import argparse
+import asyncio
+import logging
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from logyard.broker.app import Broker
+from logyard.broker.config import BrokerConfig
+from logyard.broker.errors import LogyardError
+
+EXAMPLE = """example:
+  python -m logyard.broker --config server.properties --override broker.id=1 --override listeners=PLAINTEXT://127.0.0.1:9092
+
+FILE is Kafka's server.properties with Kafka's own keys. What is not known or not acted on is a warning; with
+--strict it is an error."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one broker until SIGTERM or SIGINT; returns the exit status."""
+    options = _parse(arguments)
+    try:
+        config = _read_config(options)
+    except (LogyardError, OSError) as error:
+        print(f"logyard.broker: {error}", file=sys.stderr)
+        return 1
+    configure_logging(config.broker_id)
+    log = structlog.get_logger("logyard.broker")
+    for warning in config.warnings:
+        log.warning("config", note=warning)
+    _raise_open_file_limit()
+    try:
+        return uvloop.run(_run(config))
+    except (LogyardError, OSError) as error:
+        log.error("the broker could not go on", error=str(error))
+        print(f"logyard.broker: {error}", file=sys.stderr)
+        return 1
+
+
+async def _run(config: BrokerConfig) -> int:
+    broker = Broker(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, broker.stop)
+    return await broker.run()
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m logyard.broker",
+        description="Run one Logyard broker in the foreground.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE", required=True, help="server.properties, with Kafka's keys")
+    parser.add_argument(
+        "--override", metavar="KEY=VALUE", action="append", default=[], help="wins over FILE; repeatable"
+    )
+    parser.add_argument("--strict", action="store_true", help="an unknown or unused key is an error")
+    return parser.parse_args(arguments)
+
+
+def _read_config(options: argparse.Namespace) -> BrokerConfig:
+    overrides = {}
+    for pair in options.override:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise LogyardError(f"--override {pair}: write it as key=value")
+        overrides[key] = value
+    try:
+        text = Path(options.config).read_text()
+    except OSError as error:
+        raise LogyardError(f"--config {options.config}: {error.strerror}") from error
+    return BrokerConfig.parse(text, overrides, strict=options.strict)
+
+
+def configure_logging(broker_id: int) -> None:
+    """One line per event on stdout: time, level, broker, logger, what happened, key=value."""
+    logging.basicConfig(
+        stream=sys.stdout, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S.%f", utc=False),
+            structlog.processors.format_exc_info,
+            _line,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(broker=broker_id)
+
+
+def _line(logger: object, method: str, event: structlog.typing.EventDict) -> str:
+    when, level = event.pop("timestamp"), event.pop("level")
+    what, broker, trace = event.pop("event"), event.pop("broker", "-"), event.pop("exception", None)
+    rest = " ".join(f"{key}={value!r}" if " " in str(value) else f"{key}={value}" for key, value in event.items())
+    line = f"{when} {level.upper():7} [{broker}] {what}" + (f"  {rest}" if rest else "")
+    return f"{line}\n{trace}" if trace else line
+
+
+def _raise_open_file_limit() -> None:
+    """Partitions cost descriptors: take all the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""One broker, put together: the only place that builds real clock, disk, ZooKeeper session and sockets.
+
+Start-up follows facts §2: ZooKeeper and the cluster's id, identity of the log directories, dynamic settings, logs
+loaded, registration (its czxid is the broker epoch), controller, then requests are served.
+Shutdown: leadership is handed over first, sockets are drained, logs flushed and marked clean, the session ended.
+"""
+
+import asyncio
+import random
+import resource
+import uuid
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import structlog
+
+from logyard.broker.clock import SystemClock
+from logyard.broker.config import BrokerConfig
+from logyard.broker.config_protocol import InterBrokerProtocol
+from logyard.broker.controller.runner import SystemChance
+from logyard.broker.errors import LogyardError
+from logyard.broker.http.server import HttpServer
+from logyard.broker.log.disk import OsDisk
+from logyard.broker.model import BrokerInfo, Endpoint
+from logyard.broker.node import Node, read_identity
+from logyard.broker.server.listener import Listener
+from logyard.broker.world import World
+from logyard.broker.zk import registration
+from logyard.broker.zk.session import ZooKeeperSession
+from logyard.broker.znodes.brokers import VERSION_WITH_FEATURES, VERSION_WITHOUT_FEATURES
+from logyard.broker.znodes.ops import SessionExpired
+
+DISK_THREADS = 8
+
+log = structlog.get_logger("logyard.broker")
+
+
+def real_world(config: BrokerConfig) -> World:
+    """The machine this process runs on; call it on the running loop."""
+    loop = asyncio.get_running_loop()
+    pool = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+    return World(
+        clock=SystemClock(),
+        disk=OsDisk(),
+        chance=SystemChance(),
+        new_uuid=uuid.uuid4,
+        new_session_id=partial(random.randrange, 1, 2**31),
+        run_blocking=partial(loop.run_in_executor, pool),
+        open_zookeeper=lambda: ZooKeeperSession(
+            config.str("zookeeper.connect"),
+            session_timeout_ms=config.int("zookeeper.session.timeout.ms"),
+            max_in_flight=config.int("zookeeper.max.in.flight.requests"),
+        ),
+        open_listener=lambda endpoint: Listener(
+            endpoint,
+            connections_max=config.int("max.connections"),
+            per_host_max=config.int("max.connections.per.ip"),
+            frame_bytes_max=config.int("socket.request.max.bytes"),
+        ),
+        open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
+        close=lambda: pool.shutdown(wait=False, cancel_futures=True),
+        open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    )
+
+
+class Broker:
+    """One broker from start to end."""
+
+    def __init__(self, config: BrokerConfig, world: World | None = None) -> None:
+        self.config = config
+        self._world = world
+        self._stopping = asyncio.Event()
+        self._failure: str | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.node: Node | None = None
+        self._zk: Any = None
+        self._registration: registration.BrokerRegistration | None = None
+        self._listeners: list[Any] = []
+        self._http: HttpServer | None = None
+
+    def stop(self) -> None:
+        """Begin an orderly shutdown; may be called again, from a signal handler too."""
+        self._stopping.set()
+
+    def fail(self, reason: str) -> None:
+        """Something without which the broker cannot go on is gone."""
+        log.error("stopping", reason=reason)
+        self._failure = self._failure or reason
+        self._stopping.set()
+
+    async def run(self) -> int:
+        """Start, serve until `stop`, shut down; returns the exit status. Raises LogyardError where it cannot start."""
+        world = self._world = self._world or real_world(self.config)
+        try:
+            await self.start()
+            await self._stopping.wait()
+        finally:
+            await self.close()
+            world.close()
+        return 1 if self._failure else 0
+
+    async def start(self) -> None:
+        """Everything up to and including serving requests."""
+        assert self._world is not None
+        world = self._world
+        self._zk = world.open_zookeeper()
+        await self._zk.wait_connected(self.config.int("zookeeper.connection.timeout.ms") / 1000)
+        await registration.create_persistent_paths(self._zk)
+        cluster_id = await registration.get_or_create_cluster_id(self._zk, world.new_uuid)
+        if self.config.broker_id < 0:
+            self.config = self.config.with_static({"broker.id": str(await self._own_id())})
+            structlog.contextvars.bind_contextvars(broker=self.config.broker_id)
+        log.info("starting", cluster=cluster_id, session=f"0x{self._zk.session_id & (2**64 - 1):x}")
+        node = self.node = Node(self.config, world, self._zk, cluster_id, self.fail)
+        await node.load()
+        self._listeners = [world.open_listener(endpoint) for endpoint in self.config.listeners]
+        if world.open_http is not None:
+            self._http = world.open_http(*self.config.http_listener)
+            node.services.http_address = self._http_address()
+        self._registration = registration.BrokerRegistration(self._zk)
+        self._zk.on_session_lost = self._session_lost
+        self._zk.on_session_established = lambda session_id: self._spawn(self._session_established())
+        await self._register()
+        await node.start()
+        if self._http is not None:
+            await self._http.start(node.http_app())
+        for listener in self._listeners:
+            await listener.serve(node.dispatcher)
+        addresses = ", ".join(f"{li.name}://{li.host}:{li.port}" for li in self._listeners)
+        log.info("serving", listeners=addresses, http=self._http_address(), epoch=node.broker_epoch)
+
+    async def _own_id(self) -> int:
+        """The id that the log directories remember, else a new one out of ZooKeeper (facts §1, seqid)."""
+        assert self._world is not None
+        kept = await read_identity(self.config, self._world)
+        if kept is not None and kept.broker_id is not None:
+            return kept.broker_id
+        if not self.config.bool("broker.id.generation.enable"):
+            raise LogyardError("broker.id is -1 and broker.id.generation.enable is false: set broker.id")
+        return await registration.generate_broker_id(self._zk, self.config.int("reserved.broker.max.id"))
+
+    async def close(self) -> None:
+        """Hand over, drain, flush, leave; safe at any stage of the start."""
+        node = self.node
+        if node is not None and node.running and self._failure is None:
+            await node.hand_over()
+        for listener in self._listeners:
+            await listener.close()
+        if self._http is not None:
+            await self._http.close()
+        if node is not None:
+            await node.close()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._zk is not None:
+            self._zk.on_session_lost = lambda: None
+            await self._zk.close()
+        log.info("stopped", clean=self._failure is None)
+
+    async def _register(self) -> None:
+        assert self.node is not None
+        assert self._registration is not None
+        assert self._world is not None
+        info = self.describe()
+        epoch = await self._registration.register(
+            info,
+            self._world.clock.now_ms(),
+            version=VERSION_WITH_FEATURES
+            if self.config.ibp >= InterBrokerProtocol.IBP_2_7_IV0
+            else VERSION_WITHOUT_FEATURES,
+            patience_s=1.5 * self.config.int("zookeeper.session.timeout.ms") / 1000,
+        )
+        self.node.registered(info, epoch)
+        log.info("registered", epoch=epoch)
+
+    def describe(self) -> BrokerInfo:
+        """What is published of this broker: advertised addresses, ports filled in from the sockets."""
+        bound = {listener.name: listener.port for listener in self._listeners}
+        endpoints = tuple(
+            Endpoint(e.listener, e.protocol, e.host, e.port or bound[e.listener])
+            for e in self.config.advertised_listeners
+        )
+        return BrokerInfo(
+            self.config.broker_id, endpoints, self.config.optional_str("broker.rack"), http=self._http_address()
+        )
+
+    def _http_address(self) -> str | None:
+        if self._http is None:
+            return None
+        advertised = self.config.optional_str("http.advertised.listener")
+        return advertised or f"{self._http.host}:{self._http.port}"
+
+    def _session_lost(self) -> None:
+        log.warning("the ZooKeeper session is lost")
+        if self.node is not None:
+            self.node.controller.on_session_lost()
+
+    async def _session_established(self) -> None:
+        assert self.node is not None
+        try:
+            await self._register()
+            await self.node.session_restored()
+        except SessionExpired:
+            log.warning("the new session ended at once; another follows")
+        except LogyardError as error:
+            self.fail(str(error))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,154 @@
+"""How a leader changes its ISR: AlterPartition to the controller (KIP-497), the port `replication.ports.IsrChanges`.
+
+Rule 1: one request in flight per broker; what is submitted meanwhile goes with the next, all partitions together.
+Rule 2: a partition is asked about until the controller answers for it: time-outs, a lost link, a stale broker epoch
+        and NOT_CONTROLLER are not answers (facts §22), they are asked again, of whoever is controller then.
+Rule 3: version 3 names topics by id; where a topic has none, version 1 names all by name.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from logyard.broker.client.to_controller import ToController, known
+from logyard.broker.errors import CorruptData, ErrorCode
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.replication.ports import IsrChangeResult, LinkError
+
+API_KEY = 56
+RETRY_S = 0.05
+
+log = structlog.get_logger("logyard.isr")
+
+Callback = Callable[[IsrChangeResult], None]
+
+
+@dataclass(slots=True)
+class _Change:
+    topic_id: TopicId | None
+    leader_epoch: int
+    new_isr: tuple[int, ...]
+    partition_epoch: int
+    callback: Callback
+    broker_epochs: Mapping[int, int]
+
+
+class AlterPartitionSender:
+    """See the head of this file. `broker_epoch` is asked anew for every request."""
+
+    def __init__(self, controller: ToController, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._controller = controller
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._changes: dict[TopicPartition, _Change] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def submit(
+        self,
+        tp: TopicPartition,
+        topic_id: TopicId | None,
+        leader_epoch: int,
+        new_isr: tuple[int, ...],
+        partition_epoch: int,
+        callback: Callback,
+        broker_epochs: Mapping[int, int] | None = None,
+    ) -> None:
+        """Ask for a new ISR; `callback` hears the controller's answer once, later.
+
+        A change submitted for a partition that waits already takes its place; the older one's callback hears of it
+        only where it has been sent.
+        """
+        self._changes[tp] = _Change(topic_id, leader_epoch, new_isr, partition_epoch, callback, broker_epochs or {})
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="alter partition")
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._changes.clear()
+
+    async def _run(self) -> None:
+        # Whatever else is submitted in this turn of the loop goes along.
+        await asyncio.sleep(0)
+        while self._changes:
+            asked = dict(self._changes)
+            if not await self._ask(asked):
+                await asyncio.sleep(RETRY_S)
+
+    async def _ask(self, asked: dict[TopicPartition, _Change]) -> bool:
+        """One request; False where it has to be asked again after a pause."""
+        by_id = all(change.topic_id not in (None, ZERO_TOPIC_ID) for change in asked.values())
+        try:
+            response = await self._controller.request(API_KEY, 3 if by_id else 1, self._fields(asked, by_id))
+        except (LinkError, CorruptData, ValueError) as error:
+            log.info("the controller was not reached, asking again", error=str(error), partitions=len(asked))
+            self._controller.close()
+            return False
+        error_code = known(response.error_code)
+        if error_code is not ErrorCode.NONE:
+            log.info("the controller refused, asking again", error=error_code.name, partitions=len(asked))
+            if error_code is ErrorCode.NOT_CONTROLLER:
+                self._controller.close()
+            return False
+        return self._settle(asked, response, by_id)
+
+    def _fields(self, asked: dict[TopicPartition, _Change], by_id: bool) -> dict[str, Any]:
+        topics: dict[str, dict[str, Any]] = {}
+        for tp, change in asked.items():
+            topic = topics.setdefault(
+                tp.topic, {"topic_name": tp.topic, "topic_id": change.topic_id or ZERO_TOPIC_ID, "partitions": []}
+            )
+            topic["partitions"].append(
+                {
+                    "partition_index": tp.partition,
+                    "leader_epoch": change.leader_epoch,
+                    "new_isr": list(change.new_isr),
+                    # -1: not known. A Kafka controller in ZooKeeper mode does not look at them (facts §21b).
+                    "new_isr_with_epochs": [
+                        {"broker_id": b, "broker_epoch": change.broker_epochs.get(b, -1)} for b in change.new_isr
+                    ],
+                    "leader_recovery_state": 0,
+                    "partition_epoch": change.partition_epoch,
+                }
+            )
+        return {
+            "broker_id": self._broker_id,
+            "broker_epoch": self._broker_epoch(),
+            "topics": list(topics.values()),
+        }
+
+    def _settle(self, asked: dict[TopicPartition, _Change], response: Any, by_id: bool) -> bool:
+        names = {change.topic_id: tp.topic for tp, change in asked.items()} if by_id else {}
+        silent = dict.fromkeys(asked)
+        for topic in response.topics:
+            name = names.get(topic.topic_id) if by_id else topic.topic_name
+            for p in topic.partitions:
+                tp = TopicPartition(name or "", p.partition_index)
+                change = asked.get(tp)
+                if change is None:
+                    continue
+                code = known(p.error_code)
+                if code is ErrorCode.NOT_CONTROLLER:
+                    continue
+                silent.pop(tp, None)
+                if self._changes.get(tp) is change:
+                    del self._changes[tp]
+                try:
+                    change.callback(_result(code, p))
+                except Exception:
+                    # One partition's trouble must not keep the others from their answers.
+                    log.exception("answer not handled", partition=str(tp))
+        if silent:
+            log.info("partitions without an answer, asking again", partitions=len(silent))
+            self._controller.close()
+        return not silent
+
+
+def _result(code: ErrorCode, p: Any) -> IsrChangeResult:
+    if code is not ErrorCode.NONE:
+        return IsrChangeResult(code)
+    recovering = bool(getattr(p, "leader_recovery_state", 0))
+    return IsrChangeResult(code, p.leader_id, p.leader_epoch, tuple(p.isr), p.partition_epoch, recovering)

@@ -1,0 +1,183 @@
+"""One connection to another broker: requests pipelined by correlation id, each with a time-out.
+
+A link connects when it is first used and again after it broke; who uses it decides how long to wait in between.
+Large answers are received straight into a buffer of their own, so that records can be kept without copying.
+"""
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from logyard.broker.protocol import codec
+from logyard.broker.replication.ports import LinkError
+
+FRAME_BYTES_MAX = 256 * 1024 * 1024
+SCRATCH_BYTES = 64 * 1024
+_SIZE = struct.Struct(">i")
+
+
+class _Frames(asyncio.BufferedProtocol):
+    """Splits what arrives into answers and settles the futures that wait for them."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, asyncio.Future[memoryview]] = {}
+        self.transport: asyncio.Transport | None = None
+        self.trouble: str | None = None
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._filled = 0
+        self._frame: bytearray | None = None
+        self._frame_filled = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # uvloop's class is no asyncio.Transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self.trouble = self.trouble or (str(exc) if exc else "the other side closed the connection")
+        for future in self.waiting.values():
+            if not future.done():
+                future.set_exception(LinkError(self.trouble))
+        self.waiting.clear()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._frame_filled :]
+        return memoryview(self._scratch)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._frame is not None:
+            self._frame_filled += nbytes
+            if self._frame_filled == len(self._frame):
+                frame, self._frame = self._frame, None
+                self._settle(memoryview(frame))
+            return
+        self._filled += nbytes
+        self._split()
+
+    def _split(self) -> None:
+        start = 0
+        while self._filled - start >= 4:
+            (size,) = _SIZE.unpack_from(self._scratch, start)
+            if not 4 <= size <= FRAME_BYTES_MAX:
+                self._break(f"an answer of {size} bytes; 4 to {FRAME_BYTES_MAX} are taken")
+                return
+            here = self._filled - start - 4
+            if here >= size:
+                self._settle(memoryview(bytes(memoryview(self._scratch)[start + 4 : start + 4 + size])))
+                start += 4 + size
+                continue
+            if size > SCRATCH_BYTES - 4:
+                self._frame = bytearray(size)
+                self._frame[:here] = memoryview(self._scratch)[start + 4 : self._filled]
+                self._frame_filled, start = here, self._filled
+            break
+        rest = self._filled - start
+        if start:
+            self._scratch[:rest] = self._scratch[start : self._filled]
+            self._filled = rest
+
+    def _settle(self, frame: memoryview) -> None:
+        (correlation_id,) = _SIZE.unpack_from(frame)
+        future = self.waiting.pop(correlation_id, None)
+        if future is not None and not future.done():
+            future.set_result(frame)
+
+    def _break(self, trouble: str) -> None:
+        self.trouble = trouble
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Link:
+    """See the head of this file. Times are seconds."""
+
+    def __init__(
+        self, host: str, port: int, *, client_id: str, request_timeout_s: float = 30.0, connect_timeout_s: float = 5.0
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._client_id = client_id
+        self._request_timeout_s = request_timeout_s
+        self._connect_timeout_s = connect_timeout_s
+        self._correlation_ids = itertools.count(1)
+        self._frames: _Frames | None = None
+        self._connecting: asyncio.Lock = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def connected(self) -> bool:
+        return self._frames is not None and self._frames.transport is not None
+
+    async def request(
+        self, api_key: int, version: int, fields: Mapping[str, Any], *, timeout_s: float | None = None
+    ) -> Any:
+        """Send and return the decoded answer; raises LinkError, CorruptData or ValueError (fields that do not fit)."""
+        correlation_id = self.next_correlation_id()
+        frame = codec.encode_request(api_key, version, correlation_id, self._client_id, fields)
+        answer = await self.request_frame(correlation_id, frame, timeout_s=timeout_s)
+        return codec.decode_response(api_key, version, answer)[1]
+
+    def next_correlation_id(self) -> int:
+        return next(self._correlation_ids) & 0x7FFFFFFF
+
+    @property
+    def client_id(self) -> str:
+        return self._client_id
+
+    async def request_frame(
+        self, correlation_id: int, frame: bytes | bytearray, *, timeout_s: float | None = None
+    ) -> memoryview:
+        """Send a complete request frame and return the answer's frame without its size; raises LinkError."""
+        frames = await self._connect()
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        frames.waiting[correlation_id] = future
+        assert frames.transport is not None
+        frames.transport.write(frame)
+        try:
+            return await asyncio.wait_for(future, timeout_s or self._request_timeout_s)
+        except TimeoutError:
+            # An answer that comes later would be for nobody; a fresh connection is the clean way on.
+            trouble = f"{self.host}:{self.port} did not answer in time"
+            if self._frames is frames:
+                self.disconnect(trouble)
+            raise LinkError(trouble) from None
+        finally:
+            frames.waiting.pop(correlation_id, None)
+
+    async def _connect(self) -> _Frames:
+        async with self._connecting:
+            self._refuse_if_closed()
+            if self._frames is not None and self._frames.transport is not None:
+                return self._frames
+            loop = asyncio.get_running_loop()
+            try:
+                _, frames = await asyncio.wait_for(
+                    loop.create_connection(_Frames, self.host, self.port), self._connect_timeout_s
+                )
+            except (OSError, TimeoutError) as error:
+                raise LinkError(f"{self.host}:{self.port} cannot be reached: {str(error) or 'time-out'}") from error
+            if frames.transport is None:
+                raise LinkError(f"{self.host}:{self.port} closed the connection at once")
+            self._frames = frames
+            if self._closed:  # meanwhile
+                self.disconnect("the link was closed")
+            self._refuse_if_closed()
+            return frames
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise LinkError("the link is closed")
+
+    def disconnect(self, why: str) -> None:
+        """Break the connection; who waits gets LinkError. The next request connects again."""
+        frames, self._frames = self._frames, None
+        if frames is not None and frames.transport is not None:
+            frames.trouble = why
+            frames.transport.abort()
+
+    def close(self) -> None:
+        """Break the connection for good."""
+        self._closed = True
+        self.disconnect("the link was closed")

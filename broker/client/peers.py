@@ -1,0 +1,114 @@
+"""The controller's senders: one FIFO per broker, one request in flight, sent again until answered or removed.
+
+Implements `controller.ports.Peers`. What an answer means is the callback's business.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from logyard.broker.client.link import Link
+from logyard.broker.errors import CorruptData
+from logyard.broker.model import BrokerInfo
+from logyard.broker.replication.ports import LinkError
+
+RETRY_S = 0.1
+
+log = structlog.get_logger("logyard.peers")
+
+Answered = Callable[[Any], None]
+
+
+@dataclass(slots=True)
+class _Queued:
+    api_key: int
+    version: int
+    fields: Mapping[str, Any]
+    callback: Answered
+
+
+class _Sender:
+    """One broker's queue and the task that empties it."""
+
+    def __init__(self, broker_id: int, link: Link) -> None:
+        self._broker_id = broker_id
+        self._link = link
+        self._queue: deque[_Queued] = deque()
+        self._wake = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"controller to {broker_id}")
+
+    def put(self, queued: _Queued) -> None:
+        self._queue.append(queued)
+        self._wake.set()
+
+    def drop(self) -> None:
+        """Stop; everything still queued is answered with None."""
+        self._task.cancel()
+        self._link.close()
+        dropped, self._queue = self._queue, deque()
+        for queued in dropped:
+            queued.callback(None)
+
+    async def _run(self) -> None:
+        while True:
+            if not self._queue:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            first = self._queue[0]
+            try:
+                answer = await self._link.request(first.api_key, first.version, first.fields)
+            except (LinkError, CorruptData) as error:
+                log.info("broker not reached, trying again", peer=self._broker_id, api=first.api_key, error=str(error))
+                self._link.disconnect("starting over")
+                await asyncio.sleep(RETRY_S)
+                continue
+            except ValueError as error:
+                # Fields that do not fit the schema: our own bug, which sending again would not mend.
+                log.error("request cannot be written", peer=self._broker_id, api=first.api_key, error=str(error))
+                answer = None
+            self._queue.popleft()
+            try:
+                first.callback(answer)
+            except Exception:
+                # One answer badly handled must not silence the broker's sender.
+                log.exception("answer not handled", peer=self._broker_id, api=first.api_key)
+
+
+class ControllerPeers:
+    """Senders by broker id. `listener` is the one the brokers speak to each other on."""
+
+    def __init__(self, listener: str, client_id: str, request_timeout_s: float = 30.0) -> None:
+        self._listener = listener
+        self._client_id = client_id
+        self._request_timeout_s = request_timeout_s
+        self._senders: dict[int, _Sender] = {}
+
+    def add_broker(self, info: BrokerInfo) -> None:
+        self.remove_broker(info.id)
+        endpoint = info.endpoint(self._listener)
+        if endpoint is None:
+            log.error("broker has no endpoint on the inter-broker listener", peer=info.id, listener=self._listener)
+            return
+        link = Link(endpoint.host, endpoint.port, client_id=self._client_id, request_timeout_s=self._request_timeout_s)
+        self._senders[info.id] = _Sender(info.id, link)
+
+    def remove_broker(self, broker_id: int) -> None:
+        sender = self._senders.pop(broker_id, None)
+        if sender is not None:
+            sender.drop()
+
+    def send(self, broker_id: int, api_key: int, version: int, fields: Mapping[str, Any], callback: Answered) -> None:
+        sender = self._senders.get(broker_id)
+        if sender is None:
+            callback(None)
+        else:
+            sender.put(_Queued(api_key, version, fields, callback))
+
+    def close(self) -> None:
+        for broker_id in list(self._senders):
+            self.remove_broker(broker_id)

@@ -1,0 +1,50 @@
+"""The way to whoever is controller now: one link, made anew when the controller changes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from logyard.broker.client.link import Link
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import BrokerInfo
+from logyard.broker.replication.ports import LinkError
+
+FindController = Callable[[], BrokerInfo | None]
+
+
+def known(code: int) -> ErrorCode:
+    """The error code of an answer; one from a later Kafka that has no name here counts as unknown."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class ToController:
+    """Asks the broker that this broker's metadata names as controller."""
+
+    def __init__(self, find: FindController, listener: str, client_id: str, request_timeout_s: float = 30.0) -> None:
+        self._find = find
+        self._listener = listener
+        self._client_id = client_id
+        self._request_timeout_s = request_timeout_s
+        self._link: Link | None = None
+
+    async def request(
+        self, api_key: int, version: int, fields: Mapping[str, Any], *, timeout_s: float | None = None
+    ) -> Any:
+        """Return the decoded answer; raises LinkError, also while no controller is known."""
+        controller = self._find()
+        endpoint = controller.endpoint(self._listener) if controller is not None else None
+        if endpoint is None:
+            raise LinkError("no controller is known now")
+        if self._link is None or (self._link.host, self._link.port) != (endpoint.host, endpoint.port):
+            self.close()
+            self._link = Link(
+                endpoint.host, endpoint.port, client_id=self._client_id, request_timeout_s=self._request_timeout_s
+            )
+        return await self._link.request(api_key, version, fields, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None

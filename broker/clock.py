@@ -1,0 +1,45 @@
+"""Time as a port: what the wall says and what has passed, and a twin that tests move by hand."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where everything in `broker/` gets its time from."""
+
+    def now_ms(self) -> int:
+        """Return wall-clock milliseconds since 1970 (UTC): for timestamps people and records see."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back: for time-outs and lags."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that stands still until `advance` moves it."""
+
+    def __init__(self, now_ms: int = 1_600_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic = 0.0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        """Move both times forward together."""
+        self._now_ms += round(seconds * 1000)
+        self._monotonic += seconds

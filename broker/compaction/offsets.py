@@ -1,0 +1,89 @@
+"""A sorted set of offsets, and its compact form on the wire."""
+
+import zlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from sys import byteorder
+
+from logyard.broker.errors import CorruptData
+
+_WIDTHS = (("B", 2**8), ("H", 2**16), ("I", 2**32), ("Q", 2**64))
+
+
+class OffsetSet:
+    """Ascending int64 offsets in one flat array (8 bytes each)."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: "Iterable[int] | array[int]" = (), *, is_sorted: bool = False) -> None:
+        """Take `values`; `is_sorted` promises that they are ascending without repeats (not checked)."""
+        if isinstance(values, array) and is_sorted:
+            self.values = values
+        else:
+            self.values = array("q", values if is_sorted else sorted(set(values)))
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_left(self.values, offset)
+        return at < len(self.values) and self.values[at] == offset
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OffsetSet) and self.values == other.values
+
+    __hash__ = None  # type: ignore[assignment]  # mutable array inside
+
+    def between(self, first: int, last: int) -> "array[int]":
+        """Return the offsets in [first, last]."""
+        return self.values[bisect_left(self.values, first) : bisect_left(self.values, last + 1)]
+
+    def encode(self) -> bytes:
+        """Return width letter, count, first offset and the zlib-packed gaps (little endian)."""
+        if not self.values:
+            return b"B" + bytes(16)
+        gaps = [b - a for a, b in zip(self.values, self.values[1:], strict=False)]
+        widest = max(gaps, default=0)
+        letter = next(w for w, limit in _WIDTHS if widest < limit)
+        packed = zlib.compress(_little(array(letter, gaps)), 1)
+        return letter.encode() + len(self.values).to_bytes(8, "little") + self.values[0].to_bytes(8, "little") + packed
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> "OffsetSet":
+        """Read what `encode` wrote; raises CorruptData."""
+        data = bytes(data)
+        if len(data) < 17 or data[:1] not in (b"B", b"H", b"I", b"Q"):
+            raise CorruptData("offset set: a width letter, a count and a first offset are expected")
+        letter, count, first = data[:1].decode(), *(int.from_bytes(data[i : i + 8], "little") for i in (1, 9))
+        if not count:
+            return cls()
+        gaps = array(letter)
+        try:
+            gaps.frombytes(_little_bytes(letter, zlib.decompress(data[17:])))
+        except (zlib.error, ValueError) as error:
+            raise CorruptData(f"offset set: {error}") from error
+        if len(gaps) != count - 1:
+            raise CorruptData(f"offset set: {count - 1} gaps are expected, {len(gaps)} found")
+        values = array("q", [first])
+        for gap in gaps:
+            first += gap
+            values.append(first)
+        return cls(values, is_sorted=True)
+
+
+def _little(values: "array[int]") -> bytes:
+    return _little_bytes(values.typecode, values.tobytes())
+
+
+def _little_bytes(letter: str, data: bytes) -> bytes:
+    """Swap between native and little-endian bytes: nothing to do but on a big-endian machine."""
+    if byteorder == "little":
+        return data
+    swapped = array(letter)
+    swapped.frombytes(data)
+    swapped.byteswap()
+    return swapped.tobytes()

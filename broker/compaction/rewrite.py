@@ -1,0 +1,205 @@
+"""Pass 2: what a decision makes of each batch of a replica's own log.
+
+Rule 1: a batch that keeps all its records and needs no horizon is copied byte for byte.
+Rule 2: base offset, last offset delta, producer id, epoch and sequence never change; base timestamp only for a
+        delete horizon.
+Rule 3: a batch left without records goes, unless its producer's state needs it (an empty header stays) or it ends
+        its group:
+        then a bare placeholder of the same offsets stays, so that the new segment ends where the old ones did.
+        The placeholder carries no producer and no flags: an empty transactional batch without its marker would look
+        like
+        an open transaction when the log is loaded.
+Source: facts §13, §21b; KIP-534; the end-of-group rule is ours (a shorter output could bring a replaced segment back).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from struct import pack_into
+from typing import NamedTuple
+
+from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.survey import HORIZON
+from logyard.broker.errors import CorruptData
+from logyard.broker.records import compression
+from logyard.broker.records.crc import crc32c
+from logyard.broker.records.header import CRC_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from logyard.broker.records.varint import read_varint, write_varint
+
+_CRC_START = 21
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_MAGIC = 2
+
+
+@dataclass(slots=True)
+class Tally:
+    """What pass 2 did to one replica."""
+
+    batches_in: int = 0
+    batches_out: int = 0
+    batches_verbatim: int = 0
+    records_in: int = 0
+    records_out: int = 0
+
+
+class _RawRecord(NamedTuple):
+    """A record inside its decompressed payload: where it starts and ends, its deltas, and where they end."""
+
+    start: int
+    end: int
+    attributes: int
+    timestamp_delta: int
+    offset_delta: int
+    after_timestamp: int
+
+
+def rewrite_batch(
+    batch: memoryview, header: BatchHeader, decision: Decision, *, ends_group: bool, tally: Tally
+) -> bytes | memoryview | None:
+    """Return what becomes of one whole batch: the same view, new bytes, or None where it goes.
+
+    :param ends_group: it is the last batch of the segments that become one.
+    :raises CorruptData: the batch does not parse, or is of a format older than v2.
+    """
+    if header.magic != _MAGIC:
+        raise CorruptData(f"batch at offset {header.base_offset}: message format v{header.magic} cannot be compacted")
+    tally.batches_in += 1
+    tally.records_in += header.count
+    outcome = _outcome(batch, header, decision, ends_group)
+    if outcome is None:
+        return None
+    tally.batches_out += 1
+    if outcome is batch:
+        tally.batches_verbatim += 1
+        tally.records_out += header.count
+    else:
+        tally.records_out += int.from_bytes(outcome[57:61], "big")
+    return outcome
+
+
+def _outcome(batch: memoryview, header: BatchHeader, decision: Decision, ends_group: bool) -> bytes | memoryview | None:
+    last_offset = header.base_offset + header.last_offset_delta
+    if header.base_offset < decision.range_start or last_offset >= decision.range_end:
+        return batch
+    if header.count == 0:
+        return _without_records(batch, header, last_offset, decision, ends_group)
+    survivors = decision.survivors.between(header.base_offset, last_offset)
+    if not survivors:
+        return _without_records(batch, header, last_offset, decision, ends_group)
+    stamp = not header.attributes & HORIZON and bool(decision.stamped.between(header.base_offset, last_offset))
+    is_dense = header.count == header.last_offset_delta + 1
+    if is_dense and len(survivors) == header.count and not stamp:
+        return batch
+    deltas = {o - header.base_offset for o in survivors}
+    return _filtered(batch, header, last_offset, deltas, decision, ends_group, stamp)
+
+
+def _without_records(
+    batch: memoryview, header: BatchHeader, last_offset: int, decision: Decision, ends_group: bool
+) -> bytes | memoryview | None:
+    if last_offset in decision.kept_batches:
+        return batch if header.count == 0 else empty_batch(header)
+    if not ends_group:
+        return None
+    return placeholder(header)
+
+
+def _filtered(
+    batch: memoryview,
+    header: BatchHeader,
+    last_offset: int,
+    deltas: Collection[int],
+    decision: Decision,
+    ends_group: bool,
+    stamp: bool,
+) -> bytes | memoryview | None:
+    codec = header.attributes & _CODEC_MASK
+    packed = batch[HEADER_SIZE:]
+    payload = memoryview(compression.decompress(codec, packed) if codec else packed)
+    records = [r for r in _walk(payload, header) if r.offset_delta in deltas]
+    if not records:
+        return _without_records(batch, header, last_offset, decision, ends_group)
+    if len(records) == header.count and not stamp:
+        return batch
+    base_timestamp = decision.horizon_ms if stamp else header.base_timestamp
+    shift = header.base_timestamp - base_timestamp
+    body = bytearray()
+    for record in records:
+        if shift:
+            _append_shifted(body, payload, record, shift)
+        else:
+            body += payload[record.start : record.end]
+    max_timestamp = header.max_timestamp
+    if not header.attributes & _LOG_APPEND_TIME:
+        max_timestamp = max(header.base_timestamp + r.timestamp_delta for r in records)
+    attributes = header.attributes | (HORIZON if stamp else 0)
+    content = compression.compress(codec, bytes(body)) if codec else bytes(body)
+    return _assemble(header, attributes, base_timestamp, max_timestamp, len(records), content)
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """Return the batch without its records: what its producer's state is rebuilt from (ids, sequence, offsets,
+    flags)."""
+    keep = header.attributes & ~(_CODEC_MASK | HORIZON)
+    return _assemble(header, keep, header.max_timestamp, header.max_timestamp, 0, b"")
+
+
+def placeholder(header: BatchHeader) -> bytes:
+    """Return an empty batch that holds nothing but the offsets (and timestamp) of `header`."""
+    bare = header._replace(producer_id=-1, producer_epoch=-1, base_sequence=-1)
+    return _assemble(bare, header.attributes & _LOG_APPEND_TIME, header.max_timestamp, header.max_timestamp, 0, b"")
+
+
+def _assemble(
+    header: BatchHeader, attributes: int, base_timestamp: int, max_timestamp: int, count: int, content: bytes
+) -> bytes:
+    out = bytearray(HEADER_SIZE + len(content))
+    HEADER.pack_into(
+        out,
+        0,
+        header.base_offset,
+        len(out) - LOG_OVERHEAD,
+        header.partition_leader_epoch,
+        _MAGIC,
+        0,
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        count,
+    )
+    out[HEADER_SIZE:] = content
+    pack_into(">I", out, CRC_AT, crc32c(memoryview(out)[_CRC_START:]))
+    return bytes(out)
+
+
+def _walk(payload: memoryview, header: BatchHeader) -> list[_RawRecord]:
+    """Return the places of `header.count` records; raises CorruptData when they do not fill the payload."""
+    records = []
+    position = 0
+    try:
+        for _ in range(header.count):
+            start = position
+            length, position = read_varint(payload, position)
+            end = position + length
+            attributes = payload[position]
+            timestamp_delta, after_timestamp = read_varint(payload, position + 1)
+            offset_delta, _after = read_varint(payload, after_timestamp)
+            records.append(_RawRecord(start, end, attributes, timestamp_delta, offset_delta, after_timestamp))
+            position = end
+    except IndexError:
+        position = -1
+    if position != len(payload):
+        raise CorruptData(f"batch at offset {header.base_offset}: its {header.count} records do not fill it")
+    return records
+
+
+def _append_shifted(body: bytearray, payload: memoryview, record: _RawRecord, shift: int) -> None:
+    """Append a record with another timestamp delta; everything after the delta is copied."""
+    inner = bytearray([record.attributes])
+    inner += write_varint(record.timestamp_delta + shift)
+    inner += payload[record.after_timestamp : record.end]
+    body += write_varint(len(inner)) + inner

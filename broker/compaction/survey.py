@@ -1,0 +1,166 @@
+"""Pass 1: walk one replica's batches in offset order and decide which offsets survive.
+
+Rule 1: everything here is fed batch by batch, in offset order, from the first leased segment to `range_end`.
+Rule 2: a record stays iff it is the last of its key and has a value, or its delete horizon has not passed (KIP-534);
+        a record without a key goes; aborted data goes; markers follow transactions.py.
+Rule 3: a tombstone or marker goes only below `tombstone_cutoff`: what every assigned replica holds and has cleaned.
+The key map is a port: a dict here, an open-addressing table in the Spark jobs. Both see the same calls.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from heapq import merge
+from typing import NamedTuple, Protocol
+
+from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.offsets import OffsetSet
+from logyard.broker.compaction.transactions import AbortedTransaction, Fate, TransactionFilter
+
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+HORIZON = 0x40
+
+
+class BatchFacts(NamedTuple):
+    """What the survey needs of a batch header; `marker_type` only for control batches (None when empty)."""
+
+    base_offset: int
+    last_offset: int
+    attributes: int
+    base_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    marker_type: int | None = None
+
+
+class KeyMap(Protocol):
+    """Last offset of each key."""
+
+    def put(self, key: bytes | memoryview, offset: int) -> None:
+        """Note that `key` was written at `offset`; offsets only grow."""
+        ...
+
+    def last_offsets(self) -> OffsetSet:
+        """Return the last offset of every key."""
+        ...
+
+
+class DictKeyMap:
+    """A key map for logs whose keys fit a dict: 128-bit digests, so that long keys cost no more than short ones."""
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, int] = {}
+
+    def put(self, key: bytes | memoryview, offset: int) -> None:
+        self._last[blake2b(key, digest_size=16).digest()] = offset
+
+    def last_offsets(self) -> OffsetSet:
+        return OffsetSet(self._last.values())
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+
+class ActiveProducer(NamedTuple):
+    """A live producer: the last offset of its last data batch (-1: only markers are known) and its epoch."""
+
+    last_offset: int
+    producer_epoch: int
+
+
+@dataclass(slots=True)
+class Survey:
+    """The state of pass 1 over one partition."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    range_start: int
+    range_end: int
+    now_ms: int
+    delete_retention_ms: int
+    tombstone_cutoff: int
+    aborted: Iterable[AbortedTransaction] = ()
+    producers: Mapping[int, ActiveProducer] = field(default_factory=dict)
+    keyless: int = 0
+    _transactions: TransactionFilter = field(init=False)
+    # Offsets met so far: markers that stay, those of them that are spent, tombstones that stay or may go if they
+    # are the last of
+    # their key, batches that stay though empty.
+    _markers: list[int] = field(default_factory=list)
+    _spent: list[int] = field(default_factory=list)
+    _tombstones: list[int] = field(default_factory=list)
+    _droppable: list[int] = field(default_factory=list)
+    _kept_batches: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._transactions = TransactionFilter(self.aborted)
+
+    def batch(self, facts: BatchFacts) -> bool:
+        """Take a batch; return whether its records are to be fed to the key map and to `tombstone`."""
+        if facts.base_offset >= self.range_end:
+            return False
+        if facts.producer_id >= 0 and self._is_last_of_producer(facts):
+            self._kept_batches.append(facts.last_offset)
+        if facts.attributes & CONTROL:
+            self._take_marker(facts)
+            return False
+        if facts.attributes & TRANSACTIONAL:
+            return self._transactions.data(facts.producer_id, facts.last_offset) is Fate.RECORDS
+        return True
+
+    def tombstone(self, offset: int, attributes: int, base_timestamp: int) -> None:
+        """Take a keyed record without a value, of a batch with these attributes and base timestamp."""
+        if self._has_passed(offset, attributes, base_timestamp):
+            self._droppable.append(offset)
+        else:
+            self._tombstones.append(offset)
+
+    def decide(self, keys: KeyMap) -> Decision:
+        """Return the decision once every batch has been taken."""
+        return self.decide_offsets(keys.last_offsets())
+
+    def decide_offsets(self, last_of_key: OffsetSet) -> Decision:
+        """Return the decision from the last offset of every key."""
+        gone = {o for o in self._droppable if o in last_of_key}
+        survivors = last_of_key
+        if gone:
+            survivors = OffsetSet((o for o in last_of_key if o not in gone), is_sorted=True)
+        if self._markers:
+            survivors = OffsetSet(merge(survivors, self._markers), is_sorted=True)
+        stamped = [*self._spent, *(o for o in self._tombstones if o in last_of_key)]
+        return Decision(
+            topic=self.topic,
+            partition=self.partition,
+            leader_epoch=self.leader_epoch,
+            range_start=self.range_start,
+            range_end=self.range_end,
+            now_ms=self.now_ms,
+            delete_retention_ms=self.delete_retention_ms,
+            tombstone_cutoff=self.tombstone_cutoff,
+            survivors=survivors,
+            stamped=OffsetSet(stamped),
+            kept_batches=OffsetSet(self._kept_batches),
+        )
+
+    def _take_marker(self, facts: BatchFacts) -> None:
+        fate = self._transactions.marker(facts.producer_id, facts.last_offset, facts.marker_type)
+        if facts.marker_type is None:
+            return  # nothing in it survives; kept_batches says whether its header does
+        if fate is Fate.SPENT_MARKER:
+            if self._has_passed(facts.last_offset, facts.attributes, facts.base_timestamp):
+                return
+            self._spent.append(facts.last_offset)
+        self._markers.append(facts.last_offset)
+
+    def _has_passed(self, offset: int, attributes: int, base_timestamp: int) -> bool:
+        return bool(attributes & HORIZON) and base_timestamp <= self.now_ms and offset < self.tombstone_cutoff
+
+    def _is_last_of_producer(self, facts: BatchFacts) -> bool:
+        producer = self.producers.get(facts.producer_id)
+        if producer is None:
+            return False
+        if producer.last_offset >= 0:
+            return facts.last_offset == producer.last_offset
+        return bool(facts.attributes & CONTROL) and facts.producer_epoch == producer.producer_epoch

@@ -1,0 +1,359 @@
+"""A broker's configuration: Kafka's server.properties and keys, read all at once, with every problem named.
+
+A value comes from, in order: this broker's dynamic override, the cluster-wide dynamic override, the file (with
+command-line overrides), the default. Keys with finer and coarser forms (log.retention.ms / .minutes / .hours)
+are resolved: ask for the finest.
+"""
+
+import difflib
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TypeVar
+
+from logyard.broker.config_acted_on import ACTED_ON, DYNAMIC, DYNAMIC_PER_BROKER
+from logyard.broker.config_endpoints import (
+    advertise_problems,
+    listen_problems,
+    parse_endpoints,
+    parse_host_port,
+    parse_protocol_map,
+)
+from logyard.broker.config_getters import TypedValues
+from logyard.broker.config_keys import KEYS
+from logyard.broker.config_properties import parse_properties
+from logyard.broker.config_protocol import InterBrokerProtocol
+from logyard.broker.config_relations import relation_problems
+from logyard.broker.config_resolved import resolve
+from logyard.broker.config_topic_keys import TOPIC_KEYS, topic_problems
+from logyard.broker.config_values import ConfigType, ConfigValue, format_value
+from logyard.broker.errors import ApiError, ErrorCode, LogyardError
+from logyard.broker.model import Endpoint
+from logyard.broker.topic_config import LONG_MAX, TopicConfig
+
+T = TypeVar("T")
+
+DEFAULT_ENTITY = "<default>"
+
+
+class ConfigProblems(LogyardError):
+    """The configuration cannot be used; `problems` has one line for each thing that is wrong."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as on the wire (DescribeConfigs)."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """One of the places a value could have come from; the first of a list is the one in force."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key as DescribeConfigs answers it; `value` is None for what is not set or sensitive."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    sensitive: bool
+    read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    type: ConfigType
+    doc: str
+
+
+# A key that falls back to others where it is not set itself.
+_SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "log.retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "log.retention.minutes": ("log.retention.minutes", "log.retention.hours"),
+    "log.roll.ms": ("log.roll.ms", "log.roll.hours"),
+    "log.roll.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "log.dirs": ("log.dirs", "log.dir"),
+}
+
+
+class BrokerConfig(TypedValues):
+    """See the head of this file. Immutable: `with_dynamic` makes another one."""
+
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        dynamic: Mapping[str, str] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+        warnings: list[str] | None = None,
+        learned: Mapping[str, str] | None = None,
+    ) -> None:
+        """Use `parse`. `learned` is what the start found out, which no relation restricts. Raises ConfigProblems."""
+        self.warnings: list[str] = warnings or []
+        self._layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
+            (ConfigSource.DYNAMIC_BROKER, dynamic or {}),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, dynamic_default or {}),
+            (ConfigSource.STATIC_BROKER, static),
+        )
+        problems: list[str] = []
+        self._given = self._typed(problems)
+        defaults = {name: key.default for name, key in KEYS.items()}
+        if not problems:
+            problems += relation_problems(resolve({**defaults, **self._given}))
+        self._learned = learned or {}
+        self._given.update({name: KEYS[name].parse(text) for name, text in self._learned.items()})
+        super().__init__(resolve({**defaults, **self._given}))
+        self.ibp = _attempt(
+            problems,
+            "inter.broker.protocol.version",
+            lambda: InterBrokerProtocol.from_text(self.str("inter.broker.protocol.version")),
+            max(InterBrokerProtocol),
+        )
+        self.listeners, self.advertised_listeners = self._endpoints(problems)
+        if problems:
+            raise ConfigProblems(problems)
+
+    @classmethod
+    def parse(cls, text: str, overrides: Mapping[str, str] | None = None, strict: bool = False) -> "BrokerConfig":
+        """Read server.properties; `overrides` win over it. `.warnings` names keys that have no effect.
+
+        Raises ConfigProblems with everything that is wrong; with `strict` a key without effect is wrong too.
+        """
+        try:
+            static = {**parse_properties(text), **(overrides or {})}
+        except ValueError as problem:
+            raise ConfigProblems([str(problem)]) from None
+        without_effect = [line for name in static if (line := _without_effect(name)) is not None]
+        if not strict:
+            return cls(static, warnings=without_effect)
+        try:
+            config = cls(static)
+        except ConfigProblems as found:
+            raise ConfigProblems([*without_effect, *found.problems]) from None
+        if without_effect:
+            raise ConfigProblems(without_effect)
+        return config
+
+    def with_dynamic(
+        self, overrides: Mapping[str, str], cluster_wide: Mapping[str, str] | None = None
+    ) -> "BrokerConfig":
+        """Return this configuration under the overrides of this broker and those of every broker.
+
+        Keys that cannot change while a broker runs are left out, with a warning. Raises ConfigProblems.
+        """
+        own = {name: value for name, value in overrides.items() if name in DYNAMIC}
+        every = {name: v for name, v in (cluster_wide or {}).items() if name in DYNAMIC - DYNAMIC_PER_BROKER}
+        ignored = [name for name in {**overrides, **(cluster_wide or {})} if name not in DYNAMIC]
+        warnings = [f"{name}: cannot change while the broker runs, the override is ignored" for name in ignored]
+        return BrokerConfig(self._layers[2][1], own, every, warnings, self._learned)
+
+    def with_static(self, learned: Mapping[str, str]) -> "BrokerConfig":
+        """Return this configuration with what the start has found out: a generated broker.id, a bound address."""
+        dynamic, dynamic_default, static = (layer for _, layer in self._layers)
+        return BrokerConfig(static, dynamic, dynamic_default, self.warnings, {**self._learned, **learned})
+
+    @property
+    def broker_id(self) -> int:
+        """The configured id, -1 where one is to be generated."""
+        return self.int("broker.id")
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.str("log.dirs").split(",") if part.strip())
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener that brokers use among themselves."""
+        return (self.optional_str("inter.broker.listener.name") or self.str("security.inter.broker.protocol")).upper()
+
+    @property
+    def http_listener(self) -> tuple[str, int]:
+        """Where the HTTP side binds: host and port (0: any free one)."""
+        return parse_host_port(self.str("http.listener"))
+
+    def topic_defaults(self) -> TopicConfig:
+        """The settings of a topic that overrides nothing."""
+        return _topic_config(
+            TopicConfig(),
+            {name: self._values[topic.synonyms[0]] for name, topic in TOPIC_KEYS.items() if topic.synonyms},
+        )
+
+    def describe(self) -> list[ConfigEntry]:
+        """Every key of a broker, sorted by name."""
+        return [self._entry(name) for name in sorted(KEYS)]
+
+    def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """Every key of a topic with these overrides, sorted by name."""
+        entries = []
+        for name, topic in sorted(TOPIC_KEYS.items()):
+            own = [ConfigSynonym(name, overrides[name], ConfigSource.TOPIC)] if name in overrides else []
+            synonyms = [*own, *self._synonyms(topic.synonyms)]
+            if own:
+                value, source = own[0].value, ConfigSource.TOPIC
+            else:
+                source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+                value = format_value(self._values[topic.synonyms[0]] if topic.synonyms else topic.key.default)
+            doc = _TOPIC_DOC.get(name) or (ACTED_ON.get(topic.synonyms[0], "") if topic.synonyms else "")
+            entries.append(ConfigEntry(name, value, source, False, False, tuple(synonyms), topic.key.type, doc))
+        return entries
+
+    def _entry(self, name: str) -> ConfigEntry:
+        key = KEYS[name]
+        synonyms = self._synonyms(_SYNONYMS.get(name, (name,)))
+        mine = next((s.source for s in synonyms if s.name == name), ConfigSource.DEFAULT)
+        value = None if key.sensitive else format_value(self._given.get(name, key.default))
+        doc = ACTED_ON.get(name, "")
+        return ConfigEntry(name, value, mine, key.sensitive, name not in DYNAMIC, tuple(synonyms), key.type, doc)
+
+    def _synonyms(self, names: tuple[str, ...]) -> list[ConfigSynonym]:
+        """What was given for these keys, the strongest first, then their defaults."""
+        found = []
+        for name in names:
+            key = KEYS[name]
+            for source, layer in ((ConfigSource.STATIC_BROKER, self._learned), *self._layers):
+                if name in layer:
+                    found.append(ConfigSynonym(name, None if key.sensitive else layer[name], source))
+        for name in names:
+            default = format_value(KEYS[name].default)
+            if default is not None:
+                found.append(ConfigSynonym(name, default, ConfigSource.DEFAULT))
+        return found
+
+    def _typed(self, problems: list[str]) -> dict[str, ConfigValue]:
+        """Read what was given; the strongest layer wins."""
+        given: dict[str, ConfigValue] = {}
+        for _, layer in reversed(self._layers):
+            for name, text in layer.items():
+                key = KEYS.get(name)
+                if key is not None:
+                    given[name] = _attempt(problems, "", lambda key=key, text=text: key.parse(text), key.default)  # type: ignore[misc]
+        for key in KEYS.values():
+            if key.required and given.get(key.name) is None and not any(p.startswith(key.name) for p in problems):
+                problems.append(f"{key.name}: required, and not set")
+        return given
+
+    def _endpoints(self, problems: list[str]) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
+        """Read both lists of listeners; an advertised host left out is this machine's name, as in Kafka."""
+        name = "listener.security.protocol.map"
+        protocols = _attempt(problems, name, lambda: parse_protocol_map(self.str(name)), None)
+        if protocols is None:
+            return (), ()
+        listeners = _attempt(problems, "listeners", lambda: parse_endpoints(self.str("listeners"), protocols), None)
+        if listeners is None:
+            return (), ()
+        told = self.optional_str("advertised.listeners")
+        advertised = listeners
+        if told:
+            advertised = _attempt(problems, "advertised.listeners", lambda: parse_endpoints(told, protocols), listeners)
+        advertised = tuple(e if e.host else replace(e, host=socket.gethostname()) for e in advertised)
+        problems += listen_problems(listeners)
+        problems += advertise_problems(advertised, listeners, self.inter_broker_listener)
+        if self._given.get("inter.broker.listener.name") and "security.inter.broker.protocol" in self._given:
+            problems.append("inter.broker.listener.name: leave it or security.inter.broker.protocol out")
+        _attempt(problems, "http.listener", lambda: parse_host_port(self.str("http.listener")), None)
+        return listeners, advertised
+
+
+def topic_config(defaults: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """Return a topic's settings; overrides that do not parse are left out (a bad znode hurts only itself)."""
+    values: dict[str, ConfigValue] = {}
+    for name, text in overrides.items():
+        topic = TOPIC_KEYS.get(name)
+        if topic is not None:
+            try:
+                values[name] = topic.key.parse(text)
+            except ValueError:
+                continue
+    return _topic_config(defaults, values)
+
+
+def validate_topic_overrides(overrides: Mapping[str, str]) -> None:
+    """Raise ApiError(INVALID_CONFIG) naming every override that is unknown or not allowed."""
+    problems: list[str] = []
+    values: dict[str, ConfigValue] = {}
+    for name, text in overrides.items():
+        topic = TOPIC_KEYS.get(name)
+        if topic is None:
+            problems.append(f"{name}: no setting of a topic{_nearest(name, TOPIC_KEYS)}")
+        elif (value := _attempt(problems, "", lambda key=topic.key, text=text: key.parse(text), None)) is not None:  # type: ignore[misc]
+            values[name] = value
+    problems += topic_problems(values)
+    if problems:
+        raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
+
+
+def validate_dynamic_overrides(config: BrokerConfig, overrides: Mapping[str, str], *, cluster_wide: bool) -> None:
+    """Raise ApiError(INVALID_CONFIG) where these cannot be dynamic overrides of a broker, or of all brokers."""
+    problems = []
+    for name in overrides:
+        if name not in KEYS:
+            problems.append(f"{name}: unknown{_nearest(name, KEYS)}")
+        elif name not in DYNAMIC:
+            problems.append(f"{name}: cannot change while the broker runs")
+        elif cluster_wide and name in DYNAMIC_PER_BROKER:
+            problems.append(f"{name}: can only be set for one broker")
+    if not problems:
+        try:
+            config.with_dynamic(*(({}, overrides) if cluster_wide else (overrides,)))
+        except ConfigProblems as found:
+            problems = found.problems
+    if problems:
+        raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
+
+
+_TOPIC_DOC = {
+    "follower.replication.throttled.replicas": "Followers whose fetching is throttled: partition:broker pairs, or *.",
+    "leader.replication.throttled.replicas": "Leaders that throttle their followers: partition:broker pairs, or *.",
+}
+
+
+def _topic_config(defaults: TopicConfig, values: Mapping[str, ConfigValue]) -> TopicConfig:
+    changed: dict[str, object] = {TOPIC_KEYS[name].field: value for name, value in values.items() if value is not None}
+    policy = values.get("cleanup.policy")
+    if isinstance(policy, tuple):
+        changed["cleanup_policy"] = frozenset(policy)
+    config = replace(defaults, **changed)  # type: ignore[arg-type]  # the types are those of the table
+    # The older of the two ways to bound timestamps holds where the newer one is not used.
+    difference = config.message_timestamp_difference_max_ms
+    if difference == LONG_MAX:
+        return config
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    return replace(
+        config,
+        message_timestamp_before_max_ms=difference if before == LONG_MAX else before,
+        message_timestamp_after_max_ms=difference if after == LONG_MAX else after,
+    )
+
+
+def _without_effect(name: str) -> str | None:
+    if name in ACTED_ON:
+        return None
+    if name in KEYS or (name.startswith("listener.name.") and name.split(".", 3)[-1] in KEYS):
+        return f"{name}: Kafka knows it, Logyard does not act on it{_nearest(name, ACTED_ON)}"
+    return f"{name}: unknown{_nearest(name, KEYS)}"
+
+
+def _nearest(name: str, among: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, list(among), n=1, cutoff=0.6)
+    return f" (nearest: {near[0]})" if near else ""
+
+
+def _attempt(problems: list[str], name: str, work: Callable[[], T], otherwise: T) -> T:
+    try:
+        return work()
+    except ValueError as problem:
+        problems.append(f"{name}: {problem}" if name else str(problem))
+        return otherwise

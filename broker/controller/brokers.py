@@ -1,0 +1,192 @@
+"""Brokers that come, go, come back changed, lose a log directory.
+
+Rule 1: a broker is new, dead, or bounced (same id, larger czxid: dead and new at once, KIP-380).
+Rule 2: a new broker hears of all partitions by UpdateMetadata before any LeaderAndIsr.
+Rule 3: a replica that went offline first loses its leaderships (partition Offline → Online), then its
+        place in the ISRs (replica Offline).
+Rule 4: a registration that cannot be read is noted and counts as absent; the other brokers go on.
+"""
+
+from collections.abc import Sequence
+
+from logyard.broker.controller import announce, deletion, effects, notifications, partitions, reassignment, replicas
+from logyard.broker.controller.context import ControllerContext, PartitionPhase, ReplicaPhase
+from logyard.broker.controller.effects import ClosePeer, OpenPeer, Steps
+from logyard.broker.controller.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered, LogDirsFailed
+from logyard.broker.controller.replicas import Replica
+from logyard.broker.errors import CorruptData, ErrorCode
+from logyard.broker.model import BrokerInfo
+from logyard.broker.znodes import brokers as znode
+from logyard.broker.znodes import log_dir_events
+
+
+def read_live() -> Steps[dict[int, BrokerInfo]]:
+    """Read and watch every registration."""
+    names = yield from effects.watch_children(znode.IDS_PATH, BrokersChanged())
+    ids = sorted(int(name) for name in names or [] if name.isdecimal())
+    znodes = yield from effects.watch_data([(znode.path(broker), BrokerModified(broker)) for broker in ids])
+    live: dict[int, BrokerInfo] = {}
+    for broker, found in zip(ids, znodes, strict=True):
+        if found is None:
+            continue
+        try:
+            live[broker] = znode.decode(broker, found)
+        except CorruptData as problem:
+            yield from effects.note("a broker's registration cannot be read", level="error", reason=str(problem))
+    return live
+
+
+def on_brokers_changed(context: ControllerContext) -> Steps[None]:
+    """Handle the children of /brokers/ids."""
+    live = yield from read_live()
+    known = context.brokers
+    new = [b for b in live if b not in known]
+    dead = [b for b in known if b not in live]
+    bounced = [b for b in live if b in known and live[b].epoch > known[b].epoch]
+    if not (new or dead or bounced):
+        return
+    yield from effects.note("brokers changed", new=new, dead=dead, bounced=bounced, live=sorted(live))
+    for broker in (*dead, *bounced):
+        del context.brokers[broker]
+        yield from effects.perform(ClosePeer(broker))
+    if dead or bounced:
+        yield from on_failure(context, sorted((*dead, *bounced)))
+    started = sorted((*new, *bounced))
+    for broker in started:
+        context.brokers[broker] = live[broker]
+        yield from effects.perform(OpenPeer(live[broker]))
+    if started:
+        yield from on_startup(context, started)
+
+
+def on_broker_modified(context: ControllerContext, broker: int) -> Steps[None]:
+    """Handle a changed registration: new endpoints go to everybody."""
+    if broker not in context.brokers:
+        return
+    found = (yield from effects.watch_data([(znode.path(broker), BrokerModified(broker))]))[0]
+    if found is None:
+        return
+    try:
+        info = znode.decode(broker, found)
+    except CorruptData as problem:
+        yield from effects.note("a broker's registration cannot be read", level="error", reason=str(problem))
+        return
+    before = context.brokers[broker]
+    if info == before or info.epoch != before.epoch:
+        return  # nothing new, or a bounce, which the children of /brokers/ids tell of
+    context.brokers[broker] = info
+    yield from effects.note("a broker's registration changed", broker=broker)
+    yield from announce.metadata(context)
+    if info.endpoints != before.endpoints:
+        # The old sender may have held requests that the broker has not seen: say everything again.
+        yield from effects.perform(OpenPeer(info))
+        yield from announce.metadata(context, context.partitions(), [broker])
+        yield from replicas.change(context, _replicas_on(context, [broker]), ReplicaPhase.ONLINE)
+
+
+def on_startup(context: ControllerContext, started: Sequence[int]) -> Steps[None]:
+    """Put new brokers to work (their senders are open)."""
+    for broker in started:
+        context.failed_dirs.pop(broker, None)
+    others = [b for b in context.reachable_ids() if b not in started]
+    yield from announce.metadata(context, (), others)
+    yield from announce.metadata(context, context.partitions(), started)
+    theirs = _replicas_on(context, started)
+    yield from replicas.change(context, theirs, ReplicaPhase.ONLINE)
+    yield from bring_online(context)
+    yield from reassignment.resume(context, lambda p: any(b in started for b in p.assignment.target))
+    waiting = list(dict.fromkeys(p.tp.topic for p, _ in theirs if context.is_deleting(p.tp.topic)))
+    if waiting:
+        yield from deletion.resume_for(context, waiting)
+
+
+def on_failure(context: ControllerContext, dead: Sequence[int]) -> Steps[None]:
+    """Take over from brokers that are gone (already out of `context.brokers`)."""
+    for broker in dead:
+        context.failed_dirs.pop(broker, None)
+        context.shutting_down.discard(broker)
+    yield from on_replicas_offline(context, _replicas_on(context, dead))
+
+
+def on_replicas_offline(context: ControllerContext, offline: Sequence[Replica]) -> Steps[None]:
+    """Elect other leaders, shrink ISRs, fail deletions."""
+    leaderless = [
+        p
+        for p in context.partitions()
+        if p.state is not None
+        and not context.is_deleting(p.tp.topic)
+        and not context.is_online(p.state.leader, p.tp)
+        and p.phase is PartitionPhase.ONLINE
+    ]
+    yield from partitions.change(context, leaderless, PartitionPhase.OFFLINE)
+    came_online = yield from bring_online(context)
+    living = [(p, b) for p, b in offline if not context.is_deleting(p.tp.topic)]
+    doomed = [(p, b) for p, b in offline if context.is_deleting(p.tp.topic)]
+    yield from replicas.change(context, living, ReplicaPhase.OFFLINE)
+    if doomed:
+        yield from deletion.fail(context, doomed)
+    if not living and not came_online:
+        yield from announce.metadata(context)
+
+
+def bring_online(context: ControllerContext) -> Steps[bool]:
+    """Try every New or Offline partition of living topics; return whether one came online."""
+    waiting = [
+        p
+        for p in context.partitions()
+        if p.phase in (PartitionPhase.NEW, PartitionPhase.OFFLINE) and not context.is_deleting(p.tp.topic)
+    ]
+    if not waiting:
+        return False
+    failures = yield from partitions.change(context, waiting, PartitionPhase.ONLINE)
+    return len(failures) < len(waiting)
+
+
+def _replicas_on(context: ControllerContext, brokers: Sequence[int]) -> list[Replica]:
+    chosen = set(brokers)
+    return [(p, b) for p in context.partitions() for b in p.assignment.replicas if b in chosen]
+
+
+# Log directories
+
+
+def on_log_dirs_failed(context: ControllerContext) -> Steps[None]:
+    """Handle /log_dir_event_notification: ask those brokers again which replicas they have."""
+    notices = yield from notifications.take(log_dir_events.PATH, LogDirsFailed())
+    brokers: dict[int, None] = {}
+    for path, data in notices.items():
+        try:
+            brokers[log_dir_events.decode(data, path)] = None
+        except CorruptData as problem:
+            yield from effects.note("a notification cannot be read", level="warning", reason=str(problem))
+    affected = [b for b in brokers if b in context.brokers]
+    if affected:
+        yield from effects.note("brokers lost a log directory", level="warning", brokers=affected)
+    # The LeaderAndIsr that this sends is answered with 56 for each replica on the failed directory.
+    yield from replicas.change(context, _replicas_on(context, affected), ReplicaPhase.ONLINE)
+    yield from notifications.remove(context, list(notices))
+
+
+def on_leader_and_isr_answered(context: ControllerContext, event: LeaderAndIsrAnswered) -> Steps[None]:
+    """Learn from a broker which of its replicas are on failed directories, and elect around them."""
+    broker = context.brokers.get(event.broker_id)
+    if broker is None or broker.epoch != event.broker_epoch:
+        return  # a broker that has been restarted since
+    if event.error is not ErrorCode.NONE:
+        yield from effects.note(
+            "LeaderAndIsr was refused", level="error", broker=event.broker_id, error=event.error.name
+        )
+        return
+    before = context.failed_dirs.get(event.broker_id, set())
+    failed = {tp for tp, code in event.partitions.items() if code is ErrorCode.KAFKA_STORAGE_ERROR}
+    healthy = {tp for tp, code in event.partitions.items() if code is ErrorCode.NONE}
+    now = (before - healthy) | failed
+    if now == before:
+        return
+    context.failed_dirs[event.broker_id] = now
+    newly = [p for tp in sorted(now - before) if (p := context.partition(tp)) is not None]
+    if newly:
+        yield from effects.note(
+            "replicas are offline", level="warning", broker=event.broker_id, partitions=[str(p.tp) for p in newly]
+        )
+        yield from on_replicas_offline(context, [(p, event.broker_id) for p in newly])

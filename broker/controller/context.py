@@ -1,0 +1,175 @@
+"""What the controller knows: brokers, topics, partitions, replicas, deletions; one mutable object of its runner.
+
+Rule 1: nothing here decides; procedures change it in place, and only after ZooKeeper has the change.
+Rule 2: what is iterated is ordered (dicts keep insertion order, results are sorted): sets decide nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from logyard.broker.controller.settings import ControllerSettings
+from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicAssignment, TopicId, TopicPartition
+
+
+class PartitionPhase(IntEnum):
+    """Where a partition stands (facts §4)."""
+
+    NEW = 0
+    ONLINE = 1
+    OFFLINE = 2
+    NON_EXISTENT = 3
+
+
+class ReplicaPhase(IntEnum):
+    """Where one replica stands (facts §4)."""
+
+    NEW = 1
+    ONLINE = 2
+    OFFLINE = 3
+    DELETION_STARTED = 4
+    DELETION_SUCCESSFUL = 5
+    DELETION_INELIGIBLE = 6
+    NON_EXISTENT = 7
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """One partition: its place, what its state znode held when last read or written, and its phases."""
+
+    tp: TopicPartition
+    assignment: Assignment
+    state: PartitionState | None = None
+    phase: PartitionPhase = PartitionPhase.NON_EXISTENT
+    replicas: dict[int, ReplicaPhase] = field(default_factory=dict)
+
+    def replica_phase(self, broker: int) -> ReplicaPhase:
+        return self.replicas.get(broker, ReplicaPhase.NON_EXISTENT)
+
+    @property
+    def leader(self) -> int | None:
+        """The leader's id, -1 when there is none, None when no state is known."""
+        return None if self.state is None else self.state.leader
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """One topic; `version` and `czxid` are those of its znode when it was last read or written.
+
+    `unusable` are partitions whose place cannot be followed (no, repeated or negative replicas):
+    they are left alone, and kept when the znode is written again.
+    """
+
+    name: str
+    topic_id: TopicId | None = None
+    partitions: dict[int, Partition] = field(default_factory=dict)
+    unusable: dict[int, Assignment] = field(default_factory=dict)
+    version: int = -1
+    czxid: int = -1
+
+    def znode(self) -> TopicAssignment:
+        """Return what /brokers/topics/T has to hold for this topic as it is in memory."""
+        places = {number: partition.assignment for number, partition in self.partitions.items()}
+        return TopicAssignment({**self.unusable, **places}, self.topic_id)
+
+
+@dataclass(slots=True, eq=False)
+class ControllerContext:
+    """The controller's whole memory. `epoch` is 0 while this broker is not controller."""
+
+    settings: ControllerSettings
+    epoch: int = 0
+    epoch_zk_version: int = -1
+    active_id: int = -1
+    brokers: dict[int, BrokerInfo] = field(default_factory=dict)
+    """Live brokers, those that are shutting down included."""
+    shutting_down: set[int] = field(default_factory=set)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    names_by_id: dict[TopicId, str] = field(default_factory=dict)
+    failed_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)
+    """Broker → partitions that it has reported on a failed log directory."""
+    reassigning: dict[TopicPartition, None] = field(default_factory=dict)
+    deleting: dict[str, None] = field(default_factory=dict)
+    """Topics queued for deletion, in the order of their requests."""
+    deletion_ineligible: set[str] = field(default_factory=set)
+    deletion_started: set[str] = field(default_factory=set)
+
+    @property
+    def is_active(self) -> bool:
+        return self.epoch > 0
+
+    def reset(self) -> None:
+        """Forget everything but the settings and who is known to be controller."""
+        self.epoch = 0
+        self.epoch_zk_version = -1
+        for holder in (self.brokers, self.topics, self.names_by_id, self.failed_dirs, self.reassigning, self.deleting):
+            holder.clear()
+        for names in (self.deletion_ineligible, self.deletion_started):
+            names.clear()
+        self.shutting_down.clear()
+
+    # Brokers
+
+    def live_ids(self) -> list[int]:
+        """Brokers that live and are not shutting down."""
+        return [b for b in sorted(self.brokers) if b not in self.shutting_down]
+
+    def reachable_ids(self) -> list[int]:
+        """Brokers that live, shutting down or not: whoever can be sent a request."""
+        return sorted(self.brokers)
+
+    def is_live(self, broker: int) -> bool:
+        return broker in self.brokers and broker not in self.shutting_down
+
+    def is_online(self, broker: int, tp: TopicPartition, *, count_shutting_down: bool = False) -> bool:
+        """A replica is online: its broker lives and the partition is not on one of its failed directories."""
+        lives = broker in self.brokers if count_shutting_down else self.is_live(broker)
+        return lives and tp not in self.failed_dirs.get(broker, ())
+
+    def online_replicas(self, partition: Partition, *, count_shutting_down: bool = False) -> tuple[int, ...]:
+        """Return the assigned replicas that are online, in assignment order."""
+        return tuple(
+            r
+            for r in partition.assignment.replicas
+            if self.is_online(r, partition.tp, count_shutting_down=count_shutting_down)
+        )
+
+    # Topics and partitions
+
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self.topics.values():
+            yield from topic.partitions.values()
+
+    def partitions_of(self, names: Iterable[str]) -> list[Partition]:
+        return [p for name in names if name in self.topics for p in self.topics[name].partitions.values()]
+
+    def partitions_on(self, broker: int) -> list[Partition]:
+        return [p for p in self.partitions() if broker in p.assignment.replicas]
+
+    def is_deleting(self, topic: str) -> bool:
+        return topic in self.deleting
+
+    def set_topic_id(self, topic: Topic, topic_id: TopicId | None) -> None:
+        """Record a topic's id in both directions."""
+        if topic.topic_id is not None:
+            self.names_by_id.pop(topic.topic_id, None)
+        topic.topic_id = topic_id
+        if topic_id is not None:
+            self.names_by_id[topic_id] = topic.name
+
+    def forget_topic(self, name: str) -> None:
+        """Drop everything known of a topic, its deletion included."""
+        topic = self.topics.pop(name, None)
+        if topic is not None and topic.topic_id is not None:
+            self.names_by_id.pop(topic.topic_id, None)
+        self.deleting.pop(name, None)
+        self.deletion_ineligible.discard(name)
+        self.deletion_started.discard(name)
+        for tp in [tp for tp in self.reassigning if tp.topic == name]:
+            del self.reassigning[tp]
+        for failed in self.failed_dirs.values():
+            failed -= {tp for tp in failed if tp.topic == name}

@@ -1,0 +1,231 @@
+"""What the controller's procedures ask their runner to do: effects as plain values, and typed ways to yield them.
+
+A procedure is a generator (`Steps`) that yields a batch of effects and is sent the list of their
+results, one each, in order. The helpers at the end yield one effect and return its typed result.
+The runner stamps every effect with the id of the event that caused it.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from logyard.broker.controller.events import Event
+from logyard.broker.controller.requests import BrokerRequest
+from logyard.broker.model import BrokerInfo, TopicId
+from logyard.broker.znodes.ops import OpResult, ZkOp, Znode
+
+
+@dataclass(frozen=True, slots=True)
+class ZkMulti:
+    """Send independent transactions back to back. Result: list[list[OpResult]]."""
+
+    multis: Sequence[Sequence[ZkOp]]
+
+
+@dataclass(frozen=True, slots=True)
+class ZkRead:
+    """Read many znodes. Result: list[Znode | None]."""
+
+    paths: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ZkChildren:
+    """Read the children of many znodes. Result: list[list[str] | None]."""
+
+    paths: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchData:
+    """Read znodes and queue the event beside each path once it is created, changed or deleted. Result: as ZkRead."""
+
+    targets: Sequence[tuple[str, Event]]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchChildren:
+    """Read children and queue the event beside each path once they change. Result: as ZkChildren."""
+
+    targets: Sequence[tuple[str, Event]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPeer:
+    """Make a sender for a broker. Result: None."""
+
+    broker: BrokerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePeer:
+    """Drop a broker's sender with all it still holds. Result: None."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Queue LeaderAndIsr, UpdateMetadata or StopReplica for a broker; its answer comes as an event. Result: None."""
+
+    request: BrokerRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer the API request that is being worked on; the procedure may go on after it. Result: None."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    """Put an event at the end of the queue. Result: None."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Queue an event after `delay_s` seconds, unless the controller resigns before. Result: None."""
+
+    delay_s: float
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Draw random numbers, each from 0 up to but not including its bound. Result: list[int]."""
+
+    bounds: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopicIds:
+    """Make random topic ids. Result: list[TopicId]."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """Read the wall clock. Result: int, milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionId:
+    """Ask for the id of the ZooKeeper session. Result: int."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Say something in the log, under the id of the event. Result: None."""
+
+    text: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+    level: str = "info"
+
+
+Effect = (
+    ZkMulti
+    | ZkRead
+    | ZkChildren
+    | WatchData
+    | WatchChildren
+    | OpenPeer
+    | ClosePeer
+    | Send
+    | Answer
+    | Enqueue
+    | Schedule
+    | Draw
+    | NewTopicIds
+    | Now
+    | SessionId
+    | Note
+)
+
+T = TypeVar("T")
+Steps = Generator[Sequence[Effect], Sequence[Any], T]
+
+
+def perform(*effects: Effect) -> Steps[None]:
+    """Yield effects whose results nobody needs."""
+    if effects:
+        yield effects
+
+
+def note(text: str, level: str = "info", **fields: object) -> Steps[None]:
+    """Say one thing in the log."""
+    yield [Note(text, fields, level)]
+
+
+def multi(multis: Sequence[Sequence[ZkOp]]) -> Steps[list[list[OpResult]]]:
+    """Carry out transactions as they are: unfenced (only election and fenced.py may call this)."""
+    results = yield [ZkMulti(multis)]
+    answers: list[list[OpResult]] = results[0]
+    return answers
+
+
+def read(paths: Sequence[str]) -> Steps[list[Znode | None]]:
+    """Read znodes; nothing is asked for an empty list."""
+    if not paths:
+        return []
+    results = yield [ZkRead(paths)]
+    znodes: list[Znode | None] = results[0]
+    return znodes
+
+
+def children(paths: Sequence[str]) -> Steps[list[list[str] | None]]:
+    """Read children; nothing is asked for an empty list."""
+    if not paths:
+        return []
+    results = yield [ZkChildren(paths)]
+    names: list[list[str] | None] = results[0]
+    return names
+
+
+def watch_data(targets: Sequence[tuple[str, Event]]) -> Steps[list[Znode | None]]:
+    """Read znodes and watch them."""
+    if not targets:
+        return []
+    results = yield [WatchData(targets)]
+    znodes: list[Znode | None] = results[0]
+    return znodes
+
+
+def watch_children(path: str, event: Event) -> Steps[list[str] | None]:
+    """Read one znode's children and watch them."""
+    results = yield [WatchChildren([(path, event)])]
+    names: list[str] | None = results[0][0]
+    return names
+
+
+def draw(bounds: Sequence[int]) -> Steps[list[int]]:
+    """Draw random numbers below the bounds."""
+    results = yield [Draw(bounds)]
+    numbers: list[int] = results[0]
+    return numbers
+
+
+def new_topic_ids(count: int) -> Steps[list[TopicId]]:
+    """Make random topic ids."""
+    if count == 0:
+        return []
+    results = yield [NewTopicIds(count)]
+    ids: list[TopicId] = results[0]
+    return ids
+
+
+def now_ms() -> Steps[int]:
+    """Read the wall clock."""
+    results = yield [Now()]
+    now: int = results[0]
+    return now
+
+
+def session_id() -> Steps[int]:
+    """Ask for the ZooKeeper session's id."""
+    results = yield [SessionId()]
+    session: int = results[0]
+    return session

@@ -1,0 +1,113 @@
+"""Becoming controller: the race for /controller, and giving it up.
+
+Rule 1: one transaction creates /controller (ephemeral) and raises /controller_epoch on the version just
+        read, so that a controller and its epoch come into being together.
+Rule 2: who wins knows the epoch and the version of its znode; every later write checks that version.
+Rule 3: a lost reply is told from a lost race by reading again: we hold it, in this session, with the
+        epoch that we tried.
+Rule 4: a broker whose own session holds /controller without acting as controller lets go of it.
+Rule 5: these are the only unfenced writes of the controller.
+"""
+
+from logyard.broker.controller import effects, fenced
+from logyard.broker.controller.context import ControllerContext
+from logyard.broker.controller.effects import Steps
+from logyard.broker.controller.events import ControllerChanged
+from logyard.broker.errors import CorruptData
+from logyard.broker.znodes import controller as znode
+from logyard.broker.znodes.ops import Create, Delete, SetData, Znode
+
+NOBODY = -1
+
+
+def elect(context: ControllerContext) -> Steps[bool]:
+    """Watch /controller and stand for election if it is vacant; return whether this broker is controller now."""
+    found = (yield from effects.watch_data([(znode.PATH, ControllerChanged())]))[0]
+    context.active_id = yield from _holder(found)
+    if found is not None:
+        yield from effects.note("another broker is controller", level="debug", controller=context.active_id)
+        return False
+    epoch_znode = yield from _epoch_znode()
+    epoch = znode.decode_epoch(epoch_znode.data) + 1
+    now = yield from effects.now_ms()
+    own = context.settings.broker_id
+    answer = yield from effects.multi(
+        [
+            [
+                Create(znode.PATH, znode.encode(own, now), ephemeral=True),
+                SetData(znode.EPOCH_PATH, znode.encode_epoch(epoch), epoch_znode.version),
+            ]
+        ]
+    )
+    results = answer[0]
+    version: int | None = results[1].version
+    if not all(result.ok for result in results):
+        version = yield from _won_after_all(own, epoch)
+    if version is None:
+        yield from effects.note("another broker was faster", reason=fenced.deciding(results).code.value)
+        # The winner's znode may be gone again already; the watch left above tells of that.
+        return False
+    context.epoch = epoch
+    context.epoch_zk_version = version
+    context.active_id = own
+    yield from effects.note("elected as controller", epoch=epoch)
+    return True
+
+
+def step_down(context: ControllerContext) -> Steps[None]:
+    """Delete /controller, fenced, so that another broker is tried (an error no controller should survive)."""
+    try:
+        yield from fenced.write_one(context, Delete(znode.PATH))
+    except fenced.ControllerMoved:
+        yield from effects.note("somebody else is controller already")
+
+
+def look(context: ControllerContext) -> Steps[bool]:
+    """Read and watch /controller; return whether it is still this broker's.
+
+    A broker that resigned because its epoch was raised by something that is no controller still has
+    the znode: nobody could be elected until its session ends. It is deleted, and the watch tells.
+    """
+    found = (yield from effects.watch_data([(znode.PATH, ControllerChanged())]))[0]
+    context.active_id = yield from _holder(found)
+    ours = context.active_id == context.settings.broker_id
+    if ours and found is not None and not context.is_active:
+        session = yield from effects.session_id()
+        if found.ephemeral_owner == session:
+            yield from effects.note("letting go of /controller", level="warning")
+            yield from effects.multi([[Delete(znode.PATH, found.version)]])
+    return ours
+
+
+def _holder(found: Znode | None) -> Steps[int]:
+    if found is None:
+        return NOBODY
+    try:
+        return znode.decode(found.data)
+    except CorruptData as problem:
+        yield from effects.note("/controller cannot be read", level="error", reason=str(problem))
+        return NOBODY
+
+
+def _epoch_znode() -> Steps[Znode]:
+    found = (yield from effects.read([znode.EPOCH_PATH]))[0]
+    if found is None:
+        # Two brokers may do this at once; whoever is second reads what the first has made.
+        yield from effects.multi([[Create(znode.EPOCH_PATH, znode.encode_epoch(znode.INITIAL_EPOCH))]])
+        found = (yield from effects.read([znode.EPOCH_PATH]))[0]
+    if found is None:
+        raise CorruptData(f"znode {znode.EPOCH_PATH} cannot be created: check the rights of this broker's session")
+    return found
+
+
+def _won_after_all(own: int, epoch: int) -> Steps[int | None]:
+    """After a failed transaction: the version of the epoch znode if both znodes are ours nevertheless."""
+    found, epoch_znode = yield from effects.read([znode.PATH, znode.EPOCH_PATH])
+    if found is None or epoch_znode is None:
+        return None
+    session = yield from effects.session_id()
+    try:
+        ours = znode.decode(found.data) == own and found.ephemeral_owner in (0, session)
+        return epoch_znode.version if ours and znode.decode_epoch(epoch_znode.data) == epoch else None
+    except CorruptData:
+        return None

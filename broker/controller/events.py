@@ -1,0 +1,366 @@
+"""What happens to a controller: events from ZooKeeper, from brokers, from time, and requests of the admin API.
+
+Events are values and are named in the past; requests are named for what is asked and are
+answered by exactly one `Answer` effect with the result type that stands below each of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import ZERO_TOPIC_ID, Assignment, PartitionState, TopicId, TopicPartition
+
+# From this broker's own life
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The broker is registered and may stand for controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """The ZooKeeper session is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRestored:
+    """A new session exists and the broker is registered in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """This broker has to give up being controller (tests and operators ask for it)."""
+
+
+# From ZooKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChanged:
+    """/controller was created, changed or deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """The children of /brokers/ids changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerModified:
+    """The data of /brokers/ids/N changed."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """The children of /brokers/topics changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """The data of /brokers/topics/T changed."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRequested:
+    """The children of /admin/delete_topics changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirsFailed:
+    """The children of /log_dir_event_notification changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrsChanged:
+    """The children of /isr_change_notification changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentRequested:
+    """/admin/reassign_partitions was created or changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassigningStateChanged:
+    """The state znode of a partition that is being reassigned changed (watched below 2.7-IV2 only)."""
+
+    tp: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElectionRequested:
+    """/admin/preferred_replica_election was created or changed."""
+
+
+# From brokers
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrAnswered:
+    """A broker has answered LeaderAndIsr."""
+
+    broker_id: int
+    broker_epoch: int
+    error: ErrorCode
+    partitions: Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataAnswered:
+    """A broker has refused UpdateMetadata."""
+
+    broker_id: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasDeleted:
+    """A broker has answered a StopReplica that deletes; `partitions` are those it was to delete."""
+
+    broker_id: int
+    error: ErrorCode
+    partitions: Mapping[TopicPartition, ErrorCode]
+
+
+# From time and settings
+
+
+@dataclass(frozen=True, slots=True)
+class LeadersImbalanceDue:
+    """It is time to look for leaders that are not the preferred ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRetryDue:
+    """It is time to try again what a living broker could not delete."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanElectionEnabled:
+    """unclean.leader.election.enable became true for a topic, or for all (None)."""
+
+    topic: str | None = None
+
+
+# Requests
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a request ended for one thing it named."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """One topic to create. -1 takes the controller's default; `assignments` are (partition, brokers)."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """How the creation of one topic ended; counts, id and configs hold when error is NONE."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    num_partitions: int = -1
+    replication_factor: int = -1
+    topic_id: TopicId = ZERO_TOPIC_ID
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics:
+    """Create topics, or only check them. Answer: tuple[CreatedTopic, ...], in order."""
+
+    topics: tuple[NewTopic, ...]
+    validate_only: bool = False
+    rack_aware: bool = True
+    """False: an auto-creation, which places without racks where only some brokers have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """Grow a topic to `count` partitions; `assignments`, when given, places the new ones in order."""
+
+    topic: str
+    count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    """Grow topics, or only check. Answer: dict[str, Outcome]."""
+
+    topics: tuple[NewPartitions, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    """Queue topics for deletion. Answer: dict[str, Outcome]."""
+
+    topics: tuple[str, ...]
+
+
+class ElectionKind(Enum):
+    """The election_type of ElectLeaders."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """Elect leaders; None means all partitions. Answer: dict[TopicPartition, Outcome]."""
+
+    kind: ElectionKind
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReassignments:
+    """Move partitions to other replicas; None cancels. Answer: dict[TopicPartition, Outcome]."""
+
+    targets: tuple[tuple[TopicPartition, tuple[int, ...] | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListReassignments:
+    """Running reassignments of these partitions, or of all (None). Answer: dict[TopicPartition, Assignment]."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+Reassignments = Mapping[TopicPartition, Assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """One partition of AlterPartition; named by `topic` (v0-1) or by `topic_id` (v2+).
+
+    `isr_epochs` are the broker epochs beside `new_isr` (v3, KIP-903); -1 or leaving them out: not known.
+    """
+
+    partition: int
+    leader_epoch: int
+    new_isr: tuple[int, ...]
+    partition_epoch: int
+    recovering: bool = False
+    topic: str | None = None
+    topic_id: TopicId | None = None
+    isr_epochs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition:
+    """A leader asks for new ISRs. Answer: AlterPartitionResult."""
+
+    broker_id: int
+    broker_epoch: int
+    changes: tuple[IsrChange, ...]
+    version: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredPartition:
+    """The answer for one partition; `state` is the committed one when error is NONE."""
+
+    change: IsrChange
+    error: ErrorCode = ErrorCode.NONE
+    state: PartitionState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionResult:
+    """`error` is that of the whole request; the partitions keep the request's order."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: tuple[AlteredPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """A broker asks for a block of producer ids. Answer: ProducerIdBlock."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """`length` ids from `start` on, when error is NONE."""
+
+    error: ErrorCode = ErrorCode.NONE
+    start: int = -1
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown:
+    """A broker asks to leave. Answer: ShutdownResult."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownResult:
+    """What the broker still leads (replication factor > 1), when error is NONE."""
+
+    error: ErrorCode = ErrorCode.NONE
+    remaining: tuple[TopicPartition, ...] = ()
+
+
+Request = (
+    CreateTopics
+    | CreatePartitions
+    | DeleteTopics
+    | ElectLeaders
+    | AlterReassignments
+    | ListReassignments
+    | AlterPartition
+    | AllocateProducerIds
+    | ControlledShutdown
+)
+
+Event = (
+    Started
+    | SessionLost
+    | SessionRestored
+    | Resigned
+    | ControllerChanged
+    | BrokersChanged
+    | BrokerModified
+    | TopicsChanged
+    | PartitionsChanged
+    | DeletionRequested
+    | LogDirsFailed
+    | IsrsChanged
+    | ReassignmentRequested
+    | ReassigningStateChanged
+    | PreferredElectionRequested
+    | LeaderAndIsrAnswered
+    | UpdateMetadataAnswered
+    | ReplicasDeleted
+    | LeadersImbalanceDue
+    | DeletionRetryDue
+    | UncleanElectionEnabled
+    | Request
+)

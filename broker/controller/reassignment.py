@@ -1,0 +1,327 @@
+"""Moving replicas: reassignments by the API (KIP-455) and by /admin/reassign_partitions.
+
+Rule 1: a move is written into the topic znode first (adding and removing replicas), then into memory,
+        then acted on; so any later controller finds it and goes on (facts §6).
+Rule 2: while the target is not in the ISR the partition has all replicas, old and new (steps A);
+        once it is, the removed ones are stopped and deleted and the znode gets the plain target (steps B).
+Rule 3: the latest request for a partition wins, whichever way it came; what only the superseded one
+        needed is stopped and deleted at once. Cancelling is a move to the replicas of the start.
+Rule 4: /admin/reassign_partitions keeps exactly what is still running of it; entries that cannot be
+        followed are dropped, and the znode goes when it is empty.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from logyard.broker.controller import announce, deletion, effects, fenced, partitions, replicas, states, topics
+from logyard.broker.controller import assignment as placement
+from logyard.broker.controller.context import ControllerContext, Partition, PartitionPhase, ReplicaPhase
+from logyard.broker.controller.effects import Answer, Steps
+from logyard.broker.controller.events import (
+    AlterReassignments,
+    ListReassignments,
+    Outcome,
+    ReassigningStateChanged,
+    ReassignmentRequested,
+)
+from logyard.broker.controller.leaders import Strategy
+from logyard.broker.controller.requests import RequestBatch
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.model import Assignment, PartitionState, TopicPartition
+from logyard.broker.znodes import partition_state, reassignments
+from logyard.broker.znodes.ops import Delete, SetData, ZkCode
+
+_UNKNOWN = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+_REMOVE_ROUNDS_MAX = 10
+
+
+# Entry points
+
+
+def on_alter(context: ControllerContext, request: AlterReassignments) -> Steps[None]:
+    """Start, change or cancel moves for the API; answers with an Outcome for each partition."""
+    outcomes: dict[TopicPartition, Outcome] = {}
+    moves: dict[TopicPartition, Assignment] = {}
+    for tp, target in request.targets:
+        try:
+            moves[tp] = _plan(context, tp, target)
+        except ApiError as refused:
+            outcomes[tp] = Outcome(refused.code, refused.message)
+    yield from _drop_from_znode(context, lambda tp, _: tp in moves)
+    outcomes |= yield from _start_all(context, moves)
+    yield from effects.perform(Answer({tp: outcomes[tp] for tp, _ in request.targets}))
+
+
+def on_list(context: ControllerContext, request: ListReassignments) -> Steps[None]:
+    """Answer with the running moves."""
+    wanted = context.reassigning if request.partitions is None else request.partitions
+    found = [p for tp in wanted if (p := context.partition(tp)) is not None and p.assignment.is_reassigning]
+    yield from effects.perform(Answer({p.tp: p.assignment for p in found}))
+
+
+def on_requested(context: ControllerContext) -> Steps[set[TopicPartition]]:
+    """Handle /admin/reassign_partitions; return the partitions whose moves were started or resumed from it."""
+    found = (yield from effects.watch_data([(reassignments.PATH, ReassignmentRequested())]))[0]
+    if found is None:
+        return set()
+    try:
+        wanted = reassignments.decode(found.data)
+    except CorruptData as problem:
+        yield from effects.note("reassignments cannot be read", level="error", reason=str(problem))
+        return set()
+    outcomes: dict[TopicPartition, Outcome] = {}
+    moves: dict[TopicPartition, Assignment] = {}
+    for tp, target in wanted.items():
+        try:
+            move = _plan(context, tp, target, only_live=False)
+        except ApiError as refused:
+            outcomes[tp] = Outcome(refused.code, refused.message)
+            continue
+        if tp not in context.reassigning or not _is_running(context, tp, move):
+            moves[tp] = move
+    outcomes |= yield from _start_all(context, moves)
+    failed = {tp: outcome for tp, outcome in outcomes.items() if outcome.error is not ErrorCode.NONE}
+    if failed:
+        reasons = {str(tp): outcome.message for tp, outcome in failed.items()}
+        yield from effects.note("reassignments are dropped", level="warning", reasons=reasons)
+        yield from _drop_from_znode(context, lambda tp, _: tp in failed)
+    return set(outcomes) - set(failed)
+
+
+def on_failover(context: ControllerContext) -> Steps[None]:
+    """Go on with what the last controller left: the znode's moves supersede those in the topic znodes."""
+    done = yield from on_requested(context)
+    yield from resume(context, lambda p: p.tp not in done)
+
+
+def resume(context: ControllerContext, chosen: Callable[[Partition], bool]) -> Steps[None]:
+    """Take running moves up again."""
+    running = [p for tp in list(context.reassigning) if (p := context.partition(tp)) is not None and chosen(p)]
+    yield from _start_all(context, {p.tp: p.assignment for p in running})
+
+
+def complete_ready(context: ControllerContext, tps: Sequence[TopicPartition]) -> Steps[None]:
+    """Finish those moves whose target has come into the ISR."""
+    known = [p for tp in tps if tp in context.reassigning and (p := context.partition(tp)) is not None]
+    yield from _start_all(context, {p.tp: p.assignment for p in known if _target_in_sync(context, p)})
+
+
+def on_state_changed(context: ControllerContext, tp: TopicPartition) -> Steps[None]:
+    """Handle a watched state znode (below 2.7-IV2, where leaders write their ISR themselves)."""
+    partition = context.partition(tp)
+    if partition is None or tp not in context.reassigning:
+        return
+    yield from effects.watch_data([(partition_state.path(tp), ReassigningStateChanged(tp))])
+    yield from states.refresh([partition])
+    yield from complete_ready(context, [tp])
+
+
+# Checks
+
+
+def _plan(
+    context: ControllerContext, tp: TopicPartition, target: Sequence[int] | None, *, only_live: bool = True
+) -> Assignment:
+    """Return the assignment that the request leads to; raises ApiError."""
+    partition = context.partition(tp)
+    now = Assignment(()) if partition is None else partition.assignment
+    if target is not None:
+        placement.check_replicas(target)
+        added = now.reassign_to(target).adding
+        dead = [b for b in added if not context.is_live(b)]
+        if only_live and dead and partition is not None:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Replica assignment has brokers that are not alive: {dead}. Alive: {context.live_ids()}.",
+            )
+    if partition is None or context.is_deleting(tp.topic):
+        raise ApiError(_UNKNOWN.error, _UNKNOWN.message or "")
+    if target is None and not now.is_reassigning:
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+    move = now.reassign_to(now.origin if target is None else target)
+    _check_keeps_data(partition, move)
+    return move
+
+
+def _check_keeps_data(partition: Partition, move: Assignment) -> None:
+    """Refuse a move that would at once delete every in-sync replica (KRaft does; Kafka's ZooKeeper mode loses them).
+
+    So it is when the replicas that a superseded or cancelled move has added are the only ones in sync.
+    """
+    state = partition.state
+    if state is not None and not any(broker in move.replicas for broker in state.isr):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"None of {list(move.replicas)} is in sync ({list(state.isr)} is): wait until one is, "
+            "or keep one that is in sync among the replicas.",
+        )
+
+
+def _is_running(context: ControllerContext, tp: TopicPartition, move: Assignment) -> bool:
+    """Whether exactly this move is under way: a rewritten znode is no reason to begin it again."""
+    partition = context.partition(tp)
+    return partition is not None and partition.assignment == move
+
+
+# Moving
+
+
+def _start_all(
+    context: ControllerContext, moves: Mapping[TopicPartition, Assignment]
+) -> Steps[dict[TopicPartition, Outcome]]:
+    outcomes: dict[TopicPartition, Outcome] = {}
+    for tp, move in moves.items():
+        partition = context.partition(tp)
+        assert partition is not None
+        try:
+            yield from _advance(context, partition, move)
+            outcomes[tp] = Outcome()
+        except states.Refused as refused:
+            outcomes[tp] = Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(refused))
+            yield from effects.note("reassignment is held up", level="error", partition=str(tp), reason=str(refused))
+    return outcomes
+
+
+def _advance(context: ControllerContext, partition: Partition, move: Assignment) -> Steps[None]:
+    """Take one partition as far towards the target of `move` as its ISR allows; raises Refused."""
+    deletion.mark_ineligible(context, [partition.tp.topic])
+    yield from _adopt(context, partition, move)
+    if _target_in_sync(context, partition):
+        yield from _finish(context, partition)
+    else:
+        yield from effects.note(
+            "reassignment waits for its target to be in sync",
+            partition=str(partition.tp),
+            adding=list(move.adding),
+            removing=list(move.removing),
+        )
+        yield from _tell_all_replicas(context, partition)
+        fresh = [b for b in move.adding if partition.replica_phase(b) is ReplicaPhase.NON_EXISTENT]
+        yield from replicas.change(context, [(partition, b) for b in fresh], ReplicaPhase.NEW)
+
+
+def _adopt(context: ControllerContext, partition: Partition, move: Assignment) -> Steps[None]:
+    """Steps U: znode, memory, and an end to replicas that only a superseded move wanted."""
+    before = partition.assignment
+    if before != move:
+        yield from _write_assignment(context, partition, move)
+        partition.assignment = move
+        yield from _stop_and_delete(context, partition, [b for b in before.replicas if b not in move.replicas])
+        # Stopping takes the stopped replicas out of the assignment in memory; the move never had them.
+        partition.assignment = move
+        yield from _replace_stopped_leader(context, partition)
+    context.reassigning[partition.tp] = None
+    if not context.settings.level.alter_partition:
+        tp = partition.tp
+        yield from effects.watch_data([(partition_state.path(tp), ReassigningStateChanged(tp))])
+
+
+def _replace_stopped_leader(context: ControllerContext, partition: Partition) -> Steps[None]:
+    """A stopped replica may have led (an added one that was preferred already): another takes over at once."""
+    state = partition.state
+    if state is not None and not context.is_online(state.leader, partition.tp):
+        yield from partitions.change(context, [partition], PartitionPhase.OFFLINE)
+        yield from partitions.change(context, [partition], PartitionPhase.ONLINE)
+
+
+def _write_assignment(context: ControllerContext, partition: Partition, wanted: Assignment) -> Steps[None]:
+    topic, number = partition.tp
+    failures = yield from topics.rewrite(context, {topic: {number: wanted}})
+    if failures:
+        raise states.Refused(f"the topic znode could not be written: {failures[topic]}")
+
+
+def _target_in_sync(context: ControllerContext, partition: Partition) -> bool:
+    """All target replicas are in the ISR, and one of them can lead (Kafka does not ask for the latter)."""
+    state, target = partition.state, partition.assignment.target
+    return (
+        state is not None
+        and all(b in state.isr for b in target)
+        and any(context.is_online(b, partition.tp) for b in target)
+    )
+
+
+def _tell_all_replicas(context: ControllerContext, partition: Partition) -> Steps[None]:
+    """Leader epoch + 1, and LeaderAndIsr with the new lists to all replicas, the added ones as new."""
+
+    def bump(_: Partition, state: PartitionState) -> PartitionState:
+        return states.next_state(context, state)
+
+    failures = yield from states.change(context, [partition], bump)
+    if failures:
+        yield from effects.note("leader epoch was not raised", level="error", reason=failures[partition.tp])
+        return
+    batch = RequestBatch(context)
+    batch.leader_and_isr(partition.assignment.origin, partition)
+    batch.leader_and_isr(partition.assignment.adding, partition, is_new=True)
+    yield from announce.send(batch)
+
+
+def _finish(context: ControllerContext, partition: Partition) -> Steps[None]:
+    """Steps B: the target is in sync; drop everything else."""
+    move = partition.assignment
+    adding = [b for b in move.adding if partition.replica_phase(b) is ReplicaPhase.NON_EXISTENT]
+    # A move resumed by another controller or started with its target in sync has not seen these yet.
+    yield from replicas.change(context, [(partition, b) for b in adding], ReplicaPhase.NEW)
+    yield from replicas.change(context, [(partition, b) for b in move.adding], ReplicaPhase.ONLINE)
+    plain = Assignment(move.target)
+    partition.assignment = plain
+    state = partition.state
+    assert state is not None
+    if state.leader in plain.replicas and context.is_online(state.leader, partition.tp):
+        yield from _tell_all_replicas(context, partition)
+    else:
+        failures = yield from partitions.change(context, [partition], PartitionPhase.ONLINE, Strategy.REASSIGN)
+        if failures:
+            # Without a leader in the target its old replicas must stay: the move goes on later.
+            partition.assignment = move
+            raise states.Refused(failures[partition.tp])
+    yield from _stop_and_delete(context, partition, move.removing)
+    partition.assignment = plain
+    yield from _write_assignment(context, partition, plain)
+    context.reassigning.pop(partition.tp, None)
+    yield from _drop_from_znode(context, lambda tp, target: tp == partition.tp and target == plain.replicas)
+    yield from announce.metadata(context, [partition])
+    yield from effects.note("reassignment is done", partition=str(partition.tp), replicas=list(plain.replicas))
+    yield from deletion.resume_for(context, [partition.tp.topic])
+
+
+def _stop_and_delete(context: ControllerContext, partition: Partition, brokers: Sequence[int]) -> Steps[None]:
+    """Take replicas out of the ISR and delete their files, without waiting for the brokers' answers."""
+    theirs = [(partition, b) for b in brokers]
+    for phase in (
+        ReplicaPhase.OFFLINE,
+        ReplicaPhase.DELETION_STARTED,
+        ReplicaPhase.DELETION_SUCCESSFUL,
+        ReplicaPhase.NON_EXISTENT,
+    ):
+        yield from replicas.change(context, theirs, phase)
+
+
+# The znode
+
+
+def _drop_from_znode(
+    context: ControllerContext, finished: Callable[[TopicPartition, tuple[int, ...]], bool]
+) -> Steps[None]:
+    """Take entries out of /admin/reassign_partitions, and the znode away when none is left."""
+    for _ in range(_REMOVE_ROUNDS_MAX):
+        found = (yield from effects.read([reassignments.PATH]))[0]
+        if found is None:
+            return
+        try:
+            entries = reassignments.decode(found.data)
+        except CorruptData:
+            return  # its own event deals with it
+        kept = {tp: target for tp, target in entries.items() if not finished(tp, target)}
+        if len(kept) == len(entries) and entries:
+            return
+        op = (
+            SetData(reassignments.PATH, reassignments.encode(kept), found.version)
+            if kept
+            else Delete(reassignments.PATH, found.version)
+        )
+        result = yield from fenced.write_one(context, op)
+        if result.code is not ZkCode.BAD_VERSION:
+            # Leaves a watch where there is none now, so that the next znode is noticed.
+            yield from effects.perform(effects.Enqueue(ReassignmentRequested()))
+            return

@@ -1,0 +1,231 @@
+"""LeaderAndIsr, UpdateMetadata and StopReplica as values, and the merging of one batch of them per broker.
+
+Rule 1: a batch gives each broker at most one request of each kind, in the order LeaderAndIsr,
+        UpdateMetadata, StopReplica; only brokers that live (shutting down or not) get any.
+Rule 2: whoever is sent LeaderAndIsr, all brokers hear of that partition by UpdateMetadata.
+Rule 3: isNew is sticky in a batch; of two orders to stop one replica the later counts, a deletion stays.
+Rule 4: a partition without a known state is left out of UpdateMetadata; one whose topic is being
+        deleted goes out with leader -2.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from logyard.broker.controller.context import ControllerContext, Partition
+from logyard.broker.model import (
+    LEADER_DURING_DELETE,
+    NO_EPOCH,
+    Assignment,
+    BrokerInfo,
+    PartitionState,
+    TopicId,
+    TopicPartition,
+)
+
+EPOCH_DURING_DELETE = -2
+STOP_REPLICA_WITH_FLAGS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrPartition:
+    """What one replica has to know of its partition."""
+
+    tp: TopicPartition
+    state: PartitionState
+    assignment: Assignment
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataPartition:
+    """What every broker has to know of a partition; `leader` is -2 while its topic is deleted."""
+
+    tp: TopicPartition
+    state: PartitionState
+    leader: int
+    replicas: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedPartition:
+    """A replica to stop and perhaps delete. `leader_epoch` -2: topic deletion, -1: unknown."""
+
+    tp: TopicPartition
+    leader_epoch: int
+    delete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrRequest:
+    """To one broker: these are your replicas. Type 0 (incremental) always."""
+
+    broker_id: int
+    broker_epoch: int
+    controller_id: int
+    controller_epoch: int
+    partitions: tuple[LeaderAndIsrPartition, ...]
+    topic_ids: Mapping[str, TopicId]
+    live_leaders: tuple[BrokerInfo, ...]
+    type: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataRequest:
+    """To one broker: these brokers live, and these partitions are so. `partitions` is shared by a batch."""
+
+    broker_id: int
+    broker_epoch: int
+    controller_id: int
+    controller_epoch: int
+    partitions: tuple[MetadataPartition, ...]
+    topic_ids: Mapping[str, TopicId]
+    live_brokers: tuple[BrokerInfo, ...]
+    type: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaRequest:
+    """To one broker: stop these replicas. `topic_deletions` are those whose answer deletion waits for."""
+
+    broker_id: int
+    broker_epoch: int
+    controller_id: int
+    controller_epoch: int
+    partitions: tuple[StoppedPartition, ...]
+    topic_deletions: tuple[TopicPartition, ...] = ()
+
+
+BrokerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+
+
+class RequestBatch:
+    """Collects what one step of a state machine has to tell the brokers."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
+        self._entries: dict[tuple[TopicPartition, bool], LeaderAndIsrPartition] = {}
+        self._metadata: dict[TopicPartition, Partition] = {}
+        self._metadata_brokers: dict[int, None] = {}
+        self._stops: dict[int, dict[TopicPartition, StoppedPartition]] = {}
+
+    def leader_and_isr(self, brokers: Iterable[int], partition: Partition, *, is_new: bool = False) -> None:
+        """Tell replicas of the partition's state, which must be known."""
+        state = partition.state
+        assert state is not None, f"{partition.tp} has no state to send"
+        for broker in brokers:
+            if broker in self._context.brokers:
+                queue = self._leader_and_isr.setdefault(broker, {})
+                before = queue.get(partition.tp)
+                queue[partition.tp] = self._entry(partition, state, is_new or (before is not None and before.is_new))
+        self.update_metadata([partition])
+
+    def _entry(self, partition: Partition, state: PartitionState, is_new: bool) -> LeaderAndIsrPartition:
+        """Brokers that are told the same share one entry, which is then encoded once."""
+        entry = self._entries.get((partition.tp, is_new))
+        if entry is None or entry.state is not state or entry.assignment is not partition.assignment:
+            entry = LeaderAndIsrPartition(partition.tp, state, partition.assignment, is_new)
+            self._entries[partition.tp, is_new] = entry
+        return entry
+
+    def update_metadata(self, partitions: Iterable[Partition], brokers: Iterable[int] | None = None) -> None:
+        """Tell brokers (all reachable ones by default) of partitions, or with none of them of the live brokers.
+
+        What is told is how the partitions are when the batch is sent.
+        """
+        context = self._context
+        chosen = context.reachable_ids() if brokers is None else [b for b in brokers if b in context.brokers]
+        self._metadata_brokers.update(dict.fromkeys(chosen))
+        for partition in partitions:
+            self._metadata[partition.tp] = partition
+
+    def _metadata_of(self, partition: Partition, state: PartitionState) -> MetadataPartition:
+        tp = partition.tp
+        replicas = partition.assignment.replicas
+        context = self._context
+        return MetadataPartition(
+            tp,
+            state,
+            LEADER_DURING_DELETE if context.is_deleting(tp.topic) else state.leader,
+            replicas,
+            tuple(r for r in replicas if not context.is_online(r, tp)),
+        )
+
+    def stop_replica(self, broker: int, partition: Partition, *, delete: bool) -> None:
+        """Stop a replica, and delete its files if asked."""
+        if broker not in self._context.brokers:
+            return
+        tp = partition.tp
+        queue = self._stops.setdefault(broker, {})
+        before = queue.get(tp)
+        if self._context.is_deleting(tp.topic):
+            epoch = EPOCH_DURING_DELETE
+        else:
+            epoch = NO_EPOCH if partition.state is None else partition.state.leader_epoch
+        queue[tp] = StoppedPartition(tp, epoch, delete or (before is not None and before.delete))
+
+    def requests(self) -> list[BrokerRequest]:
+        """Return everything collected, in sending order; a batch is used once."""
+        return [
+            *(self._leader_and_isr_request(b, tuple(q.values())) for b, q in sorted(self._leader_and_isr.items())),
+            *self._update_metadata_requests(),
+            *self._stop_replica_requests(),
+        ]
+
+    def _leader_and_isr_request(self, broker: int, entries: tuple[LeaderAndIsrPartition, ...]) -> LeaderAndIsrRequest:
+        context = self._context
+        leaders = sorted({e.state.leader for e in entries if e.state.leader in context.brokers})
+        return LeaderAndIsrRequest(
+            broker,
+            context.brokers[broker].epoch,
+            context.settings.broker_id,
+            context.epoch,
+            entries,
+            self._topic_ids(e.tp.topic for e in entries),
+            tuple(context.brokers[leader] for leader in leaders),
+        )
+
+    def _update_metadata_requests(self) -> list[UpdateMetadataRequest]:
+        context = self._context
+        entries = tuple(self._metadata_of(p, p.state) for p in self._metadata.values() if p.state is not None)
+        ids = self._topic_ids(e.tp.topic for e in entries)
+        live = tuple(context.brokers[b] for b in context.reachable_ids())
+        return [
+            UpdateMetadataRequest(
+                broker, context.brokers[broker].epoch, context.settings.broker_id, context.epoch, entries, ids, live
+            )
+            for broker in sorted(self._metadata_brokers)
+        ]
+
+    def _stop_replica_requests(self) -> list[StopReplicaRequest]:
+        """One per broker; two where the version has a single deletion flag for the whole request."""
+        context = self._context
+        mixed = context.settings.level.stop_replica_version >= STOP_REPLICA_WITH_FLAGS
+        requests: list[StopReplicaRequest] = []
+        for broker, queue in sorted(self._stops.items()):
+            stops = list(queue.values())
+            groups = [stops] if mixed else [[s for s in stops if not s.delete], [s for s in stops if s.delete]]
+            requests.extend(
+                StopReplicaRequest(
+                    broker,
+                    context.brokers[broker].epoch,
+                    context.settings.broker_id,
+                    context.epoch,
+                    tuple(group),
+                    tuple(s.tp for s in group if s.delete and context.is_deleting(s.tp.topic)),
+                )
+                for group in groups
+                if group
+            )
+        return requests
+
+    def _topic_ids(self, names: Iterable[str]) -> dict[str, TopicId]:
+        topics = self._context.topics
+        found: dict[str, TopicId] = {}
+        for name in names:
+            if name not in found and name in topics:
+                topic_id = topics[name].topic_id
+                if topic_id is not None:
+                    found[name] = topic_id
+        return found

@@ -1,0 +1,393 @@
+"""The controller's shell: one queue, one task; it performs what the procedures yield and feeds the results back.
+
+Rule 1: one event's generator is driven to its end before the next event is taken; only resignation and
+        the loss of the session close it early.
+Rule 2: an event that fails is logged and costs nobody else anything; an unexpected failure while taking
+        over gives /controller up, so that another broker is tried.
+Rule 3: when the session is lost the queue is emptied, every waiting request is answered NOT_CONTROLLER,
+        and nothing more is written or sent until a new session is there.
+Rule 4: every event has an id; what it causes (log lines, requests, later events) carries that id.
+"""
+
+import asyncio
+import random
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any
+
+import structlog
+
+from logyard.broker.clock import Clock
+from logyard.broker.controller import dispatch, effects, election, events, gauges, lifecycle, wire
+from logyard.broker.controller.api import ControllerApi
+from logyard.broker.controller.context import ControllerContext
+from logyard.broker.controller.effects import Effect, Steps
+from logyard.broker.controller.events import Event
+from logyard.broker.controller.fenced import ControllerMoved
+from logyard.broker.controller.ports import Chance, Peers
+from logyard.broker.controller.requests import BrokerRequest
+from logyard.broker.controller.settings import ControllerSettings
+from logyard.broker.controller.watches import WatchBook
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.znodes.ops import SessionExpired, Znode, ZooKeeper
+
+_PAUSE_AFTER_FAILED_TAKE_OVER_S = 1.0
+_WATCHES_AT_ONCE = 2000
+_BIG_REQUEST = 1000  # partitions; the loop gets a turn before each such request is encoded
+
+
+class SystemChance:
+    """The machine's own randomness."""
+
+    def below(self, bound: int) -> int:
+        return random.randrange(bound)
+
+    def topic_id(self) -> uuid.UUID:
+        # Kafka keeps ids that begin with a dash out of its files' names.
+        while True:
+            topic_id = uuid.uuid4()
+            if topic_id.bytes[0] >> 2 != 62:
+                return topic_id
+
+
+@dataclass(slots=True, eq=False)
+class Envelope:
+    """An event on its way: its id, the id of the event that caused it (0: none), and who waits for an answer."""
+
+    id: int
+    cause: int
+    event: Event
+    answer: asyncio.Future[Any] | None = None
+
+
+Observer = Callable[[Envelope, Effect | None], None]
+"""Called for every event (None) and for every effect it causes: transcripts, stories, tests."""
+
+
+class ControllerRunner(ControllerApi):
+    """One broker's controller, standing by or active."""
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        peers: Peers,
+        clock: Clock,
+        settings: ControllerSettings,
+        *,
+        chance: Chance | None = None,
+        inter_broker_listener: str | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self._zk = zk
+        self._peers = peers
+        self._clock = clock
+        self._chance = chance or SystemChance()
+        self._observer = observer
+        self._context = ControllerContext(settings)
+        self._encoder = wire.Encoder(settings.level, inter_broker_listener)
+        self._data_watches = WatchBook(self._put)
+        self._child_watches = WatchBook(self._put)
+        self._queue: deque[Envelope] = deque()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._last_id = 0
+        self._session_is_lost = False
+        self._working_on: Envelope | None = None
+        self._stand_not_before = 0.0
+        self._log = structlog.get_logger("logyard.controller").bind(broker=settings.broker_id)
+
+    # What the broker asks and tells
+
+    async def start(self) -> None:
+        """Stand for controller; the broker must be registered."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="controller")
+        self._put(events.Started())
+
+    async def stop(self) -> None:
+        """Stop at once; /controller goes with the session, not here."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        self._drop_everything()
+        for broker in self._context.reachable_ids():
+            self._peers.remove_broker(broker)
+        self._context.reset()
+
+    def on_session_lost(self) -> None:
+        """The session is gone: end what is going on, before anything can be done in a new one."""
+        self._session_is_lost = True
+        self._data_watches.forget()
+        self._child_watches.forget()
+        self._drop_everything()
+        self._put(events.SessionLost())
+
+    def on_session_established(self) -> None:
+        """A new session exists and the broker is registered in it: stand again."""
+        self._put(events.SessionRestored())
+
+    def update_settings(self, settings: ControllerSettings) -> None:
+        """Take changed settings; a newly allowed unclean election is tried at once."""
+        before, self._context.settings = self._context.settings, settings
+        if settings.unclean_leader_election_enable and not before.unclean_leader_election_enable:
+            self._put(events.UncleanElectionEnabled())
+        if settings.auto_leader_rebalance_enable and not before.auto_leader_rebalance_enable:
+            self._put(events.LeadersImbalanceDue())
+
+    def on_topic_unclean_election_enabled(self, topic: str) -> None:
+        """unclean.leader.election.enable became true for one topic."""
+        self._put(events.UncleanElectionEnabled(topic))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is controller (it may still be taking over)."""
+        return self._context.is_active
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch; 0 while not active."""
+        return self._context.epoch
+
+    @property
+    def active_id(self) -> int:
+        """The broker that holds /controller as far as is known here, -1 for none."""
+        return self._context.active_id
+
+    @property
+    def state(self) -> int:
+        """Kafka's ControllerState gauge."""
+        return 0 if self._working_on is None else dispatch.STATES.get(type(self._working_on.event), 0)
+
+    @property
+    def queue_size(self) -> int:
+        """Events that wait; the one being worked on counts too."""
+        return len(self._queue) + (self._working_on is not None)
+
+    def gauges(self) -> dict[str, int]:
+        """Return the controller's metrics by Kafka's names; linear in partitions."""
+        return gauges.read(self._context) | {"ControllerState": self.state, "EventQueueSize": self.queue_size}
+
+    # The queue
+
+    def _ask(self, request: events.Request) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self._task is None or self._session_is_lost:
+            answer.set_exception(_not_controller(request))
+        else:
+            self._put(request, answer=answer)
+        return answer
+
+    def _put(self, event: Event, *, cause: int = 0, answer: asyncio.Future[Any] | None = None) -> None:
+        self._last_id += 1
+        self._queue.append(Envelope(self._last_id, cause, event, answer))
+        self._wake.set()
+
+    def _drop_everything(self) -> None:
+        """Empty the queue, answer who waits, forget what was scheduled."""
+        waiting = [e for e in (*self._queue, self._working_on) if e is not None]
+        self._queue.clear()
+        for envelope in waiting:
+            _refuse(envelope, _not_controller(envelope.event))
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    async def _run(self) -> None:
+        while True:
+            while not self._queue:
+                self._wake.clear()
+                await self._wake.wait()
+            envelope = self._working_on = self._queue.popleft()
+            try:
+                await self._handle(envelope)
+            finally:
+                _refuse(envelope, _not_controller(envelope.event))
+                self._working_on = None
+
+    async def _handle(self, envelope: Envelope) -> None:
+        event = envelope.event
+        if isinstance(event, events.SessionLost):
+            await self._resign(envelope)
+            return
+        if isinstance(event, events.SessionRestored):
+            self._session_is_lost = False
+            await self._resign(envelope)
+        handler = dispatch.ALWAYS.get(type(event))
+        if handler is None:
+            if not self._context.is_active:
+                return  # a request among these is refused by whoever called
+            handler = dispatch.HANDLERS[type(event)]
+        elif self._has_to_wait(event):
+            return
+        was_active = self._context.is_active
+        try:
+            await self._drive(handler(self._context, event), envelope)
+        except (ControllerMoved, SessionExpired) as moved:
+            self._log.warning("resigning", event_id=envelope.id, reason=str(moved))
+            await self._resign(envelope)
+            self._stand_after_a_look(isinstance(moved, ControllerMoved))
+        except ApiError as refused:
+            _refuse(envelope, refused)
+        except Exception as bug:
+            self._log.exception("an event failed", event_id=envelope.id, kind=type(event).__name__)
+            _refuse(envelope, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(bug).__name__}: {bug}"))
+            if self._context.is_active and not was_active:
+                await self._give_up(envelope)
+        else:
+            unanswered = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller did not answer.")
+            _refuse(envelope, unanswered)
+
+    def _has_to_wait(self, event: Event) -> bool:
+        """After a failed take-over others are given a moment to try."""
+        wait = self._stand_not_before - asyncio.get_running_loop().time()
+        if wait > 0:
+            self._later(wait, event, cause=0, epoch=None)
+        return wait > 0
+
+    def _stand_after_a_look(self, still_in_session: bool) -> None:
+        if still_in_session and not self._session_is_lost:
+            self._put(events.ControllerChanged())
+
+    async def _resign(self, envelope: Envelope) -> None:
+        await self._drive(lifecycle.resign(self._context), envelope, even_without_session=True)
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    async def _give_up(self, envelope: Envelope) -> None:
+        try:
+            await self._drive(election.step_down(self._context), envelope)
+        except SessionExpired:
+            self._log.warning("the session ended while giving up /controller", event_id=envelope.id)
+        self._stand_not_before = asyncio.get_running_loop().time() + _PAUSE_AFTER_FAILED_TAKE_OVER_S
+        await self._resign(envelope)
+
+    # Driving a procedure
+
+    async def _drive(self, steps: Steps[Any], envelope: Envelope, *, even_without_session: bool = False) -> None:
+        if self._observer is not None:
+            self._observer(envelope, None)
+        results: Sequence[Any] | None = None
+        try:
+            while True:
+                try:
+                    batch = next(steps) if results is None else steps.send(results)
+                except StopIteration:
+                    return
+                results = []
+                for effect in batch:
+                    if self._session_is_lost and not even_without_session:
+                        raise SessionExpired("the session ended while an event was being handled")
+                    if self._observer is not None:
+                        self._observer(envelope, effect)
+                    results.append(await self._perform(effect, envelope))
+        finally:
+            steps.close()
+
+    async def _perform(self, effect: Effect, envelope: Envelope) -> Any:
+        result = _PERFORMERS[type(effect)](self, effect, envelope)
+        return await result if isawaitable(result) else result
+
+    async def _watch_data(self, effect: effects.WatchData, envelope: Envelope) -> list[Znode | None]:
+        known = [path for path, _ in effect.targets if self._data_watches.is_set(path)]
+        found = dict(zip(known, await self._zk.read(known) if known else [], strict=True))
+        fresh = [(path, event) for path, event in effect.targets if path not in found]
+        for start in range(0, len(fresh), _WATCHES_AT_ONCE):
+            part = fresh[start : start + _WATCHES_AT_ONCE]
+            calls = (self._zk.read_and_watch(path, self._data_watches.set(path, event)) for path, event in part)
+            found |= zip((path for path, _ in part), await asyncio.gather(*calls), strict=True)
+        return [found[path] for path, _ in effect.targets]
+
+    async def _watch_children(self, effect: effects.WatchChildren, envelope: Envelope) -> list[list[str] | None]:
+        answers: list[list[str] | None] = []
+        for path, event in effect.targets:
+            if self._child_watches.is_set(path):
+                answers.extend(await self._zk.children([path]))
+                continue
+            names = await self._zk.children_and_watch(path, self._child_watches.set(path, event))
+            if names is None:
+                self._child_watches.unset(path)
+            answers.append(names)
+        return answers
+
+    async def _send(self, effect: effects.Send, envelope: Envelope) -> None:
+        request = effect.request
+        if len(request.partitions) >= _BIG_REQUEST:
+            await asyncio.sleep(0)
+        api_key, version, fields = self._encoder.encode(request)
+        epoch = self._context.epoch
+
+        def answered(response: Any) -> None:
+            if response is not None and self._context.epoch == epoch:
+                self._put_answer(request, response, envelope.id)
+
+        self._peers.send(request.broker_id, api_key, version, fields, answered)
+
+    def _put_answer(self, request: BrokerRequest, response: Any, cause: int) -> None:
+        try:
+            event = wire.answered(request, response)
+        except (AttributeError, TypeError, ValueError) as problem:
+            self._log.error("an answer cannot be read", event_id=cause, peer=request.broker_id, reason=str(problem))
+            return
+        if event is not None:
+            self._put(event, cause=cause)
+
+    def _answer(self, effect: effects.Answer, envelope: Envelope) -> None:
+        if envelope.answer is not None and not envelope.answer.done():
+            envelope.answer.set_result(effect.value)
+
+    def _schedule(self, effect: effects.Schedule, envelope: Envelope) -> None:
+        self._later(effect.delay_s, effect.event, cause=envelope.id, epoch=self._context.epoch)
+
+    def _later(self, delay_s: float, event: Event, *, cause: int, epoch: int | None) -> None:
+        self._last_id += 1
+        key = self._last_id
+
+        def due() -> None:
+            self._timers.pop(key, None)
+            if epoch is None or epoch == self._context.epoch:
+                self._put(event, cause=cause)
+
+        self._timers[key] = asyncio.get_running_loop().call_later(delay_s, due)
+
+    def _note(self, effect: effects.Note, envelope: Envelope) -> None:
+        log = getattr(self._log, effect.level)
+        log(
+            effect.text, event_id=envelope.id, cause=envelope.cause, kind=type(envelope.event).__name__, **effect.fields
+        )
+
+
+_PERFORMERS: dict[type, Callable[[ControllerRunner, Any, Envelope], Any]] = {
+    effects.ZkMulti: lambda runner, effect, _: runner._zk.pipeline(effect.multis),
+    effects.ZkRead: lambda runner, effect, _: runner._zk.read(effect.paths),
+    effects.ZkChildren: lambda runner, effect, _: runner._zk.children(effect.paths),
+    effects.WatchData: ControllerRunner._watch_data,
+    effects.WatchChildren: ControllerRunner._watch_children,
+    effects.OpenPeer: lambda runner, effect, _: runner._peers.add_broker(effect.broker),
+    effects.ClosePeer: lambda runner, effect, _: runner._peers.remove_broker(effect.broker_id),
+    effects.Send: ControllerRunner._send,
+    effects.Answer: ControllerRunner._answer,
+    effects.Enqueue: lambda runner, effect, envelope: runner._put(effect.event, cause=envelope.id),
+    effects.Schedule: ControllerRunner._schedule,
+    effects.Draw: lambda runner, effect, _: [runner._chance.below(bound) for bound in effect.bounds],
+    effects.NewTopicIds: lambda runner, effect, _: [runner._chance.topic_id() for _ in range(effect.count)],
+    effects.Now: lambda runner, effect, _: runner._clock.now_ms(),
+    effects.SessionId: lambda runner, effect, _: runner._zk.session_id,
+    effects.Note: ControllerRunner._note,
+}
+
+
+def _not_controller(event: Event) -> ApiError:
+    if isinstance(event, events.ControlledShutdown):
+        return ApiError(ErrorCode.STALE_CONTROLLER_EPOCH, "This broker is not the controller.")
+    return ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
+
+
+def _refuse(envelope: Envelope, why: ApiError) -> None:
+    """Answer a request with an error, unless it has been answered."""
+    if envelope.answer is not None and not envelope.answer.done():
+        envelope.answer.set_exception(why)

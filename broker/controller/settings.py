@@ -1,0 +1,106 @@
+"""What the controller needs to know of the broker's configuration, and what its protocol level means."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from logyard.broker.config import BrokerConfig, validate_topic_overrides
+from logyard.broker.config_protocol import InterBrokerProtocol as Ibp
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolLevel:
+    """What inter.broker.protocol.version decides for the controller (facts §4, §22). The default is 3.9."""
+
+    leader_and_isr_version: int = 7
+    update_metadata_version: int = 8
+    stop_replica_version: int = 4
+    topic_ids: bool = True
+    """2.8: topic znodes are version 3 and carry an id."""
+    alter_partition: bool = True
+    """2.7-IV2: leaders change their ISR through the controller, so state znodes are not watched."""
+    features: bool = True
+    """2.7-IV0: the controller sets up /feature."""
+    recovery_state: bool = True
+    """3.2: an unclean leader is marked RECOVERING."""
+
+
+def protocol_level(ibp: Ibp) -> ProtocolLevel:
+    """Return what a level means; whatever is below 2.4 is spoken to as 2.4 (facts §4)."""
+    steps = ((Ibp.IBP_3_4_IV0, (7, 8, 4)), (Ibp.IBP_3_2_IV0, (6, 7, 3)), (Ibp.IBP_2_8_IV1, (5, 7, 3)))
+    versions = next((v for level, v in steps if ibp >= level), (4, 6, 3 if ibp >= Ibp.IBP_2_6_IV0 else 2))
+    return ProtocolLevel(
+        *versions,
+        topic_ids=ibp >= Ibp.IBP_2_8_IV0,
+        alter_partition=ibp >= Ibp.IBP_2_7_IV2,
+        features=ibp >= Ibp.IBP_2_7_IV0,
+        recovery_state=ibp >= Ibp.IBP_3_2_IV0,
+    )
+
+
+LEVEL_3_9 = ProtocolLevel()
+LEVEL_2_5 = ProtocolLevel(
+    leader_and_isr_version=4,
+    update_metadata_version=6,
+    stop_replica_version=2,
+    topic_ids=False,
+    alter_partition=False,
+    features=False,
+    recovery_state=False,
+)
+
+
+def accept_any_overrides(overrides: Mapping[str, str]) -> None:
+    """Stand in for the check of topic configs where none is given (tests)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRequest:
+    """What a create policy is asked to allow: Kafka's CreateTopicPolicy.RequestMetadata.
+
+    Either both counts or the placement is given.
+    """
+
+    topic: str
+    num_partitions: int | None
+    replication_factor: int | None
+    placement: Mapping[int, tuple[int, ...]] | None
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """The controller's own view of the broker configuration; replaced as a whole when it changes."""
+
+    broker_id: int
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    unclean_leader_election_enable: bool = False
+    delete_topic_enable: bool = True
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_s: float = 300.0
+    leader_imbalance_per_broker_percentage: int = 10
+    first_leader_imbalance_check_s: float = 5.0
+    level: ProtocolLevel = LEVEL_3_9
+    validate_topic_overrides: Callable[[Mapping[str, str]], None] = accept_any_overrides
+    """Raises ApiError(INVALID_CONFIG) on a key or value that topics do not have."""
+    create_policy: Callable[[TopicRequest], None] | None = None
+    """create.topic.policy.class.name: raises ApiError(POLICY_VIOLATION) to refuse."""
+
+
+def settings_from(
+    config: BrokerConfig, create_policy: Callable[[TopicRequest], None] | None = None
+) -> ControllerSettings:
+    """Read the controller's settings out of the broker's configuration (dynamic overrides included)."""
+    return ControllerSettings(
+        broker_id=config.broker_id,
+        num_partitions=config.int("num.partitions"),
+        default_replication_factor=config.int("default.replication.factor"),
+        unclean_leader_election_enable=config.bool("unclean.leader.election.enable"),
+        delete_topic_enable=config.bool("delete.topic.enable"),
+        auto_leader_rebalance_enable=config.bool("auto.leader.rebalance.enable"),
+        leader_imbalance_check_interval_s=float(config.int("leader.imbalance.check.interval.seconds")),
+        leader_imbalance_per_broker_percentage=config.int("leader.imbalance.per.broker.percentage"),
+        level=protocol_level(config.ibp),
+        validate_topic_overrides=validate_topic_overrides,
+        create_policy=create_policy,
+    )

@@ -1,0 +1,61 @@
+"""What the group machine wants done; the runner does it."""
+
+from dataclasses import dataclass
+
+from logyard.broker.coordinator.events import Joined, Synced, Ticket
+from logyard.broker.errors import ErrorCode
+
+# ("session", member id), ("pending", member id), ("join",), ("sync",): one timer each per group.
+TimerName = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerJoin:
+    ticket: Ticket
+    joined: Joined
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSync:
+    ticket: Ticket
+    synced: Synced
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerError:
+    """End a wait, whatever it was for, with an error."""
+
+    ticket: Ticket
+    code: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    """(Re)start the named timer of this group; it comes back as `groups.timer_fired`."""
+
+    name: TimerName
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    name: TimerName
+
+
+@dataclass(frozen=True, slots=True)
+class StoreGroup:
+    """Write the group's record, with these assignments, and report back by `groups.stored`."""
+
+    generation: int
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for the log."""
+
+    text: str
+
+
+Effect = AnswerJoin | AnswerSync | AnswerError | StartTimer | CancelTimer | StoreGroup | Note
+Effects = list[Effect]

@@ -1,0 +1,162 @@
+"""A consumer group and its members as data: what they are, not what moves them (that is groups.py)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from logyard.broker.coordinator.events import (
+    GroupDescription,
+    Joined,
+    JoinedMember,
+    MemberDescription,
+    OffsetCommit,
+    Ticket,
+)
+from logyard.broker.errors import ErrorCode, IllegalTransition
+
+
+class GroupState(Enum):
+    """States of facts §16; the value is the name Kafka's tools print."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_FROM = {
+    GroupState.PREPARING: {GroupState.STABLE, GroupState.COMPLETING, GroupState.EMPTY},
+    GroupState.COMPLETING: {GroupState.PREPARING},
+    GroupState.STABLE: {GroupState.COMPLETING},
+    GroupState.EMPTY: {GroupState.PREPARING},
+    GroupState.DEAD: set(GroupState),
+}
+
+
+@dataclass(slots=True)
+class Member:
+    """One member. `join_ticket` and `sync_ticket` are its waiting requests, None where it waits for nothing."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    join_ticket: Ticket | None = None
+    sync_ticket: Ticket | None = None
+    deadline_ms: int = 0
+
+    @property
+    def waits(self) -> bool:
+        return self.join_ticket is not None or self.sync_ticket is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class Group:
+    """One group: membership, generation and committed offsets. Members keep the order they joined in."""
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader_id: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    # Ids handed out by MEMBER_ID_REQUIRED whose owner has not come back yet.
+    pending: dict[str, int] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], OffsetCommit] = field(default_factory=dict)
+    state_since_ms: int = 0
+    # While the first join of an empty group is held open (group.initial.rebalance.delay.ms).
+    initial_join: bool = False
+    initial_left_ms: int = 0
+    joined_meanwhile: bool = False
+
+    def move(self, state: GroupState, now_ms: int) -> None:
+        """Change state; raises IllegalTransition for a move that facts §16 does not list."""
+        if self.state not in _FROM[state]:
+            raise IllegalTransition(f"group {self.group_id}: {self.state.value} to {state.value}")
+        self.state, self.state_since_ms = state, now_ms
+
+    def add(self, member: Member) -> None:
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> Member | None:
+        member = self.members.pop(member_id, None)
+        instance_id = member.instance_id if member is not None else None
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
+        if member_id == self.leader_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def common_protocols(self) -> list[str]:
+        """Names every member supports, in the order of the first member."""
+        everyone = [{name for name, _ in member.protocols} for member in self.members.values()]
+        first = next(iter(self.members.values()), None)
+        return [name for name, _ in first.protocols if all(name in names for names in everyone)] if first else []
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member with these protocols fits in: one common name, same type."""
+        if not self.members:
+            return bool(protocol_type) and any(True for _ in names)
+        return self.protocol_type == protocol_type and bool(set(names) & set(self.common_protocols()))
+
+    def select_protocol(self) -> str:
+        """The common protocol that most members put first; the earlier candidate wins a draw."""
+        candidates = self.common_protocols()
+        votes = dict.fromkeys(candidates, 0)
+        for member in self.members.values():
+            choice = next(name for name, _ in member.protocols if name in votes)
+            votes[choice] += 1
+        return max(candidates, key=lambda name: votes[name])
+
+    def joined(self, member: Member, *, skip_assignment: bool = False) -> Joined:
+        """The answer that tells `member` the current generation."""
+        is_leader = member.member_id == self.leader_id
+        roll = tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values())
+        return Joined(
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.leader_id or "",
+            roll if is_leader else (),
+            skip_assignment and is_leader,
+        )
+
+    def describe(self) -> GroupDescription:
+        settled = self.state is GroupState.STABLE
+        return GroupDescription(
+            ErrorCode.NONE,
+            self.group_id,
+            self.state.value,
+            self.protocol_type or "",
+            (self.protocol or "") if settled else "",
+            tuple(
+                MemberDescription(
+                    m.member_id,
+                    m.instance_id,
+                    m.client_id,
+                    m.client_host,
+                    m.metadata(self.protocol) if settled else b"",
+                    m.assignment if settled else b"",
+                )
+                for m in self.members.values()
+            ),
+        )

@@ -1,0 +1,141 @@
+"""The round of a rebalance: open it, close it when everyone is there, store what the leader decided.
+
+Rule 1: a round is opened by `prepare`, closed by `complete_join`, and ends in Stable or in the next round.
+Rule 2: dynamic members that did not come back by the deadline are dropped; static ones stay until their session ends.
+Rule 3: assignments are answered only after they were stored.
+"""
+
+from logyard.broker.coordinator import effects as fx
+from logyard.broker.coordinator.events import Synced
+from logyard.broker.coordinator.members import Group, GroupState, Member
+from logyard.broker.errors import ErrorCode
+
+JOIN_TIMER: fx.TimerName = ("join",)
+SYNC_TIMER: fx.TimerName = ("sync",)
+
+
+def session_timer(member_id: str) -> fx.TimerName:
+    return ("session", member_id)
+
+
+def touch(member: Member, now_ms: int) -> None:
+    """Count a sign of life; the session timer looks at the deadline when it fires."""
+    member.deadline_ms = now_ms + member.session_timeout_ms
+
+
+def prepare(group: Group, now_ms: int, initial_delay_ms: int) -> fx.Effects:
+    """Open a round. From Empty the first join is held open for a while so that a starting fleet joins at once."""
+    effects: fx.Effects = []
+    if group.state is GroupState.COMPLETING:
+        effects += drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        effects.append(fx.CancelTimer(SYNC_TIMER))
+    longest = max((m.rebalance_timeout_ms for m in group.members.values()), default=0)
+    if group.state is GroupState.EMPTY and initial_delay_ms > 0:
+        delay = min(initial_delay_ms, longest)
+        group.initial_join, group.initial_left_ms = True, max(longest - delay, 0)
+        group.joined_meanwhile = False
+    else:
+        delay = longest
+        group.initial_join = False
+    group.move(GroupState.PREPARING, now_ms)
+    effects += [fx.Note(f"rebalance opened, generation {group.generation}"), fx.StartTimer(JOIN_TIMER, delay)]
+    return effects + maybe_complete(group, now_ms)
+
+
+def maybe_complete(group: Group, now_ms: int) -> fx.Effects:
+    """Close the round if nobody is missing."""
+    if group.state is not GroupState.PREPARING or group.initial_join or group.pending:
+        return []
+    if any(m.join_ticket is None for m in group.members.values()):
+        return []
+    return complete_join(group, now_ms)
+
+
+def join_deadline(group: Group, now_ms: int, initial_delay_ms: int) -> fx.Effects:
+    """The join timer fired: prolong the first join while members still arrive, else close the round."""
+    if group.state is not GroupState.PREPARING:
+        return []
+    if group.initial_join and group.joined_meanwhile and group.initial_left_ms > 0:
+        delay = min(initial_delay_ms, group.initial_left_ms)
+        group.initial_left_ms -= delay
+        group.joined_meanwhile = False
+        return [fx.StartTimer(JOIN_TIMER, delay)]
+    return complete_join(group, now_ms)
+
+
+def complete_join(group: Group, now_ms: int) -> fx.Effects:
+    """Close the round: next generation, protocol chosen, everyone who came back is answered."""
+    effects: fx.Effects = [fx.CancelTimer(JOIN_TIMER)]
+    group.initial_join = False
+    for member in [m for m in group.members.values() if m.join_ticket is None and m.instance_id is None]:
+        group.remove(member.member_id)
+        effects += [fx.CancelTimer(session_timer(member.member_id)), fx.Note(f"{member.member_id} did not rejoin")]
+    present = [m for m in group.members.values() if m.join_ticket is not None]
+    if group.members and not present:
+        # Only static members, all away: wait for them or for the end of their sessions.
+        longest = max(m.rebalance_timeout_ms for m in group.members.values())
+        return [*effects, fx.StartTimer(JOIN_TIMER, longest)]
+    group.generation += 1
+    if not group.members:
+        group.move(GroupState.EMPTY, now_ms)
+        group.protocol = None
+        return [*effects, fx.Note("empty"), fx.StoreGroup(group.generation, ())]
+    leader = group.members.get(group.leader_id or "")
+    if leader is None or leader.join_ticket is None:
+        group.leader_id = present[0].member_id
+    group.protocol = group.select_protocol()
+    group.move(GroupState.COMPLETING, now_ms)
+    effects.append(fx.Note(f"generation {group.generation}, {len(group.members)} members, {group.protocol}"))
+    for member in present:
+        assert member.join_ticket is not None
+        effects.append(fx.AnswerJoin(member.join_ticket, group.joined(member)))
+        member.join_ticket = None
+        touch(member, now_ms)
+        effects.append(fx.StartTimer(session_timer(member.member_id), member.session_timeout_ms))
+    longest = max(m.rebalance_timeout_ms for m in group.members.values())
+    return [*effects, fx.StartTimer(SYNC_TIMER, longest)]
+
+
+def sync_deadline(group: Group, now_ms: int, initial_delay_ms: int) -> fx.Effects:
+    """Members that sent no SyncGroup in time are dropped, and another round starts (facts §21b)."""
+    if group.state is not GroupState.COMPLETING:
+        return []
+    late = [m for m in group.members.values() if m.sync_ticket is None]
+    effects: fx.Effects = []
+    for member in late:
+        group.remove(member.member_id)
+        effects += [fx.CancelTimer(session_timer(member.member_id)), fx.Note(f"{member.member_id} sent no SyncGroup")]
+    return effects + prepare(group, now_ms, initial_delay_ms)
+
+
+def drop_assignments(group: Group, code: ErrorCode) -> fx.Effects:
+    """Forget what was assigned and send everyone who waits for an assignment away with `code`."""
+    effects: fx.Effects = []
+    for member in group.members.values():
+        member.assignment = b""
+        if member.sync_ticket is not None:
+            effects.append(fx.AnswerSync(member.sync_ticket, Synced(code)))
+            member.sync_ticket = None
+    return effects
+
+
+def stored(group: Group, effect: fx.StoreGroup, code: ErrorCode, now_ms: int, initial_delay_ms: int) -> fx.Effects:
+    """The group's record was written (or not): hand out the assignments, or go round again."""
+    if group.state is not GroupState.COMPLETING or effect.generation != group.generation:
+        return []
+    if code is not ErrorCode.NONE:
+        return drop_assignments(group, code) + prepare(group, now_ms, initial_delay_ms)
+    given = dict(effect.assignments)
+    effects: fx.Effects = [fx.CancelTimer(SYNC_TIMER)]
+    for member in group.members.values():
+        member.assignment = given.get(member.member_id, b"")
+        if member.sync_ticket is not None:
+            effects.append(fx.AnswerSync(member.sync_ticket, assigned(group, member)))
+            member.sync_ticket = None
+            touch(member, now_ms)
+    group.move(GroupState.STABLE, now_ms)
+    return [*effects, fx.Note(f"stable, generation {group.generation}")]
+
+
+def assigned(group: Group, member: Member) -> Synced:
+    return Synced(ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol)

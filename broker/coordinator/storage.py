@@ -1,0 +1,184 @@
+"""The records of `__consumer_offsets`: keys and values as bytes, byte for byte Kafka's (facts §16).
+
+Key v0/v1 names an offset (group, topic, partition), key v2 a group; values are offset v0–v3 and group v0–v3.
+Written: offset v3 (v1 where an explicit expiry was asked for) and group v3. A null value is a tombstone.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from logyard.broker.coordinator.events import OffsetCommit
+from logyard.broker.coordinator.members import Group, GroupState, Member
+from logyard.broker.errors import CorruptData
+
+OFFSET_KEY_VERSION = 1
+GROUP_KEY_VERSION = 2
+GROUP_VALUE_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    group_id: str
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return b"\xff\xff"
+    raw = text.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def _bytes(raw: bytes) -> bytes:
+    return struct.pack(">i", len(raw)) + raw
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return struct.pack(">h", OFFSET_KEY_VERSION) + _string(group_id) + _string(topic) + struct.pack(">i", partition)
+
+
+def group_key(group_id: str) -> bytes:
+    return struct.pack(">h", GROUP_KEY_VERSION) + _string(group_id)
+
+
+def offset_value(commit: OffsetCommit) -> bytes:
+    if commit.expire_ms >= 0:
+        head = struct.pack(">hq", 1, commit.offset)
+        return head + _string(commit.metadata) + struct.pack(">qq", commit.commit_ms, commit.expire_ms)
+    head = struct.pack(">hqi", 3, commit.offset, commit.leader_epoch)
+    return head + _string(commit.metadata) + struct.pack(">q", commit.commit_ms)
+
+
+def group_value(group: Group, assignments: dict[str, bytes]) -> bytes:
+    """The group as it stands, with these assignments."""
+    head = struct.pack(">h", GROUP_VALUE_VERSION) + _string(group.protocol_type or "")
+    head += struct.pack(">i", group.generation) + _string(group.protocol) + _string(group.leader_id)
+    head += struct.pack(">qi", group.state_since_ms, len(group.members))
+    return head + b"".join(
+        _string(m.member_id)
+        + _string(m.instance_id)
+        + _string(m.client_id)
+        + _string(m.client_host)
+        + struct.pack(">ii", m.rebalance_timeout_ms, m.session_timeout_ms)
+        + _bytes(m.metadata(group.protocol))
+        + _bytes(assignments.get(m.member_id, b""))
+        for m in group.members.values()
+    )
+
+
+class _Reader:
+    """A cursor over one key or value; running off the end is CorruptData."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def unpack(self, form: str) -> int:
+        try:
+            (value,) = struct.unpack_from(form, self._data, self._at)
+        except struct.error as error:
+            raise CorruptData(f"__consumer_offsets record cut short at byte {self._at}") from error
+        self._at += struct.calcsize(form)
+        return int(value)
+
+    def string(self) -> str | None:
+        size = self.unpack(">h")
+        return None if size < 0 else self._take(size).decode("utf-8", "replace")
+
+    def blob(self) -> bytes:
+        return self._take(max(self.unpack(">i"), 0))
+
+    def _take(self, size: int) -> bytes:
+        if self._at + size > len(self._data):
+            raise CorruptData(f"__consumer_offsets record cut short at byte {self._at}")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+
+def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
+    """Read a key; None for key versions of the future. Raises CorruptData."""
+    reader = _Reader(data)
+    version = reader.unpack(">h")
+    if version in (0, 1):
+        return OffsetKey(reader.string() or "", reader.string() or "", reader.unpack(">i"))
+    if version == GROUP_KEY_VERSION:
+        return GroupKey(reader.string() or "")
+    return None
+
+
+def decode_offset(key: OffsetKey, data: bytes) -> OffsetCommit:
+    """Read an offset value of version 0 to 3. Raises CorruptData."""
+    reader = _Reader(data)
+    version = reader.unpack(">h")
+    if not 0 <= version <= 3:
+        raise CorruptData(f"offset value version {version} of group {key.group_id}: 0 to 3 are known")
+    offset = reader.unpack(">q")
+    leader_epoch = reader.unpack(">i") if version == 3 else -1
+    metadata = reader.string() or ""
+    commit_ms = reader.unpack(">q")
+    expire_ms = reader.unpack(">q") if version == 1 else -1
+    return OffsetCommit(key.topic, key.partition, offset, leader_epoch, metadata, commit_ms, expire_ms)
+
+
+def decode_group(group_id: str, data: bytes, now_ms: int) -> Group:
+    """Read a group value of version 0 to 3 into a Group that is Stable or Empty. Raises CorruptData."""
+    reader = _Reader(data)
+    version = reader.unpack(">h")
+    if not 0 <= version <= 3:
+        raise CorruptData(f"group value version {version} of group {group_id}: 0 to 3 are known")
+    group = Group(group_id)
+    protocol_type = reader.string() or ""
+    group.generation = reader.unpack(">i")
+    group.protocol = reader.string()
+    leader_id = reader.string()
+    since = reader.unpack(">q") if version >= 2 else -1
+    group.state_since_ms = since if since >= 0 else now_ms
+    for _ in range(reader.unpack(">i")):
+        group.add(_decode_member(reader, version, protocol_type, group.protocol or "", now_ms))
+    group.protocol_type = protocol_type or None
+    group.leader_id = leader_id if leader_id in group.members else group.leader_id
+    group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+    return group
+
+
+def _decode_member(reader: _Reader, version: int, protocol_type: str, protocol: str, now_ms: int) -> Member:
+    member_id = reader.string() or ""
+    instance_id = reader.string() if version >= 3 else None
+    client_id, client_host = reader.string() or "", reader.string() or ""
+    rebalance_timeout_ms = reader.unpack(">i") if version >= 1 else -1
+    session_timeout_ms = reader.unpack(">i")
+    if rebalance_timeout_ms < 0:
+        rebalance_timeout_ms = session_timeout_ms
+    metadata, assignment = reader.blob(), reader.blob()
+    return Member(
+        member_id,
+        instance_id,
+        client_id,
+        client_host,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        protocol_type,
+        ((protocol, metadata),),
+        assignment,
+        deadline_ms=now_ms + session_timeout_ms,
+    )
+
+
+def partition_for(name: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` (or `__transaction_state`) that holds a group or transactional id.
+
+    The absolute value of Java's String.hashCode, with 0 for the one hash that has none (facts §16).
+    """
+    hashed = 0
+    raw = name.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(raw), 2):
+        hashed = (31 * hashed + (raw[index] << 8 | raw[index + 1])) & 0xFFFFFFFF
+    if hashed == 0x80000000:
+        return 0
+    return (hashed if hashed < 0x80000000 else 0x100000000 - hashed) % partitions

@@ -1,0 +1,105 @@
+"""The commit of a compact lease (docs/leases.md, POST /leases/{id}/commit): check, build, swap, checkpoint.
+
+Rule 1: what waits for the disk runs in threads; the fence is looked at again after each wait, last right before the
+        swap, which then happens in one go on the event loop.
+Rule 2: before the swap every way out leaves the old segments; after it the lease cannot be lost any more.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from logyard.broker.http import parts
+from logyard.broker.http.holding import Holding
+from logyard.broker.http.lease_requests import CommitRequest
+from logyard.broker.http.parts import RunBlocking
+from logyard.broker.http.snapshot import LeasedSegment
+from logyard.broker.log import layout, swap
+from logyard.broker.log.disk import Disk, remove_if_there
+from logyard.broker.log.leases import LeaseError
+from logyard.broker.log.log import PartitionLog
+
+SaveCleanOffset = Callable[[int], Awaitable[None]]
+
+
+class SegmentChanged(Exception):
+    """A leased segment's file is not the one that was linked: its base offset is the argument."""
+
+
+async def carry_out(
+    run: RunBlocking,
+    holding: Holding,
+    request: CommitRequest,
+    members: Sequence[Sequence[LeasedSegment]],
+    fence: Callable[[], None],
+    swapped: Callable[[], None],
+    save_clean_offset: SaveCleanOffset,
+) -> dict[str, Any]:
+    """Swap the parts in and return the commit's answer.
+
+    `fence` raises where the commit may not go on; `swapped` is called once there is no way back.
+    Raises LeaseError, SegmentChanged, StorageError, FileNotFoundError (the lease's files went): nothing was swapped
+    unless `swapped` was called.
+    """
+    log = holding.log
+    await run(partial(_check, log.disk, holding, request, members))
+    fence()
+    replacements = await _prepare(run, holding, request)
+    try:
+        fence()
+        log.swap_in(replacements)
+    except swap.BadPart as error:
+        raise parts.bad_part(error.base_offset, str(error)) from error
+    except LeaseError:
+        await run(partial(swap.withdraw, replacements))
+        raise
+    swapped()
+    if replacements:
+        await run(partial(log.disk.sync_directory, log.directory))
+    await save_clean_offset(request.clean_offset)
+    return _answer(request, members)
+
+
+def _check(disk: Disk, holding: Holding, request: CommitRequest, members: Sequence[Sequence[LeasedSegment]]) -> None:
+    for group, segments in zip(request.groups, members, strict=True):
+        parts.check_part(disk, parts.part_path(holding.parts_directory, group.base_offset), group, segments)
+        changed = parts.changed(disk, holding.log.directory, segments)
+        if changed is not None:
+            raise SegmentChanged(changed)
+
+
+async def _prepare(run: RunBlocking, holding: Holding, request: CommitRequest) -> list[swap.Replacement]:
+    log = holding.log
+    paths = [parts.part_path(holding.parts_directory, group.base_offset) for group in request.groups]
+    bases = [group.segments for group in request.groups]
+    try:
+        made: list[swap.Replacement] = await run(partial(log.prepare_replacement, paths, bases))
+    except swap.BadPart as error:
+        raise parts.bad_part(error.base_offset, str(error)) from error
+    except FileNotFoundError:
+        # A cut took a segment away half-way.
+        await run(partial(_sweep, log, list(holding.segments)))
+        raise
+    return made
+
+
+def _sweep(log: PartitionLog, bases: Sequence[int]) -> None:
+    """Remove what an interrupted preparation left; only this lease makes such files."""
+    for base in bases:
+        for kind in layout.SEGMENT_KINDS:
+            with suppress(FileNotFoundError):
+                remove_if_there(log.disk, f"{log.directory}/{layout.file_name(base, kind, layout.CLEANED)}")
+
+
+def _answer(request: CommitRequest, members: Sequence[Sequence[LeasedSegment]]) -> dict[str, Any]:
+    replaced = [segment for segments in members for segment in segments]
+    return {
+        "state": "committed",
+        "segments_before": len(replaced),
+        "segments_after": len(request.groups),
+        "bytes_before": sum(segment.size for segment in replaced),
+        "bytes_after": sum(group.size for group in request.groups),
+        "records": sum(group.records for group in request.groups),
+        "clean_offset": request.clean_offset,
+    }

@@ -1,0 +1,202 @@
+"""The leases this broker has given out: the book, what each one holds, and what ends them.
+
+Rule 1: the book (log/leases.py) decides every move between states; here things are done about it.
+Rule 2: what a lease holds (links, parts, the pause of retention) goes as it reaches an end state, whatever led there.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import structlog
+
+from logyard.broker.clock import Clock
+from logyard.broker.errors import StorageError
+from logyard.broker.http import statuses
+from logyard.broker.http.holding import Holding, remove_directory
+from logyard.broker.http.parts import RunBlocking
+from logyard.broker.log.disk import Disk
+from logyard.broker.log.leases import Lease, LeaseBook, LeaseError, ended
+from logyard.broker.log.log import PartitionLog
+from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.model import NO_LEADER, TopicPartition
+from logyard.broker.replication.partition import Partition
+from logyard.broker.replication.ports import TimerHandle, Timers
+from logyard.broker.replication.replicas import Replicas
+
+TICK_S = 1.0
+
+log = structlog.get_logger("logyard.leases")
+
+
+class LeasedStore(Protocol):
+    """What leases ask of the logs' keeper (log.store.LogStore)."""
+
+    @property
+    def log_dirs(self) -> Sequence[str]: ...
+    @property
+    def online_directories(self) -> Sequence[str]: ...
+    def get(self, tp: TopicPartition) -> PartitionLog | None: ...
+    def all_logs(self) -> Sequence[PartitionLog]: ...
+    def cleaner_offset(self, tp: TopicPartition) -> int | None: ...
+    def checkpointed(self, tp: TopicPartition) -> Mapping[str, int | None]: ...
+    async def set_cleaner_offset(self, tp: TopicPartition, offset: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeasingPorts:
+    """What leasing works with; `new_id` gives 32 hex characters."""
+
+    store: LeasedStore
+    replicas: Replicas
+    metadata: MetadataCache
+    disk: Disk
+    clock: Clock
+    timers: Timers
+    run_blocking: RunBlocking
+    new_id: Callable[[], str]
+
+
+class HeldLeases:
+    """See the head of this file. Everything happens on the event loop."""
+
+    def __init__(self, ports: LeasingPorts, broker_id: int) -> None:
+        self.ports = ports
+        self.broker_id = broker_id
+        self.book = LeaseBook(ports.clock.now_ms(), self._ended)
+        self._holdings: dict[str, Holding] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._timer: TimerHandle | None = None
+
+    # -- life -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to expire leases."""
+        self._timer = self.ports.timers.call_later(TICK_S, self.start)
+        self.now()
+
+    async def close(self) -> None:
+        """End every lease, after the commits that are under way."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.settle()
+        for lease in self.book:
+            self.book.abort(lease, "the broker stops", self.ports.clock.now_ms())
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait for all that was spawned."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def now(self) -> int:
+        """The time, once whatever ran out by then has expired."""
+        now_ms = self.ports.clock.now_ms()
+        self.book.tick(now_ms)
+        return now_ms
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Have something done whoever may stop waiting for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: whoever waits gets it
+
+    # -- what others tell (the log store, and the replicas' LeadershipListener) ------------------------------------
+
+    def cut(self, tp: TopicPartition, offset: int) -> None:
+        """A log was truncated and now ends at `offset`."""
+        self.book.lose(tp, f"the log was truncated to {offset}", self.ports.clock.now_ms(), offset)
+
+    def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """Nothing to do: a commit compares leader epochs."""
+
+    def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """A replica whose directory failed is told of in this way as well."""
+        if self.ports.replicas.partition(tp) is None:
+            self.book.lose(tp, "its log directory failed", self.ports.clock.now_ms())
+
+    def on_deleted(self, tp: TopicPartition) -> None:
+        """The replica is deleted or moved away."""
+        self.book.lose(tp, "the replica was deleted", self.ports.clock.now_ms())
+
+    # -- holdings -------------------------------------------------------------------------------------------
+
+    def add(self, holding: Holding) -> None:
+        """A lease was opened; its directory is about to be made."""
+        self._holdings[holding.lease.lease_id] = holding
+
+    def _ended(self, lease: Lease) -> None:
+        log.info(
+            "lease ended",
+            lease=lease.lease_id,
+            replica=str(lease.tp),
+            run=lease.run_id,
+            purpose=lease.purpose.value,
+            state=lease.state.value,
+            reason=lease.reason,
+        )
+        holding = self._holdings.pop(lease.lease_id, None)
+        if holding is not None:
+            holding.log.release_hold(lease.lease_id)
+            if holding.is_set_up:
+                self.remove_directory(holding)
+
+    def remove_directory(self, holding: Holding) -> None:
+        """Have a lease's directory removed."""
+        self.spawn(self._remove(holding.directory))
+
+    async def _remove(self, directory: str) -> None:
+        try:
+            await self.ports.run_blocking(partial(remove_directory, self.ports.disk, directory))
+        except StorageError as error:
+            # Only space is lost, until the next start removes all of `.leases`.
+            log.warning("a lease's directory is not removed", path=directory, error=str(error))
+
+    def replica(self, tp: TopicPartition) -> tuple[Partition, PartitionLog]:
+        """Return this broker's replica; raises LeaseError(unknown_partition)."""
+        partition = self.ports.replicas.partition(tp)
+        kept = self.ports.store.get(tp)
+        followed: object = None if partition is None else partition.log
+        if partition is None or kept is None or followed is not kept:
+            raise LeaseError("unknown_partition", 404, f"broker {self.broker_id} has no replica of {tp}")
+        return partition, kept
+
+    def held(self, lease: Lease) -> tuple[Holding, Partition]:
+        """A living lease's holding and its replica; loses the lease where the replica is not what it was."""
+        holding = self._holdings.get(lease.lease_id)
+        if holding is None or not holding.is_set_up:
+            raise LeaseError("unknown_lease", 404, f"lease {lease.lease_id} is not known here: take a new one")
+        partition = self.ports.replicas.partition(lease.tp)
+        if partition is None or partition.log is not holding.log:
+            self.book.lose_one(lease, "the replica is not here any more", self.ports.clock.now_ms())
+            raise ended(lease)
+        return holding, partition
+
+    def clean_offset(self, replica: PartitionLog) -> int:
+        """Up to where a log is cleaned, within its bounds."""
+        return statuses.clean_offset_of(replica, self.ports.store.cleaner_offset(replica.tp))
+
+    def leadership(self, partition: Partition) -> dict[str, Any]:
+        """What the metadata cache and the replica itself believe now."""
+        known = self.ports.metadata.partition(partition.tp)
+        return {
+            "leader": NO_LEADER if known is None else known.leader,
+            "is_leader": partition.is_leader,
+            "leader_epoch": partition.leader_epoch,
+            "replicas": list(partition.replicas if known is None else known.replicas),
+            "isr": [] if known is None else list(known.isr),
+        }
+
+    def is_ours(self, tp: TopicPartition) -> bool:
+        """Whether a log belongs to a replica of this broker; before the first metadata every one does."""
+        known = self.ports.metadata.partition(tp)
+        assigned = known is not None and self.broker_id in known.replicas
+        return assigned or self.ports.replicas.partition(tp) is not None or self.ports.metadata.version == 0

@@ -1,0 +1,79 @@
+"""What a living lease holds on this broker: the log, the segments as they were linked, the parts handed in."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from logyard.broker.http.lease_requests import Group, refused
+from logyard.broker.http.snapshot import LeasedSegment
+from logyard.broker.log.disk import Disk
+from logyard.broker.log.leases import Lease, LeaseError
+from logyard.broker.log.log import PartitionLog
+
+
+@dataclass(slots=True)
+class Holding:
+    """`directory` is the lease's own; `parts` gives size and digest of what came by HTTP, by base offset."""
+
+    lease: Lease
+    log: PartitionLog
+    directory: str
+    segments: dict[int, LeasedSegment] = field(default_factory=dict)
+    parts: dict[int, tuple[int, str]] = field(default_factory=dict)
+    is_set_up: bool = False
+    parts_received: int = 0
+
+    @property
+    def links_directory(self) -> str:
+        return f"{self.directory}/links"
+
+    @property
+    def parts_directory(self) -> str:
+        return f"{self.directory}/parts"
+
+    def take_in(self, segments: Iterable[LeasedSegment]) -> None:
+        """The links are made: this is what was leased, in offset order."""
+        self.segments = {segment.base_offset: segment for segment in segments}
+        self.is_set_up = True
+
+    def segment(self, base_offset: int) -> LeasedSegment:
+        """Return a leased segment; raises LeaseError(unknown_segment)."""
+        found = self.segments.get(base_offset)
+        if found is None:
+            raise LeaseError(
+                "unknown_segment", 404, f"segment {base_offset} is not among those of lease {self.lease.lease_id}"
+            )
+        return found
+
+    def from_segment(self, base_offset: int) -> list[LeasedSegment]:
+        """The leased segments from that one on; raises LeaseError(unknown_segment)."""
+        first = self.segment(base_offset)
+        return [segment for base, segment in self.segments.items() if base >= first.base_offset]
+
+    def members(self, groups: Sequence[Group]) -> list[list[LeasedSegment]]:
+        """The segments of each group: leased, adjacent, the groups ascending. Raises LeaseError otherwise."""
+        numbers = {base: number for number, base in enumerate(self.segments)}
+        members: list[list[LeasedSegment]] = []
+        free_from = 0
+        for group in groups:
+            found = [self.segment(base) for base in group.segments]
+            first = numbers[group.base_offset]
+            if [numbers[base] for base in group.segments] != list(range(first, first + len(found))):
+                raise refused(f"groups: {list(group.segments)} are not adjacent, ascending leased segments")
+            if first < free_from:
+                raise refused(f"groups: the one of segment {group.base_offset} must lie behind those before it")
+            free_from = first + len(found)
+            members.append(found)
+        return members
+
+
+def remove_directory(disk: Disk, directory: str) -> None:
+    """Remove a lease's directory, if it is there. Waits for the disk; raises DiskError.
+
+    It is renamed first: a job that still writes into it would otherwise make the removal fail half-way, and a
+    failing disk operation takes the log directory offline.
+    """
+    gone = f"{directory}.ended"
+    with suppress(FileNotFoundError):  # never made, or gone with its partition
+        disk.rename(directory, gone)
+        disk.remove_tree(gone)

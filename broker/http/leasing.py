@@ -1,0 +1,285 @@
+"""Segment leases over the broker's logs: what docs/leases.md promises, to the HTTP routes and the broker's own cleaner.
+
+This shell reads logs at one moment on the event loop, has the disk work done in threads, and looks at the book of
+leases again after every wait.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+from logyard.broker.errors import LogyardError, StorageError
+from logyard.broker.http import committing, parts, statuses, taking
+from logyard.broker.http.held import HeldLeases, LeasingPorts
+from logyard.broker.http.holding import Holding
+from logyard.broker.http.lease_requests import (
+    AbortRequest,
+    CommitRequest,
+    HeartbeatRequest,
+    TakeRequest,
+    check_digest,
+    refused,
+)
+from logyard.broker.http.snapshot import FILES, LeasedSegment
+from logyard.broker.log import layout
+from logyard.broker.log.disk import remove_if_there
+from logyard.broker.log.leases import Lease, LeaseError, LeaseState, Purpose, ended
+from logyard.broker.model import TopicPartition
+
+# Left free on a file system: a full one would take the whole log directory offline.
+SPARE_BYTES = 64 << 20
+
+Json = dict[str, Any]
+
+
+class SegmentLeasing:
+    """See the head of this file. All methods are called on the event loop; they raise LeaseError and StorageError."""
+
+    def __init__(self, ports: LeasingPorts, broker_id: int, cluster_id: str) -> None:
+        self._leases = HeldLeases(ports, broker_id)
+        self._run = ports.run_blocking
+        self._cluster_id = cluster_id
+
+    @property
+    def leases(self) -> HeldLeases:
+        """The leases themselves: to be started, closed, and told what happens to replicas."""
+        return self._leases
+
+    async def take(self, body: Json) -> Json:
+        """POST /leases."""
+        return await taking.take(self._leases, TakeRequest.read(body), self._cluster_id)
+
+    # -- living ---------------------------------------------------------------------------------------------
+
+    async def heartbeat(self, lease_id: str, body: Json) -> Json:
+        """POST /leases/{id}/heartbeat."""
+        request = HeartbeatRequest.read(body)
+        now_ms = self._leases.now()
+        lease = self._leases.book.active(lease_id, request.generation)
+        holding, partition = self._leases.held(lease)
+        self._leases.book.beat(lease, now_ms, request.ttl_ms)
+        return {
+            "lease_id": lease_id,
+            "generation": lease.generation,
+            "state": lease.state.value,
+            "expires_at_ms": lease.expires_at_ms,
+            "leader_epoch": partition.leader_epoch,
+            "high_watermark": holding.log.high_watermark,
+        }
+
+    def list_leases(self, run_id: str | None) -> Json:
+        """GET /leases."""
+        self._leases.now()
+        return {
+            "leases": [
+                lease.summary(self._leases.broker_id) for lease in self._leases.book if run_id in (None, lease.run_id)
+            ],
+        }
+
+    def show(self, lease_id: str) -> Json:
+        """GET /leases/{id}."""
+        self._leases.now()
+        return self._leases.book.find(lease_id).summary(self._leases.broker_id)
+
+    async def abort(self, lease_id: str, body: Json) -> Json:
+        """POST /leases/{id}/abort."""
+        request = AbortRequest.read(body)
+        now_ms = self._leases.now()
+        if self._leases.book.find(lease_id).living:
+            self._leases.book.abort(self._leases.book.active(lease_id, request.generation), request.reason, now_ms)
+        return self.show(lease_id)
+
+    def read(
+        self, lease_id: str, base_offset: int, file: str, byte_range: tuple[int, int | None] | None
+    ) -> tuple[int, int, int, AsyncIterator[bytes]]:
+        """GET /leases/{id}/segments/{base_offset}/{file}: returns (start, end, leased size, pieces)."""
+        now_ms = self._leases.now()
+        lease = self._leases.book.active(lease_id)
+        holding, _ = self._leases.held(lease)
+        segment = holding.segment(base_offset)
+        size = segment.files.get(file)
+        if size is None:
+            raise LeaseError("unknown_segment", 404, f"segment {base_offset} has no leased file {file!r}")
+        start, end = 0, size
+        if byte_range is not None:
+            start, wanted_end = byte_range
+            end = size if wanted_end is None else min(wanted_end, size)
+            if not start < end:
+                raise LeaseError("range_wanted", 416, f"{file} of segment {base_offset} has {size} leased bytes")
+        self._leases.book.beat(lease, now_ms)
+        path = f"{holding.links_directory}/{layout.file_name(base_offset, FILES[file])}"
+        return start, end, size, self._pieces(lease, path, start, end)
+
+    async def _pieces(self, lease: Lease, path: str, start: int, end: int) -> AsyncIterator[bytes]:
+        if start == end:
+            return
+        file = await self._run(partial(self._leases.ports.disk.open, path))
+        while start < end:
+            piece = await self._run(partial(file.read_at, min(parts.PIECE_BYTES, end - start), start))
+            if not piece:
+                # Cut in place: the lease is lost, and the client must not take less for the whole.
+                raise StorageError(f"{path}: ends at {start}, {end} was leased")
+            if lease.state is LeaseState.ACTIVE:
+                self._leases.book.beat(lease, self._leases.ports.clock.now_ms())
+            yield piece
+            start += len(piece)
+
+    # -- parts ----------------------------------------------------------------------------------------------
+
+    async def put_part(
+        self,
+        lease_id: str,
+        base_offset: int,
+        generation: int,
+        size: int,
+        sha256: str,
+        chunks: AsyncIterator[bytes],
+    ) -> tuple[bool, Json]:
+        """PUT /leases/{id}/parts/{base_offset}: returns whether it is new, and the answer."""
+        self._leases.now()
+        lease = self._leases.book.active(lease_id, generation)
+        holding, _ = self._leases.held(lease)
+        if lease.purpose is not Purpose.COMPACT:
+            raise refused(f"parts belong to compact leases, this one is for {lease.purpose.value}")
+        check_digest("X-Content-SHA256", sha256)
+        allowed = parts.bytes_allowed(holding.from_segment(base_offset))
+        if size > allowed:
+            raise LeaseError(
+                "too_large", 413, f"part {base_offset}: {size} bytes, {allowed} at most", base_offset=base_offset
+            )
+        await self._want_space(holding, size)
+
+        def alive() -> None:
+            self._leases.book.beat(self._leases.book.active(lease_id, generation), self._leases.now())
+
+        holding.parts_received += 1
+        path = parts.part_path(holding.parts_directory, base_offset)
+        aside = f"{path}.{holding.parts_received}.tmp"
+        try:
+            received = await parts.receive(self._run, self._leases.ports.disk, aside, size, chunks, alive)
+            alive()
+            if received != (size, sha256):
+                raise parts.bad_part(base_offset, f"{received[0]} bytes with sha256 {received[1]} arrived")
+            await self._run(partial(self._leases.ports.disk.rename, aside, path))
+        except FileNotFoundError:
+            self._leases.book.active(lease_id, generation)
+            raise
+        finally:
+            await self._run(partial(remove_if_there, self._leases.ports.disk, aside))
+        known = holding.parts.get(base_offset)
+        holding.parts[base_offset] = received
+        return known != received, {"base_offset": base_offset, "size": size, "sha256": sha256}
+
+    async def _want_space(self, holding: Holding, size: int) -> None:
+        _total, usable = await self._run(partial(self._leases.ports.disk.space, holding.log.directory))
+        if usable < size + SPARE_BYTES:
+            raise LeaseError(
+                "storage", 507, f"{usable} bytes are free at {holding.log.directory}, {size + SPARE_BYTES} are needed"
+            )
+
+    # -- committing -----------------------------------------------------------------------------------------
+
+    async def commit(self, lease_id: str, body: Json) -> Json:
+        """POST /leases/{id}/commit; goes on to its end even if nobody waits for the answer any more."""
+        request = CommitRequest.read(body)
+        self._leases.now()
+        lease = self._leases.book.find(lease_id)
+        if lease.state is LeaseState.COMMITTED and lease.generation == request.generation:
+            if lease.decision_sha256 != request.decision_sha256 or lease.result is None:
+                raise ended(lease)
+            return lease.result
+        holding, _ = self._leases.held(self._leases.book.active(lease_id, request.generation))
+        if lease.purpose is not Purpose.COMPACT:
+            raise refused(f"only a compact lease can be committed, this one is for {lease.purpose.value}")
+        if request.range_end > lease.end_offset:
+            raise refused(f"decision.range_end {request.range_end} lies above the lease's end {lease.end_offset}")
+        members = holding.members(request.groups)
+        self._fence(holding, request)
+        self._leases.book.begin_commit(lease, request.decision_sha256)
+        answer: Json = await asyncio.shield(self._leases.spawn(self._commit(holding, request, members)))
+        return answer
+
+    def _fence(self, holding: Holding, request: CommitRequest) -> None:
+        """Raise where what was leased may not be replaced (any more)."""
+        lease = holding.lease
+        if not lease.living:
+            raise ended(lease)
+        _, partition = self._leases.held(lease)
+        if not request.leader_epoch == lease.leader_epoch == partition.leader_epoch:
+            raise LeaseError(
+                "fenced",
+                409,
+                f"{lease.tp}: leader epoch {partition.leader_epoch} now, {lease.leader_epoch} when it was leased",
+            )
+        if holding.log.high_watermark < request.range_end:
+            raise LeaseError(
+                "fenced", 409, f"{lease.tp}: high watermark {holding.log.high_watermark} < {request.range_end}"
+            )
+
+    async def _commit(self, holding: Holding, request: CommitRequest, members: list[list[LeasedSegment]]) -> Json:
+        lease = holding.lease
+
+        def swapped() -> None:
+            lease.swapped = True
+
+        async def save_clean_offset(offset: int) -> None:
+            if self._leases.ports.store.get(lease.tp) is holding.log:
+                await self._leases.ports.store.set_cleaner_offset(lease.tp, offset)
+
+        try:
+            await self._want_space(holding, sum(group.size for group in request.groups) // 64)
+            fence = partial(self._fence, holding, request)
+            result = await committing.carry_out(self._run, holding, request, members, fence, swapped, save_clean_offset)
+        except (LogyardError, FileNotFoundError, committing.SegmentChanged) as error:
+            raise self._commit_failed(lease, error) from error
+        self._leases.book.committed(lease, result, self._leases.ports.clock.now_ms())
+        return result
+
+    def _commit_failed(self, lease: Lease, error: Exception) -> Exception:
+        """Move the lease to where the failure puts it; returns what the client is told."""
+        now_ms = self._leases.ports.clock.now_ms()
+        if isinstance(error, committing.SegmentChanged):
+            self._leases.book.lose_one(lease, f"segment {error} is not the one that was leased", now_ms)
+        if not lease.living and not isinstance(error, StorageError):
+            return ended(lease)
+        if isinstance(error, LeaseError) and error.code != "storage":
+            self._leases.book.refuse_commit(lease, now_ms)
+            return error
+        self._leases.book.abort(lease, f"storage: {error}", now_ms)
+        return error if isinstance(error, LogyardError) else StorageError(f"a file of the lease is gone: {error}")
+
+    # -- statuses -------------------------------------------------------------------------------------------
+
+    async def partitions(self) -> Json:
+        """GET /partitions."""
+        ports = self._leases.ports
+        rows = []
+        for number, tp in enumerate(list(ports.replicas.partitions())):
+            if number % statuses.BETWEEN_PAUSES == 0:
+                await asyncio.sleep(0)
+            try:
+                rows.append(self._status(tp))
+            except LeaseError:
+                continue  # it went meanwhile, or its directory failed
+        online = ports.store.online_directories
+        found: list[str] = []
+        for path in online:
+            found += await self._run(partial(statuses.directories_in, ports.disk, path))
+        return {
+            "broker_id": self._leases.broker_id,
+            "cluster_id": self._cluster_id,
+            "now_ms": ports.clock.now_ms(),
+            "log_dirs": [{"path": path, "online": path in online} for path in ports.store.log_dirs],
+            "partitions": rows,
+            "strays": statuses.strays(found, ports.store.all_logs(), self._leases.is_ours),
+        }
+
+    async def partition(self, topic: str, partition: int) -> Json:
+        """GET /partitions/{topic}/{partition}."""
+        return self._status(TopicPartition(topic, partition))
+
+    def _status(self, tp: TopicPartition) -> Json:
+        partition, log = self._leases.replica(tp)
+        row = statuses.status_of(log, self._leases.clean_offset(log), self._leases.ports.store.checkpointed(tp))
+        return row | self._leases.leadership(partition)

@@ -1,0 +1,161 @@
+"""The broker's figures as Prometheus text: Kafka's metric names in snake case, behind `logyard_` (facts §20).
+
+Everything is read when it is scraped, on the event loop; nothing is counted twice. A gauge of the controller whose
+name the replicas have as well is called `logyard_controller_…`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from logyard.broker.http.held import HeldLeases, LeasedStore
+from logyard.broker.log.leases import Purpose
+from logyard.broker.replication.ports import TimerHandle, Timers
+from logyard.broker.replication.replicas import Replicas
+
+LOOK_S = 0.1
+
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def snake_case(name: str) -> str:
+    """`OfflinePartitionsCount` → `offline_partitions_count`."""
+    return _WORD_START.sub("_", name).lower()
+
+
+class ApiFigures(Protocol):
+    """What the dispatcher counts for one API (server.dispatch.ApiCounter)."""
+
+    name: str
+    requests: int
+    errors: int
+    seconds: float
+
+
+class LoopPauses:
+    """The longest time for which the event loop did not get to a timer that was due, since it was last asked."""
+
+    def __init__(self, timers: Timers, monotonic: Callable[[], float]) -> None:
+        self._timers = timers
+        self._monotonic = monotonic
+        self._timer: TimerHandle | None = None
+        self._due = 0.0
+        self._longest = 0.0
+
+    def start(self) -> None:
+        self._due = self._monotonic() + LOOK_S
+        self._timer = self._timers.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._longest = max(self._longest, self._monotonic() - self._due)
+        self.start()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def take_longest(self) -> float:
+        """Seconds; the next look starts from nothing."""
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the figures come from; `identity` becomes the labels of `logyard_broker_info`."""
+
+    replicas: Replicas
+    controller_gauges: Callable[[], Mapping[str, int]]
+    apis: Mapping[int, ApiFigures]
+    store: LeasedStore
+    leases: HeldLeases
+    pauses: LoopPauses
+    identity: Mapping[str, str]
+
+
+class BrokerCollector(Collector):
+    """Reads all of a broker's figures."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: reading everything just to register would be wrong before the broker is up."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        sources = self._sources
+        yield InfoMetricFamily("logyard_broker", "Which broker this is", dict(sources.identity))
+        gauges = sources.replicas.gauges()
+        yield from _gauges(gauges, "of this broker's replicas")
+        controller = {snake_case(name): value for name, value in sources.controller_gauges().items()}
+        renamed = {f"controller_{name}" if name in gauges else name: value for name, value in controller.items()}
+        yield from _gauges(renamed, "of the controller, 0 on a broker that is not")
+        for name, value in asdict(sources.replicas.counters).items():
+            yield CounterMetricFamily(f"logyard_{name}", "Since the broker started", value=value)
+        yield from _apis(sources.apis.values())
+        yield from _logs(sources.store)
+        yield _leases(sources.leases)
+        yield GaugeMetricFamily(
+            "logyard_event_loop_longest_pause_seconds",
+            "The longest time the event loop was late since the last scrape",
+            value=sources.pauses.take_longest(),
+        )
+
+
+def _gauges(figures: Mapping[str, int], whose: str) -> Iterator[Metric]:
+    for name, value in figures.items():
+        yield GaugeMetricFamily(f"logyard_{name}", f"{name.replace('_', ' ').capitalize()} {whose}", value=value)
+
+
+def _apis(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
+    requests = CounterMetricFamily("logyard_requests", "Requests by API", labels=["api"])
+    errors = CounterMetricFamily("logyard_request_errors", "Requests refused as a whole, by API", labels=["api"])
+    seconds = CounterMetricFamily("logyard_request_loop_seconds", "Seconds on the event loop, by API", labels=["api"])
+    for api in apis:
+        requests.add_metric([api.name], api.requests)
+        errors.add_metric([api.name], api.errors)
+        seconds.add_metric([api.name], api.seconds)
+    yield from (requests, errors, seconds)
+
+
+def _logs(store: LeasedStore) -> Iterator[Metric]:
+    sizes: dict[str, int] = {}
+    segments = 0
+    for log in store.all_logs():
+        sizes[log.tp.topic] = sizes.get(log.tp.topic, 0) + log.size
+        segments += len(log.segments)
+    by_topic = GaugeMetricFamily("logyard_log_size_bytes", "Bytes of this broker's logs, by topic", labels=["topic"])
+    for topic, size in sizes.items():
+        by_topic.add_metric([topic], size)
+    yield by_topic
+    yield GaugeMetricFamily("logyard_log_segments", "Segments of all logs", value=segments)
+    online = store.online_directories
+    directories = GaugeMetricFamily("logyard_log_directory_online", "1 while a log directory works", labels=["path"])
+    for path in store.log_dirs:
+        directories.add_metric([path], path in online)
+    yield directories
+
+
+def _leases(leases: HeldLeases) -> Metric:
+    family = GaugeMetricFamily("logyard_segment_leases", "Living segment leases, by purpose", labels=["purpose"])
+    for purpose in Purpose:
+        family.add_metric([purpose.value], sum(lease.living and lease.purpose is purpose for lease in leases.book))
+    return family
+
+
+class Metrics:
+    """A registry of this broker alone, so that several brokers fit into one process."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(BrokerCollector(sources))
+
+    def text(self) -> bytes:
+        """Return the figures in Prometheus' text format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,65 @@
+"""uvicorn inside the broker's own event loop: the socket is bound early, served once there is something to serve."""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from typing import Any
+
+import uvicorn
+
+from logyard.broker.errors import LogyardError
+
+
+class HttpRefused(LogyardError):
+    """The HTTP side may not or cannot listen where it was told to."""
+
+
+class HttpServer:
+    """One listening socket and, after `start`, the server on it."""
+
+    def __init__(self, host: str, port: int, *, authenticated: bool = False) -> None:
+        """Bind; raises HttpRefused. Off loopback needs a token that somebody chose (http.token.file)."""
+        if not authenticated and not _is_loopback(host):
+            raise HttpRefused(
+                f"http.listener={host}:{port}: without authentication only a loopback address is allowed; "
+                "set http.token.file to a file with a shared token, or listen on 127.0.0.1:0"
+            )
+        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            raise HttpRefused(
+                f"http.listener={host}:{port} cannot be bound ({error.strerror}): choose another port"
+            ) from error
+        self.host = host
+        self.port: int = self._socket.getsockname()[1]
+        self._server: uvicorn.Server | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, app: Any) -> None:
+        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        server = uvicorn.Server(config)
+        # Signals belong to the broker.
+        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+        self._server = server
+        self._task = asyncio.get_running_loop().create_task(server.serve(sockets=[self._socket]))
+        while not server.started and not self._task.done():
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = True
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._socket.close()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

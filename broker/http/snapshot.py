@@ -1,0 +1,247 @@
+"""What a lease covers: one moment of a log, read on the event loop, and the hard links made of it in a thread.
+
+Rule 1: everything that can change is read at one moment (`Moment.of`, no waiting); sealed files do not change, so
+        their sizes and last offsets are read later, from the links.
+Rule 2: between the moment and the links a segment may go (retention) or bytes may be cut (truncation, a swap): then
+        linking fails, or `Moment.stands` says so, and the lease is taken again.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.log import layout, scan
+from logyard.broker.log.disk import Disk, read_whole
+from logyard.broker.log.index import OFFSET_ENTRY_SIZE, AbortedTxn, decode_aborted
+from logyard.broker.log.leases import Purpose
+from logyard.broker.log.log import PartitionLog
+from logyard.broker.model import topic_id_text
+
+FILES = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
+LEASE_FILE = "lease.json"
+
+
+class SegmentMoment(NamedTuple):
+    """One segment as it was; `end_offset` is the next one's base, of the active one the log's end."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    max_timestamp: int
+    is_active: bool
+    has_aborted: bool
+
+
+class LeasedSegment(NamedTuple):
+    """One leased segment: `files` gives sizes by the contract's names; `inode` and `mtime_ms` are the log file's."""
+
+    base_offset: int
+    last_offset: int
+    size: int
+    max_timestamp: int
+    mtime_ms: int
+    inode: int
+    is_active: bool
+    files: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "base_offset": self.base_offset,
+            "last_offset": self.last_offset,
+            "size": self.size,
+            "max_timestamp": self.max_timestamp,
+            "mtime_ms": self.mtime_ms,
+            "active": self.is_active,
+            "files": self.files,
+        }
+
+
+class Moment(NamedTuple):
+    """A log at one moment, and what a lease taken then covers. `cuts` tells whether bytes were taken away since."""
+
+    directory: str
+    cuts: int
+    end_offset: int
+    segments: list[SegmentMoment]
+    active_aborted: list[AbortedTxn]
+    fields: dict[str, Any]
+
+    @classmethod
+    def of(cls, log: PartitionLog, purpose: Purpose, clean_offset: int, now_ms: int) -> "Moment":
+        """Read a log for a lease; `clean_offset` lies within its bounds. Waits for nothing."""
+        compacting = purpose is Purpose.COMPACT
+        end_offset = compaction_end(log, clean_offset, now_ms) if compacting else log.high_watermark
+        segments = [
+            SegmentMoment(
+                segment.base_offset,
+                log.end_of(number),
+                segment.size,
+                segment.max_timestamp,
+                segment is log.active,
+                segment.has_aborted,
+            )
+            for number, segment in enumerate(log.segments)
+            if not compacting or (segment is not log.active and segment.base_offset < end_offset)
+        ]
+        fields = offsets_of(log, clean_offset) | {
+            "first_dirty_at_ms": first_dirty_at(log, clean_offset),
+            "producers": producers_of(log),
+            "config": config_of(log),
+        }
+        return cls(log.directory, log.cuts, end_offset, segments, list(log.active.aborted), fields)
+
+    def stands(self, log: PartitionLog) -> bool:
+        """Whether what was linked is still what the log was."""
+        return log.cuts == self.cuts and log.directory == self.directory
+
+
+def compaction_end(log: PartitionLog, clean_offset: int, now_ms: int) -> int:
+    """Return the offset below which a compaction may work now (docs/leases.md, `end_offset`)."""
+    end = min(log.last_stable_offset, log.high_watermark, log.active.base_offset)
+    lag = log.config.min_compaction_lag_ms
+    if lag > 0:
+        for number, segment in enumerate(log.segments):
+            if log.end_of(number) > clean_offset and segment.max_timestamp > now_ms - lag:
+                end = min(end, segment.base_offset)
+                break
+    return max(end, log.log_start_offset)
+
+
+def first_dirty_at(log: PartitionLog, clean_offset: int) -> int:
+    """Return the smallest positive timestamp of the segments that reach above `clean_offset`, -1: there is none."""
+    stamps = (s.max_timestamp for number, s in enumerate(log.segments) if log.end_of(number) > clean_offset)
+    return min((stamp for stamp in stamps if stamp > 0), default=-1)
+
+
+def offsets_of(log: PartitionLog, clean_offset: int) -> dict[str, Any]:
+    """The offsets and epochs that a lease and a status both show."""
+    return {
+        "topic_id": None if log.topic_id is None else topic_id_text(log.topic_id),
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.log_end_offset,
+        "high_watermark": log.high_watermark,
+        "last_stable_offset": log.last_stable_offset,
+        "recovery_point": log.recovery_point,
+        "clean_offset": clean_offset,
+        "directory": log.directory,
+        "leader_epochs": [[entry.epoch, entry.start_offset] for entry in log.epochs.entries],
+    }
+
+
+def producers_of(log: PartitionLog) -> list[dict[str, int]]:
+    """Every producer that the log remembers, at its end."""
+    return [
+        {
+            "producer_id": entry.producer_id,
+            "producer_epoch": entry.epoch,
+            "last_sequence": entry.last_sequence,
+            "last_offset": entry.last_offset,
+            "last_timestamp": entry.last_timestamp,
+            "coordinator_epoch": entry.coordinator_epoch,
+            "current_txn_first_offset": entry.txn_first_offset,
+        }
+        for entry in log.producers.entries.values()
+    ]
+
+
+def config_of(log: PartitionLog) -> dict[str, Any]:
+    """The settings that a compaction goes by, under Kafka's keys."""
+    config = log.config
+    return {
+        "cleanup.policy": ",".join(sorted(config.cleanup_policy)),
+        "segment.bytes": config.segment_bytes,
+        "segment.index.bytes": config.segment_index_bytes,
+        "index.interval.bytes": config.index_interval_bytes,
+        "min.compaction.lag.ms": config.min_compaction_lag_ms,
+        "max.compaction.lag.ms": config.max_compaction_lag_ms,
+        "min.cleanable.dirty.ratio": config.min_cleanable_dirty_ratio,
+        "delete.retention.ms": config.delete_retention_ms,
+        "max.message.bytes": config.max_message_bytes,
+        "message.timestamp.type": config.message_timestamp_type,
+    }
+
+
+# In a thread
+
+
+def link(
+    disk: Disk, moment: Moment, lease_directory: str, lease_id: str
+) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
+    """Make a lease's directory with its links; returns the segments and their aborted transactions by last offset.
+
+    Waits for the disk. Raises FileNotFoundError where a segment went in the meantime, and DiskError.
+    """
+    links = f"{lease_directory}/links"
+    disk.make_directory(links)
+    disk.make_directory(f"{lease_directory}/parts")
+    leased: list[LeasedSegment] = []
+    aborted: list[AbortedTxn] = []
+    for segment in moment.segments:
+        leased.append(_link_segment(disk, moment.directory, links, segment))
+        if leased[-1].files.get("txnindex"):
+            aborted += _aborted_in(disk, links, segment.base_offset)
+    file = disk.open(f"{lease_directory}/{LEASE_FILE}", create=True, write=True)
+    file.write_at(json.dumps({"lease_id": lease_id}).encode(), 0)
+    return leased, sorted([*aborted, *moment.active_aborted], key=lambda entry: entry.last_offset)
+
+
+def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentMoment) -> LeasedSegment:
+    files: dict[str, int] = {}
+    for name, kind in FILES.items():
+        if segment.is_active and kind != layout.LOG:
+            continue
+        if kind == layout.TXN_INDEX and not segment.has_aborted:
+            files[name] = 0
+            continue
+        path = f"{links}/{layout.file_name(segment.base_offset, kind)}"
+        disk.link(f"{directory}/{layout.file_name(segment.base_offset, kind)}", path)
+        files[name] = segment.size if kind == layout.LOG else disk.status(path).size
+    status = disk.status(f"{links}/{layout.file_name(segment.base_offset, layout.LOG)}")
+    last_offset = segment.end_offset - 1 if segment.is_active else _last_offset(disk, links, segment)
+    return LeasedSegment(
+        segment.base_offset,
+        last_offset,
+        segment.size,
+        segment.max_timestamp,
+        status.mtime_ms,
+        status.inode,
+        segment.is_active,
+        files,
+    )
+
+
+def _last_offset(disk: Disk, links: str, segment: SegmentMoment) -> int:
+    """The last batch's last offset, found from the last index entry on, or from the start where that misleads.
+
+    Of a damaged segment it is what the next one's base promises: an audit wants to read it all the same.
+    """
+    log = disk.open(f"{links}/{layout.file_name(segment.base_offset, layout.LOG)}")
+    for start in (_last_indexed(disk, links, segment), 0):
+        last = segment.base_offset - 1
+        try:
+            for place in scan.places(log.read_at, start, segment.size):
+                last = place.last_offset
+        except CorruptData:
+            continue
+        if segment.base_offset <= last < segment.end_offset or segment.size == 0:
+            return last
+    return segment.end_offset - 1
+
+
+def _last_indexed(disk: Disk, links: str, segment: SegmentMoment) -> int:
+    file = disk.open(f"{links}/{layout.file_name(segment.base_offset, layout.INDEX)}")
+    size = file.size() // OFFSET_ENTRY_SIZE * OFFSET_ENTRY_SIZE
+    if size == 0:
+        return 0
+    position = int.from_bytes(file.read_at(4, size - 4), "big")
+    return position if position < segment.size else 0
+
+
+def _aborted_in(disk: Disk, links: str, base_offset: int) -> Sequence[AbortedTxn]:
+    path = f"{links}/{layout.file_name(base_offset, layout.TXN_INDEX)}"
+    try:
+        return decode_aborted(read_whole(disk, path))
+    except CorruptData:
+        # The job sees the damage in the file itself; recovery makes it again.
+        return ()

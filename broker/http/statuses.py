@@ -1,0 +1,51 @@
+"""What GET /partitions says of a replica, without a lease, and of directories that belong to nobody."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from logyard.broker.http.snapshot import offsets_of
+from logyard.broker.log import layout
+from logyard.broker.log.disk import Disk
+from logyard.broker.log.layout import DirectoryKind
+from logyard.broker.log.log import PartitionLog
+from logyard.broker.model import TopicPartition
+
+BETWEEN_PAUSES = 100
+
+
+def clean_offset_of(log: PartitionLog, checkpointed: int | None) -> int:
+    """The cleaner's checkpoint within the log's bounds; the log's start where there is none."""
+    return min(max(checkpointed or 0, log.log_start_offset), log.log_end_offset)
+
+
+def status_of(log: PartitionLog, clean_offset: int, checkpoints: Mapping[str, int | None]) -> dict[str, Any]:
+    """What the log says of itself."""
+    return offsets_of(log, clean_offset) | {
+        "topic": log.tp.topic,
+        "partition": log.tp.partition,
+        "size": log.size,
+        "segments": [
+            {"base_offset": segment.base_offset, "size": segment.size, "active": segment is log.active}
+            for segment in log.segments
+        ],
+        "checkpoints": dict(checkpoints),
+    }
+
+
+def directories_in(disk: Disk, log_dir: str) -> list[str]:
+    """The directories of a log directory, less those that are being removed. Waits for the disk."""
+    root = log_dir.rstrip("/")
+    found = []
+    for entry in disk.list(root):
+        parsed = layout.parse_directory_name(entry.name)
+        if entry.is_directory and (parsed is None or parsed.kind is not DirectoryKind.DELETED):
+            found.append(f"{root}/{entry.name}")
+    return found
+
+
+def strays(
+    directories: Iterable[str], logs: Iterable[PartitionLog], is_ours: Callable[[TopicPartition], bool]
+) -> list[str]:
+    """Those of the directories that hold no log of a replica of this broker."""
+    ours = {log.directory for log in logs if is_ours(log.tp)}
+    return [path for path in directories if path not in ours]

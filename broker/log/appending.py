@@ -1,0 +1,245 @@
+"""What becomes of batches before they are written: checked, numbered, stamped, and summed up in one `Chunk`.
+
+Rule 1: nothing is stamped, and no producer's state changes, before every batch of the call has passed.
+Rule 2: the stamps go into the caller's buffer, and that buffer is written: no copy is made.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.log.producers import (
+    CompletedTxn,
+    DataBatch,
+    Marker,
+    Origin,
+    ProducerEntry,
+    ProducerStates,
+    SeenBatch,
+    advance,
+    end_transaction,
+)
+from logyard.broker.records.batch import (
+    ABORT,
+    COMMIT,
+    BatchHeader,
+    Bounds,
+    control_marker,
+    control_type,
+    iter_headers,
+    parse_header,
+    records,
+    require_keys,
+    stamp,
+    stamp_log_append_time,
+    validate_client_batch,
+    verify_crc,
+)
+from logyard.broker.topic_config import TopicConfig
+
+NO_TIME = -1
+
+
+class AppendInfo(NamedTuple):
+    """What an append did. `append_time_ms` is -1 with CreateTime; `start_offset` the log start; `size` in bytes.
+
+    For a `duplicate` the offsets are those of the first time, and nothing was written.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    append_time_ms: int
+    start_offset: int
+    size: int
+    duplicate: bool = False
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Batches ready to be written in one piece, and what has to be remembered once they are."""
+
+    data: memoryview
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    timestamp_offset: int
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    producers: "Staged | None" = None
+
+
+class Staged:
+    """The producers' entries as they will be after the chunk, over what the log knows now."""
+
+    __slots__ = ("_states", "completed", "entries")
+
+    def __init__(self, states: ProducerStates) -> None:
+        self._states = states
+        self.entries: dict[int, ProducerEntry] = {}
+        self.completed: list[CompletedTxn] = []
+
+    def entry(self, producer_id: int) -> ProducerEntry | None:
+        staged = self.entries.get(producer_id)
+        return self._states.entries.get(producer_id) if staged is None else staged
+
+    def take(self, header: BatchHeader, batch: memoryview, first_offset: int, origin: Origin, timestamp: int) -> None:
+        """Advance the batch's producer; `batch` is the whole batch, opened only for a marker.
+
+        Raises ApiError as `advance` and `end_transaction` do, CorruptData for a marker that does not parse.
+        """
+        entry = self.entry(header.producer_id)
+        last_offset = first_offset + header.last_offset_delta
+        if header.is_control:
+            marker = read_marker(header, batch, last_offset)
+            if marker is not None:
+                self.entries[header.producer_id], completed = end_transaction(entry, marker, origin)
+                if completed is not None:
+                    self.completed.append(completed)
+            return
+        data = DataBatch(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.last_sequence,
+            first_offset,
+            last_offset,
+            timestamp,
+            header.is_transactional,
+        )
+        self.entries[header.producer_id] = advance(entry, data, origin)
+
+
+def read_marker(header: BatchHeader, batch: memoryview, offset: int) -> Marker | None:
+    """Return the marker in a control batch; None where it is emptied (compaction) or of another kind."""
+    found = records(batch)
+    if not found or control_type(found[0]) not in (ABORT, COMMIT):
+        return None
+    kind, coordinator_epoch = control_marker(found[0])
+    return Marker(
+        header.producer_id, header.producer_epoch, coordinator_epoch, offset, header.max_timestamp, kind == ABORT
+    )
+
+
+class Admission(NamedTuple):
+    """What the log says of itself to those who want to append."""
+
+    next_offset: int
+    config: TopicConfig
+    bounds: Bounds
+    producers: ProducerStates
+
+
+def bounds_of(config: TopicConfig) -> Bounds:
+    """Return what the topic's config demands of a client's batch."""
+    return Bounds(
+        max_message_bytes=config.max_message_bytes,
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        log_append_time=config.message_timestamp_type == "LogAppendTime",
+    )
+
+
+def admit_for_leader(
+    data: memoryview, log: Admission, leader_epoch: int, now_ms: int, origin: Origin
+) -> Chunk | SeenBatch:
+    """Check and stamp what a leader is to append; a SeenBatch is the answer to a duplicate.
+
+    Raises ApiError: all that `validate_client_batch` and `require_keys` raise, RECORD_LIST_TOO_LARGE, and the
+    producers' refusals.
+    """
+    if len(data) > log.config.segment_bytes:
+        raise ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(data)} bytes at once, segment.bytes is {log.config.segment_bytes}"
+        )
+    by_client = origin is Origin.CLIENT
+    bounds = log.bounds
+    keys_wanted = by_client and log.config.compacted
+    staged: Staged | None = None
+    batches: list[tuple[int, BatchHeader, int]] = []
+    offset, position, end = log.next_offset, 0, len(data)
+    max_timestamp, timestamp_offset = NO_TIME, offset
+    while position < end:
+        header = _header(data, position)
+        validate_client_batch(
+            data, position, header, now_ms=now_ms, bounds=bounds, from_client=by_client, check_crc=by_client
+        )
+        if keys_wanted:
+            require_keys(data, position, header)
+        last_offset = offset + header.last_offset_delta
+        timestamp = now_ms if bounds.log_append_time else header.max_timestamp
+        if header.producer_id >= 0:
+            staged = staged or Staged(log.producers)
+            entry = staged.entry(header.producer_id)
+            if by_client and entry is not None:
+                seen = entry.duplicate_of(header.producer_epoch, header.base_sequence, header.last_sequence)
+                if seen is not None:
+                    return seen
+            staged.take(header, data[position : position + header.length], offset, origin, timestamp)
+        if timestamp > max_timestamp:
+            max_timestamp, timestamp_offset = timestamp, last_offset
+        batches.append((position, header, offset))
+        offset = last_offset + 1
+        position += header.length
+    if not batches:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no batch to append")
+    for position, header, base_offset in batches:
+        stamp(data, position, base_offset, leader_epoch)
+        if bounds.log_append_time:
+            stamp_log_append_time(data, position, header, now_ms)
+    epochs = [(leader_epoch, log.next_offset)]
+    return Chunk(data, log.next_offset, offset - 1, max_timestamp, timestamp_offset, epochs, staged)
+
+
+def _header(data: memoryview, position: int) -> BatchHeader:
+    try:
+        return parse_header(data, position)
+    except CorruptData as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+
+def admit_from_leader(data: memoryview, log: Admission, size_max: int) -> tuple[list[Chunk], int]:
+    """Check what a follower fetched; a batch cut short at the end is left out.
+
+    Returns chunks of at most `size_max` bytes each (a larger batch is a chunk of its own), with offsets as they
+    came, and how many bytes they are. Raises ApiError(CORRUPT_MESSAGE) for a wrong CRC or frame, and
+    OFFSET_OUT_OF_RANGE where offsets do not grow.
+    """
+    chunks: list[Chunk] = []
+    staged = Staged(log.producers)
+    next_offset = log.next_offset
+    start = end = 0
+    try:
+        for position, header in iter_headers(data):
+            verify_crc(data, position, header)
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                raise ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"a fetched batch has offset {header.base_offset}, {next_offset} is next",
+                )
+            if not chunks or position + header.length - start > size_max:
+                start = position
+                chunks.append(Chunk(data[:0], header.base_offset, header.last_offset, NO_TIME, header.last_offset))
+            chunk = chunks[-1]
+            end = position + header.length
+            if header.producer_id >= 0:
+                # Chunk by chunk, so that each one's producers are remembered with it.
+                if chunk.producers is None:
+                    chunk.producers = staged = _carry_on(staged, log.producers)
+                staged.take(header, data[position:end], header.base_offset, Origin.LEADER, header.max_timestamp)
+            chunk.data = data[start:end]
+            chunk.last_offset = header.last_offset
+            if header.max_timestamp > chunk.max_timestamp:
+                chunk.max_timestamp, chunk.timestamp_offset = header.max_timestamp, header.last_offset
+            if header.partition_leader_epoch >= 0:
+                chunk.epochs.append((header.partition_leader_epoch, header.base_offset))
+            next_offset = header.last_offset + 1
+    except CorruptData as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    return chunks, end
+
+
+def _carry_on(before: Staged, states: ProducerStates) -> Staged:
+    """A new stage that starts from where the last one ends."""
+    after = Staged(states)
+    after.entries.update(before.entries)
+    return after

@@ -1,0 +1,197 @@
+"""One log directory: whose it is, whether it was left clean, its checkpoints, its partitions (facts §12, §13).
+
+Rule 1: a checkpoint is replaced in one step, by one writer at a time; a newer write makes a slower older one void.
+Rule 2: the mark of a clean shutdown is taken away before anything is opened, and set only when all is closed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from logyard.broker.errors import CorruptData, LogyardError, StorageError
+from logyard.broker.log import checkpoints, layout
+from logyard.broker.log.checkpoints import DirectoryIdentity
+from logyard.broker.log.disk import Disk, read_whole, stage, write_whole
+from logyard.broker.log.layout import DirectoryKind
+from logyard.broker.model import TopicPartition
+
+Offsets = dict[TopicPartition, int]
+
+# A damaged one of these costs time at the start or retention; a damaged one of the others puts the directory offline.
+_MAY_BE_LOST = frozenset({layout.RECOVERY_POINTS, layout.LOG_STARTS})
+
+
+class IdentityMismatch(LogyardError):
+    """A log directory belongs to another broker, another cluster, or is not like the others: nothing is touched."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What a log directory holds: partitions' directories, those to be removed, and paths that belong to no replica."""
+
+    live: list[tuple[str, TopicPartition]] = field(default_factory=list)
+    deleted: list[tuple[str, TopicPartition]] = field(default_factory=list)
+    strays: list[str] = field(default_factory=list)
+
+
+class DuplicateReplica(StorageError):
+    """One replica lies in two log directories: which one counts is for people to say."""
+
+
+class LogDirectory:
+    """A log directory; `path` is as configured, `replicas` how many it has.
+
+    All methods wait for the disk, and raise DiskError.
+    """
+
+    def __init__(self, disk: Disk, path: str, note: Callable[[str], None]) -> None:
+        self.disk = disk
+        self.path = path
+        self.root = path.rstrip("/")
+        self.note = note
+        self.online = True
+        self.clean = False
+        self.replicas = 0
+        self.identity: DirectoryIdentity | None = None
+        self.offsets: dict[str, Offsets] = {}
+        self._release: Callable[[], None] | None = None
+        self._versions: dict[str, int] = {}
+
+    def holds(self, path: str) -> bool:
+        """Whether a path lies in this directory."""
+        return path == self.root or path.startswith(self.root + "/")
+
+    def _at(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def open(self) -> None:
+        """Make it if need be, lock it, read whose it is. Raises DiskError, DirectoryLocked, CorruptData."""
+        if not self.disk.exists(self.root):
+            self.disk.make_directory(self.root)
+            self.disk.sync_directory(self.root.rpartition("/")[0] or "/")
+        self._release = self.disk.lock(self._at(layout.LOCK))
+        try:
+            data = read_whole(self.disk, self._at(layout.META_PROPERTIES))
+        except FileNotFoundError:
+            return
+        try:
+            self.identity = checkpoints.decode_meta_properties(data)
+        except CorruptData as error:
+            raise CorruptData(f"{self._at(layout.META_PROPERTIES)}: {error}") from error
+
+    def unlock(self) -> None:
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def claim(self, identity: DirectoryIdentity, now_ms: int) -> None:
+        """Write whose it is; keys of ours that the file does not know (directory.id) stay."""
+        extra = {} if self.identity is None else self.identity.extra
+        kept = DirectoryIdentity(identity.broker_id, identity.cluster_id, extra)
+        if kept != self.identity:
+            write_whole(self.disk, self._at(layout.META_PROPERTIES), checkpoints.encode_meta_properties(kept, now_ms))
+            self.identity = kept
+
+    def begin(self) -> Found:
+        """Start loading: take the clean mark away, read the checkpoints, list what is there.
+
+        Raises CorruptData where the high watermarks or the cleaner's offsets do not parse.
+        """
+        self.clean = self.disk.exists(self._at(layout.CLEAN_SHUTDOWN))
+        if self.clean:
+            self.disk.remove(self._at(layout.CLEAN_SHUTDOWN))
+            self.disk.sync_directory(self.root)
+        for name in layout.CHECKPOINTS:
+            self.offsets[name] = self._read(name)
+        found = Found()
+        for entry in self.disk.list(self.root):
+            if entry.is_directory:
+                parsed = layout.parse_directory_name(entry.name)
+                if parsed is not None and parsed.kind is DirectoryKind.LIVE:
+                    found.live.append((entry.name, parsed.partition))
+                elif parsed is not None and parsed.kind is DirectoryKind.DELETED:
+                    found.deleted.append((entry.name, parsed.partition))
+                else:
+                    found.strays.append(self._at(entry.name))
+        return found
+
+    def _read(self, name: str) -> Offsets:
+        try:
+            return checkpoints.decode_offsets(read_whole(self.disk, self._at(name)))
+        except FileNotFoundError:
+            return {}
+        except CorruptData as error:
+            if name not in _MAY_BE_LOST:
+                raise CorruptData(f"{self._at(name)}: {error}") from error
+            self.note(f"{self._at(name)}: ignored ({error})")
+            return {}
+
+    def mark_clean(self) -> None:
+        """Say that all logs were closed and everything is synced."""
+        write_whole(self.disk, self._at(layout.CLEAN_SHUTDOWN), checkpoints.CLEAN_SHUTDOWN)
+
+    # -- checkpoints ----------------------------------------------------------------------------------------
+
+    def begin_write(self, name: str) -> int:
+        """Get a turn to write a checkpoint: hand it to `finish_write`, which refuses it once a later turn was given."""
+        self._versions[name] = self._versions.get(name, 0) + 1
+        return self._versions[name]
+
+    def stage_write(self, name: str, offsets: Offsets) -> None:
+        """Write and sync the new content beside the file. May run in a thread, one at a time for each name."""
+        stage(self.disk, self._at(name) + layout.TEMPORARY, checkpoints.encode_offsets(offsets))
+
+    def finish_write(self, name: str, offsets: Offsets, turn: int) -> bool:
+        """Put what was staged in place, unless it is out of date; the directory has to be synced then."""
+        if self._versions[name] != turn:
+            return False
+        self.disk.rename(self._at(name) + layout.TEMPORARY, self._at(name))
+        self.offsets[name] = offsets
+        return True
+
+    def write_now(self, name: str, offsets: Offsets) -> None:
+        """Write a checkpoint on the spot; whoever is at it with older values has lost his turn."""
+        self.begin_write(name)
+        write_whole(self.disk, self._at(name), checkpoints.encode_offsets(offsets), suffix=".now.tmp")
+        self.offsets[name] = offsets
+
+    def remove_leftover(self, name: str) -> None:
+        """Remove a partition directory that was marked for it."""
+        self.disk.remove_tree(self._at(name))
+
+
+def agreed_identity(directories: list[LogDirectory]) -> DirectoryIdentity | None:
+    """Return whose the directories are; None where none says. Raises IdentityMismatch where they differ."""
+    agreed: DirectoryIdentity | None = None
+    for directory in directories:
+        mine = directory.identity
+        if mine is None:
+            continue
+        if agreed is not None and (mine.broker_id, mine.cluster_id) != (agreed.broker_id, agreed.cluster_id):
+            raise IdentityMismatch(
+                f"{directory.path}: meta.properties says broker {mine.broker_id} of cluster {mine.cluster_id}, "
+                f"another log directory says {agreed.broker_id} of {agreed.cluster_id}"
+            )
+        agreed = mine
+    return agreed
+
+
+class LogDirectories:
+    """The log directories of a broker, in the order of the configuration."""
+
+    def __init__(self, disk: Disk, paths: Sequence[str], note: Callable[[str], None]) -> None:
+        self.all = [LogDirectory(disk, path, note) for path in paths]
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        return [directory for directory in self.all if directory.online]
+
+    def of(self, path: str) -> LogDirectory:
+        """Return the directory a path lies in (the innermost one); raises KeyError where it is in none."""
+        holding = [directory for directory in self.all if directory.holds(path)]
+        if not holding:
+            raise KeyError(path)
+        return max(holding, key=lambda directory: len(directory.root))
+
+    def emptiest_first(self) -> list[LogDirectory]:
+        """The online directories, those with the fewest replicas first."""
+        return sorted(self.online, key=lambda directory: directory.replicas)

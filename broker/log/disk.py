@@ -1,0 +1,355 @@
+"""The disk as a port, and the machine's own disk behind it. The twin in memory is memory_disk.py.
+
+Rule 1: paths are plain strings; a file that is not there raises FileNotFoundError, any other OSError
+        becomes a `DiskError`, which names the path and is reported to `on_failure` first, whatever thread it
+        happens in: a log directory that failed once is not trusted again.
+Rule 2: nothing is durable before `sync` (a file's bytes) and `sync_directory` (names made, changed, removed).
+Rule 3: a file stays readable and writable through an open `DiskFile` whatever becomes of its name, and closes
+        when the last reference to it is gone.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, NoReturn, Protocol
+
+from logyard.broker.errors import StorageError
+
+Buffer = bytes | bytearray | memoryview
+
+
+class DiskError(StorageError):
+    """An I/O error at a path; `code` is the errno."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(f"{path}: {error.strerror or error} (errno {error.errno})")
+        self.path = path
+        self.code = error.errno or 0
+
+
+class DirectoryLocked(DiskError):
+    """Another process has this directory's lock: nothing is wrong with the disk, and nothing is reported."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, OSError(errno.EAGAIN, "locked by another process"))
+
+
+# What a file system that cannot (or may not, here) make a second name answers: its limit, not its failure.
+_UNLINKABLE = frozenset({errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP})
+
+
+class FileStatus(NamedTuple):
+    """Size in bytes, time of the last change in ms since 1970, inode number."""
+
+    size: int
+    mtime_ms: int
+    inode: int
+
+
+class DiskEntry(NamedTuple):
+    """One name in a directory."""
+
+    name: str
+    is_directory: bool
+
+
+class DiskFile(Protocol):
+    """An open file. Positions and sizes are bytes."""
+
+    path: str
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        """Write all of `data`."""
+        ...
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def read_nowait(self, size: int, position: int) -> memoryview | None:
+        """Read exactly `size` bytes if they are in memory (page cache); None where reading might wait."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or (sparsely) lengthen the file."""
+        ...
+
+    def size(self) -> int: ...
+
+    def sync(self) -> None:
+        """Make the bytes written so far durable (fsync)."""
+        ...
+
+
+class Disk(Protocol):
+    """A file system."""
+
+    on_failure: Callable[[DiskError], None] | None
+
+    def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
+        """Open a file. Raises FileNotFoundError, or DiskError where it was to be made in a directory that is gone."""
+        ...
+
+    def list(self, path: str) -> list[DiskEntry]:
+        """Return a directory's entries, sorted by name."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def status(self, path: str) -> FileStatus: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file over `new`, or a directory to a free name, in one step."""
+        ...
+
+    def link(self, existing: str, new: str) -> None:
+        """Give a file a second name."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it; no error where it is gone already."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its missing parents; no error where it is there already."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable; no error where the directory is gone."""
+        ...
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Take an exclusive lock on a file (made if missing); returns what releases it. Raises DirectoryLocked."""
+        ...
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Return (total, usable) bytes of the file system below a path."""
+        ...
+
+
+def read_whole(disk: Disk, path: str) -> bytes:
+    """Return a file's content."""
+    file = disk.open(path)
+    return file.read_at(file.size(), 0)
+
+
+def stage(disk: Disk, path: str, data: bytes, *, sync: bool = True) -> None:
+    """Write a file that is to be renamed into place."""
+    file = disk.open(path, create=True, write=True)
+    file.truncate(0)
+    file.write_at(data, 0)
+    if sync:
+        file.sync()
+
+
+def write_whole(disk: Disk, path: str, data: bytes, *, sync: bool = True, suffix: str = ".tmp") -> None:
+    """Replace a file in one step: `.tmp`, fsync, rename, fsync of the directory.
+
+    With `sync=False` neither fsync is done: the change survives the end of the process but not of the machine,
+    until someone syncs the file and the directory.
+    """
+    temporary = path + suffix
+    stage(disk, temporary, data, sync=sync)
+    disk.rename(temporary, path)
+    if sync:
+        disk.sync_directory(path.rpartition("/")[0])
+
+
+def remove_if_there(disk: Disk, path: str) -> None:
+    """Remove a file; nothing happens where it is gone already."""
+    with suppress(FileNotFoundError):
+        disk.remove(path)
+
+
+class OsFile:
+    """A file of the machine, by its descriptor."""
+
+    __slots__ = ("_disk", "_fd", "path")
+
+    def __init__(self, disk: "OsDisk", path: str, fd: int) -> None:
+        self._disk = disk
+        self._fd = fd
+        self.path = path
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            os.close(self._fd)
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        try:
+            written = os.pwrite(self._fd, data, position)
+            if written != len(data):
+                self._write_rest(memoryview(data), position, written)
+        except OSError as error:
+            self._disk.fail(self.path, error)
+
+    def _write_rest(self, data: memoryview, position: int, written: int) -> None:
+        while written < len(data):
+            more = os.pwrite(self._fd, data[written:], position + written)
+            if more == 0:
+                raise OSError(errno.EIO, "nothing was written")
+            written += more
+
+    def read_at(self, size: int, position: int) -> bytes:
+        try:
+            data = os.pread(self._fd, size, position)
+            while len(data) < size:
+                more = os.pread(self._fd, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            self._disk.fail(self.path, error)
+        return data
+
+    def read_nowait(self, size: int, position: int) -> memoryview | None:
+        buffer = bytearray(size)
+        try:
+            got = os.preadv(self._fd, (buffer,), position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                return None
+            self._disk.fail(self.path, error)
+        return memoryview(buffer) if got == size else None
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            self._disk.fail(self.path, error)
+
+    def size(self) -> int:
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError as error:
+            self._disk.fail(self.path, error)
+
+    def sync(self) -> None:
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            self._disk.fail(self.path, error)
+
+
+class OsDisk:
+    """The machine's own file systems."""
+
+    def __init__(self) -> None:
+        self.on_failure: Callable[[DiskError], None] | None = None
+
+    def fail(self, path: str, error: OSError) -> NoReturn:
+        """Turn an OSError into what callers may see: FileNotFoundError as it is, DiskError for the rest."""
+        if isinstance(error, FileNotFoundError):
+            raise error
+        failure = DiskError(path, error)
+        # Out of descriptors is this process's trouble, not the directory's.
+        if self.on_failure is not None and error.errno not in (errno.EMFILE, errno.ENFILE):
+            self.on_failure(failure)
+        raise failure from error
+
+    def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
+        flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        try:
+            return OsFile(self, path, os.open(path, flags, 0o644))
+        except FileNotFoundError as error:
+            if create:
+                # The directory is gone: whoever needs the file has to know, but the disk did not fail.
+                raise DiskError(path, error) from error
+            raise
+        except OSError as error:
+            self.fail(path, error)
+
+    def list(self, path: str) -> list[DiskEntry]:
+        try:
+            with os.scandir(path) as entries:
+                return sorted(DiskEntry(e.name, e.is_dir(follow_symlinks=False)) for e in entries)
+        except OSError as error:
+            self.fail(path, error)
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            self.fail(path, error)
+        return True
+
+    def status(self, path: str) -> FileStatus:
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            self.fail(path, error)
+        return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000, found.st_ino)
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.rename(old, new)
+        except OSError as error:
+            self.fail(old, error)
+
+    def link(self, existing: str, new: str) -> None:
+        try:
+            os.link(existing, new)
+        except OSError as error:
+            if error.errno in _UNLINKABLE:
+                raise DiskError(existing, error) from error
+            self.fail(existing, error)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except OSError as error:
+            self.fail(path, error)
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.fail(path, error)
+
+    def make_directory(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            self.fail(path, error)
+
+    def sync_directory(self, path: str) -> None:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.fail(path, error)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            self.fail(path, error)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> Callable[[], None]:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            self.fail(path, error)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            raise DirectoryLocked(path) from error
+        return lambda: os.close(fd)
+
+    def space(self, path: str) -> tuple[int, int]:
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            self.fail(path, error)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

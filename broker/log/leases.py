@@ -1,0 +1,238 @@
+"""The book of segment leases: who may read which replica's segments and hand in replacements (docs/leases.md).
+
+Rule 1: every move between states is a method here; a move the page does not list is refused with its code.
+Rule 2: no I/O and no clock: what must happen on disk is the caller's, told by what a method returns.
+Rule 3: at most one living compact lease per replica, at most LIVING_MAX living leases per replica.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from logyard.broker.errors import LogyardError
+from logyard.broker.model import TopicPartition
+
+LIVING_MAX = 32
+REMEMBERED_MS = 10 * 60_000
+TTL_MS_MIN = 5_000
+TTL_MS_MAX = 600_000
+TTL_MS_DEFAULT = 60_000
+
+
+class LeaseError(LogyardError):
+    """A refusal of the lease protocol: its code and HTTP status (the table of docs/leases.md), and extra keys."""
+
+    def __init__(self, code: str, status: int, message: str, **extra: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+        self.extra = extra
+
+
+class LeaseState(Enum):
+    ACTIVE = "active"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    EXPIRED = "expired"
+    LOST = "lost"
+
+
+LIVING = frozenset({LeaseState.ACTIVE, LeaseState.COMMITTING})
+
+
+class Purpose(Enum):
+    COMPACT = "compact"
+    AUDIT = "audit"
+    EXPORT = "export"
+
+
+@dataclass(slots=True)
+class Lease:
+    """One lease. `log_end_offset` is the end of what it covers: a truncation below it loses the lease.
+
+    Once `swapped`, the commit can only be brought to its end: nothing loses the lease any more.
+    """
+
+    lease_id: str
+    generation: int
+    run_id: str
+    purpose: Purpose
+    tp: TopicPartition
+    leader_epoch: int
+    end_offset: int
+    log_end_offset: int
+    ttl_ms: int
+    expires_at_ms: int
+    state: LeaseState = LeaseState.ACTIVE
+    reason: str | None = None
+    ended_at_ms: int = 0
+    decision_sha256: str | None = None
+    swapped: bool = False
+    result: dict[str, Any] | None = None
+
+    @property
+    def living(self) -> bool:
+        return self.state in LIVING
+
+    def summary(self, broker_id: int) -> dict[str, Any]:
+        return {
+            "lease_id": self.lease_id,
+            "generation": self.generation,
+            "state": self.state.value,
+            "reason": self.reason,
+            "run_id": self.run_id,
+            "purpose": self.purpose.value,
+            "topic": self.tp.topic,
+            "partition": self.tp.partition,
+            "broker_id": broker_id,
+            "expires_at_ms": self.expires_at_ms,
+            "result": self.result,
+        }
+
+
+class LeaseBook:
+    """All leases of one broker; `on_end` is called once for each lease as it reaches an end state."""
+
+    def __init__(self, first_generation: int, on_end: Callable[[Lease], None]) -> None:
+        self._generation = first_generation
+        self._on_end = on_end
+        self._leases: dict[str, Lease] = {}
+
+    def __iter__(self) -> Iterator[Lease]:
+        return iter(list(self._leases.values()))
+
+    def _living(self, tp: TopicPartition) -> list[Lease]:
+        return [lease for lease in self._leases.values() if lease.tp == tp and lease.living]
+
+    def compacting(self, tp: TopicPartition) -> bool:
+        """Whether a living compact lease holds this replica: nothing else may delete or clean its segments."""
+        return any(lease.purpose is Purpose.COMPACT for lease in self._living(tp))
+
+    def admit(self, tp: TopicPartition, run_id: str, purpose: Purpose, now_ms: int) -> None:
+        """Make way for a new lease: end the same run's old one; raises LeaseError where it may not be had."""
+        for old in self._living(tp):
+            if old.run_id == run_id and old.purpose is purpose:
+                if old.state is LeaseState.COMMITTING:
+                    raise LeaseError("commit_in_progress", 409, f"lease {old.lease_id} is being committed: wait for it")
+                self._end(old, LeaseState.ABORTED, "retaken", now_ms)
+        living = self._living(tp)
+        if purpose is Purpose.COMPACT:
+            for other in living:
+                if other.purpose is Purpose.COMPACT:
+                    raise LeaseError(
+                        "lease_held",
+                        409,
+                        f"run {other.run_id} compacts {tp} until {other.expires_at_ms}: try again after it",
+                        run_id=other.run_id,
+                        expires_at_ms=other.expires_at_ms,
+                    )
+        if len(living) >= LIVING_MAX:
+            raise LeaseError("too_many_leases", 429, f"{tp} has {LIVING_MAX} living leases: abort some first")
+
+    def open(
+        self,
+        lease_id: str,
+        tp: TopicPartition,
+        run_id: str,
+        purpose: Purpose,
+        *,
+        leader_epoch: int,
+        end_offset: int,
+        log_end_offset: int,
+        ttl_ms: int,
+        now_ms: int,
+    ) -> Lease:
+        """Enter a lease that `admit` let through, with the next generation."""
+        self._generation += 1
+        lease = Lease(
+            lease_id,
+            self._generation,
+            run_id,
+            purpose,
+            tp,
+            leader_epoch,
+            end_offset,
+            log_end_offset,
+            ttl_ms,
+            now_ms + ttl_ms,
+        )
+        self._leases[lease_id] = lease
+        return lease
+
+    def find(self, lease_id: str) -> Lease:
+        lease = self._leases.get(lease_id)
+        if lease is None:
+            raise LeaseError("unknown_lease", 404, f"lease {lease_id} is not known here: take a new one")
+        return lease
+
+    def active(self, lease_id: str, generation: int | None = None) -> Lease:
+        """Find a lease that may still be worked with; raises the error its state calls for."""
+        lease = self.find(lease_id)
+        if generation is not None and generation != lease.generation:
+            raise LeaseError("wrong_generation", 409, f"lease {lease_id} is of generation {lease.generation}")
+        if lease.state is LeaseState.COMMITTING:
+            raise LeaseError(
+                "commit_in_progress", 409, f"lease {lease_id} is being committed: ask GET /leases/{lease_id}"
+            )
+        if lease.state is not LeaseState.ACTIVE:
+            raise ended(lease)
+        return lease
+
+    def beat(self, lease: Lease, now_ms: int, ttl_ms: int | None = None) -> None:
+        """A sign of life: the time to live starts again."""
+        if ttl_ms is not None:
+            lease.ttl_ms = ttl_ms
+        lease.expires_at_ms = now_ms + lease.ttl_ms
+
+    def begin_commit(self, lease: Lease, decision_sha256: str) -> None:
+        lease.state, lease.decision_sha256 = LeaseState.COMMITTING, decision_sha256
+
+    def refuse_commit(self, lease: Lease, now_ms: int) -> None:
+        """A check failed and nothing was swapped: the job may hand in better parts."""
+        if lease.state is LeaseState.COMMITTING:
+            lease.state = LeaseState.ACTIVE
+            self.beat(lease, now_ms)
+
+    def committed(self, lease: Lease, result: dict[str, Any], now_ms: int) -> None:
+        lease.result = result
+        self._end(lease, LeaseState.COMMITTED, None, now_ms)
+
+    def abort(self, lease: Lease, reason: str, now_ms: int) -> None:
+        """End a living lease on purpose; an ended one stays as it is."""
+        if lease.living:
+            self._end(lease, LeaseState.ABORTED, reason, now_ms)
+
+    def lose(self, tp: TopicPartition, reason: str, now_ms: int, truncated_to: int | None = None) -> None:
+        """The replica was stopped, deleted or truncated: leases that cover what is gone are lost."""
+        for lease in self._living(tp):
+            if truncated_to is None or truncated_to < lease.log_end_offset:
+                self.lose_one(lease, reason, now_ms)
+
+    def lose_one(self, lease: Lease, reason: str, now_ms: int) -> None:
+        """What this lease covers is not there any more."""
+        if lease.living and not lease.swapped:
+            self._end(lease, LeaseState.LOST, reason, now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Expire what had no heartbeat, forget what ended long ago."""
+        for lease in list(self._leases.values()):
+            if lease.state is LeaseState.ACTIVE and lease.expires_at_ms <= now_ms:
+                self._end(lease, LeaseState.EXPIRED, f"no heartbeat for {lease.ttl_ms} ms", now_ms)
+            elif not lease.living and lease.ended_at_ms + REMEMBERED_MS <= now_ms:
+                del self._leases[lease.lease_id]
+
+    def _end(self, lease: Lease, state: LeaseState, reason: str | None, now_ms: int) -> None:
+        lease.state, lease.reason, lease.ended_at_ms = state, reason, now_ms
+        self._on_end(lease)
+
+
+def ended(lease: Lease) -> LeaseError:
+    return LeaseError(
+        "lease_ended",
+        409,
+        f"lease {lease.lease_id} is {lease.state.value} ({lease.reason or 'done'}): take a new one",
+        state=lease.state.value,
+        reason=lease.reason,
+    )

@@ -1,0 +1,38 @@
+"""Loading many logs: what a directory's checkpoints say of each, and damage that stays with the log it is in."""
+
+from collections.abc import Callable, Sequence
+
+from logyard.broker.errors import LogyardError
+from logyard.broker.log import layout, recovery
+from logyard.broker.log.directory import LogDirectory
+from logyard.broker.log.disk import DiskError
+from logyard.broker.log.recovery import Checkpointed, LogState
+from logyard.broker.model import TopicPartition
+from logyard.broker.topic_config import TopicConfig
+
+
+def read_logs(
+    directory: LogDirectory,
+    group: Sequence[tuple[str, TopicPartition]],
+    topic_config: Callable[[str], TopicConfig],
+    now_ms: int,
+    note: Callable[[str], None],
+) -> list[LogState | LogyardError]:
+    """Load the logs in these partition directories, one after another; made for a thread.
+
+    A log that cannot be opened answers with its error. Raises DiskError: the directory has failed.
+    """
+    states: list[LogState | LogyardError] = []
+    starts, points = directory.offsets[layout.LOG_STARTS], directory.offsets[layout.RECOVERY_POINTS]
+    for name, tp in group:
+        known = Checkpointed(points.get(tp, 0), starts.get(tp), directory.clean)
+        path = f"{directory.root}/{name}"
+        try:
+            state = recovery.load(directory.disk, path, topic_config(tp.topic), known, now_ms=now_ms, note=note)
+        except DiskError:
+            raise
+        except LogyardError as error:
+            states.append(error)
+        else:
+            states.append(state)
+    return states

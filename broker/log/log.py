@@ -1,0 +1,314 @@
+"""One replica's log: what is appended to it, what is read from it, what others may take from it and put into it.
+
+The segments under it, and how they grow and shrink, are segmented.py's.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
+from logyard.broker.log import layout, lookup, recovery, scan, swap
+from logyard.broker.log.appending import (
+    NO_TIME,
+    Admission,
+    AppendInfo,
+    Chunk,
+    Staged,
+    admit_for_leader,
+    admit_from_leader,
+)
+from logyard.broker.log.disk import Disk
+from logyard.broker.log.index import AbortedTxn
+from logyard.broker.log.keeping import LogKeeper, SegmentInfo, segment_info
+from logyard.broker.log.open_segments import OpenSegments
+from logyard.broker.log.producers import Origin as Origin
+from logyard.broker.log.producers import SeenBatch
+from logyard.broker.log.reading import LogSlice, Span, Wanted, locate
+from logyard.broker.log.segment import Segment
+from logyard.broker.log.segmented import SegmentedLog
+from logyard.broker.model import TopicPartition
+from logyard.broker.records.batch import HEADER_SIZE, parse_header
+from logyard.broker.topic_config import TopicConfig
+
+NOTHING = Span(0, 0)
+
+
+class PartitionLog(SegmentedLog):
+    """The log of one replica, for the one thread that owns it (the event loop); see `SegmentedLog` for its fields."""
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        tp: TopicPartition,
+        directory: str,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        start_offset: int = 0,
+        keeper: LogKeeper | None = None,
+        open_segments: OpenSegments | None = None,
+        is_future: bool = False,
+    ) -> "PartitionLog":
+        """Make a new, empty log in a directory of its own, which is made as well."""
+        return cls(
+            disk,
+            tp,
+            directory,
+            config,
+            recovery.fresh(disk, directory, config, start_offset, now_ms),
+            now_ms=now_ms,
+            keeper=keeper,
+            open_segments=open_segments,
+            is_future=is_future,
+            is_new=True,
+        )
+
+    # -- appending ------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batches: memoryview, leader_epoch: int, *, now_ms: int, origin: Origin = Origin.CLIENT
+    ) -> AppendInfo:
+        """Check, number, stamp (in place, in `batches`) and write what a client or coordinator sent.
+
+        Raises ApiError as `admit_for_leader` says. Nothing is changed then, neither log nor buffer.
+        """
+        self.check_usable()
+        self.now_ms = now_ms
+        admission = Admission(self.log_end_offset, self.config, self.bounds, self.producers)
+        chunk = admit_for_leader(batches, admission, leader_epoch, now_ms, origin)
+        if isinstance(chunk, SeenBatch):
+            return AppendInfo(
+                chunk.first_offset, chunk.last_offset, chunk.timestamp, chunk.timestamp, self.log_start_offset, 0, True
+            )
+        self._write(chunk, now_ms)
+        return AppendInfo(
+            chunk.first_offset,
+            chunk.last_offset,
+            chunk.max_timestamp,
+            now_ms if self.bounds.log_append_time else NO_TIME,
+            self.log_start_offset,
+            len(batches),
+        )
+
+    def append_as_follower(self, data: memoryview, *, now_ms: int | None = None) -> AppendInfo:
+        """Write what was fetched from the leader, as it is; a batch cut short at the end is left out.
+
+        Raises ApiError: CORRUPT_MESSAGE, or OFFSET_OUT_OF_RANGE where it does not follow the log's end.
+        """
+        self.check_usable()
+        if now_ms is not None:
+            self.now_ms = now_ms
+        self._make_room_before(data)
+        admission = Admission(self.log_end_offset, self.config, self.bounds, self.producers)
+        chunks, size = admit_from_leader(data, admission, self.config.segment_bytes)
+        for chunk in chunks:
+            self._write(chunk, self.now_ms)
+        first = chunks[0].first_offset if chunks else self.log_end_offset
+        latest = max((chunk.max_timestamp for chunk in chunks), default=NO_TIME)
+        return AppendInfo(first, self.log_end_offset - 1, latest, NO_TIME, self.log_start_offset, size)
+
+    def _make_room_before(self, data: memoryview) -> None:
+        """Start an empty log with the leader's first batch where its own start lies inside it (DeleteRecords)."""
+        if self.log_end_offset != self.log_start_offset or len(data) < HEADER_SIZE:
+            return
+        first = parse_header(data)
+        if first.base_offset < self.log_end_offset <= first.last_offset:
+            log_start = self.log_start_offset
+            self.truncate_fully(first.base_offset)
+            self.log_start_offset = log_start
+
+    def _write(self, chunk: Chunk, now_ms: int) -> None:
+        config = self.config
+        segment = self.active
+        size = len(chunk.data)
+        if (
+            segment.size
+            and (
+                segment.size + size > config.segment_bytes
+                or segment.is_index_full
+                or segment.is_over_age(chunk.max_timestamp, now_ms, config)
+            )
+        ) or not segment.fits(chunk.last_offset):
+            segment = self.roll(chunk.first_offset, now_ms)
+        latest = self.epochs.latest
+        for epoch, start in chunk.epochs:
+            if latest is None or epoch > latest:
+                self.epochs.assign(epoch, start)
+                latest = epoch
+        segment.append(
+            chunk.data,
+            chunk.first_offset,
+            chunk.last_offset,
+            chunk.max_timestamp,
+            chunk.timestamp_offset,
+            config.index_interval_bytes,
+        )
+        self.size += size
+        self.log_end_offset = chunk.last_offset + 1
+        if chunk.producers is not None:
+            self._remember(chunk.producers)
+        if self.log_end_offset - self.recovery_point >= config.flush_messages:
+            # The topic asks that what is acknowledged be synced, and everybody waits for it.
+            self.flush()
+
+    def _remember(self, staged: Staged) -> None:
+        for entry in staged.entries.values():
+            self.producers.remember(entry)
+        for done in staged.completed:
+            stable = self.producers.stable_offset_after(done)
+            if done.aborted:
+                self.active.note_aborted(AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable))
+                self.names_changed()
+            if done.last_offset >= self.high_watermark:
+                self.producers.remember_completed(done)
+
+    # -- reading --------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one: bool) -> LogSlice:
+        """Find whole batches from the one that holds `offset` on, all below `limit_offset`, in one segment.
+
+        At most `max_bytes`; with `min_one` at least one batch, if there is one below the limit.
+        Raises ApiError(OFFSET_OUT_OF_RANGE).
+        """
+        self.check_usable()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.tp}: offset {offset} is not within {self.log_start_offset} and {self.log_end_offset}",
+            )
+        number = self.number_of(offset) if offset < limit_offset else len(self.segments)
+        while number < len(self.segments):
+            segment = self.segments[number]
+            wanted = Wanted(offset, max_bytes, self._limit_in(number, limit_offset), min_one)
+            try:
+                if segment is not self.active:
+                    self.open_segments.touch(segment)
+                    if not segment.indexes_loaded:
+                        return self._cold_slice(number, wanted, limit_offset)
+                span = locate(segment, segment.size, wanted, segment.read_nowait)
+                if span is not None:
+                    return LogSlice(segment.log_file(), span, size=span.size, cuts=self.count_cuts)
+            except scan.NotCached:
+                return self._cold_slice(number, wanted, limit_offset)
+            except (CorruptData, FileNotFoundError) as error:
+                raise StorageError(f"{segment.path(layout.LOG)}: {error}") from error
+            number += 1
+        return LogSlice(None, NOTHING, size=0, cuts=self.count_cuts)
+
+    def _cold_slice(self, number: int, wanted: Wanted, limit_offset: int) -> LogSlice:
+        """A slice that is looked up when it is loaded, from the segments as they are now."""
+        self.segments[number].log_file()  # opened now, so that retention cannot take it away
+        candidates = [
+            (segment, segment.size, wanted._replace(limit_offset=self._limit_in(number + at, limit_offset)))
+            for at, segment in enumerate(self.segments[number:])
+        ]
+
+        def resolve() -> tuple[Segment, Span] | None:
+            for segment, size, question in candidates:
+                self.load_indexes(segment)
+                span = locate(segment, size, question, segment.read)
+                if span is not None:
+                    return segment, span
+            return None
+
+        most = min(wanted.max_bytes, candidates[0][1])
+        return LogSlice(None, None, size=most, cuts=self.count_cuts, resolve=resolve)
+
+    def _limit_in(self, number: int, limit_offset: int) -> int | None:
+        """The limit, or None where the whole segment lies below it."""
+        return None if limit_offset >= self.end_of(number) else limit_offset
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """Return (timestamp, offset, leader epoch or -1) of the first record that is not older.
+
+        Waits for the disk where the segment is not cached.
+        """
+        self.check_usable()
+        candidates = [segment for segment in self.segments if segment.max_timestamp >= timestamp]
+        try:
+            for segment in candidates:
+                self.load_indexes(segment)
+                if segment is not self.active:
+                    self.open_segments.touch(segment)
+                found = lookup.first_in_segment(segment, timestamp, self.log_start_offset)
+                if found is not None:
+                    epoch = self.epochs.epoch_of(found[1])
+                    return *found, -1 if epoch is None else epoch
+        except CorruptData as error:
+            raise StorageError(f"{self.directory}: {error}") from error
+        return None
+
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+        """Return the same of the first record with the largest timestamp of the log."""
+        largest = max(segment.max_timestamp for segment in self.segments)
+        return self.offset_for_timestamp(largest) if largest >= 0 else None
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
+        """Return the aborted transactions that touch offsets from `start` to below `end`."""
+        return lookup.aborted_between(self.segments[self.number_of(start) :], start, end)
+
+    # -- leases and replacements ----------------------------------------------------------------------------
+
+    def closed_segments(self) -> list[SegmentInfo]:
+        """Describe every segment but the active one, in order. Reads the ends of the log files."""
+        found = []
+        for segment in self.segments[:-1]:
+            was_open = segment.indexes_loaded
+            self.load_indexes(segment)
+            found.append(segment_info(segment, segment.end_offset(), is_active=False))
+            if not was_open:
+                segment.release()
+        return found
+
+    def active_segment(self) -> SegmentInfo:
+        """Describe the active segment: its size now counts whole batches, whatever is appended later."""
+        return segment_info(self.active, self.log_end_offset, is_active=True)
+
+    def link_segments(self, into_directory: str, bases: Iterable[int]) -> None:
+        """Hard-link the files of these segments into a directory under their own names; of an active one the log alone.
+
+        Raises KeyError for a base that is no segment's.
+        """
+        by_base = {segment.base_offset: segment for segment in self.segments}
+        for base in bases:
+            segment = by_base[base]
+            kinds = [layout.LOG] if segment is self.active else swap.kinds_of(segment)
+            for kind in kinds:
+                self.disk.link(segment.path(kind), f"{into_directory}/{layout.file_name(base, kind)}")
+
+    def prepare_replacement(
+        self, new_files: Sequence[str], old_bases: Sequence[Sequence[int]]
+    ) -> list[swap.Replacement]:
+        """Check replacement logs and lay them out beside what they replace: `swap.prepare` says how.
+
+        Waits for the disk; may run in a thread while the log goes on.
+        """
+        return swap.prepare(self.segments[:-1], new_files, old_bases, self.config.index_interval_bytes)
+
+    def swap_in(self, replacements: Sequence[swap.Replacement]) -> None:
+        """Put prepared replacements in place: renames alone, so that the loop is not held up.
+
+        Durable with the directory's next sync. Raises BadPart, with nothing changed, where a replaced segment is not
+        in the log any more.
+        """
+        self.check_usable()
+        if not replacements:
+            return
+        present = {id(segment) for segment in self.segments[:-1]}
+        for replacement in replacements:
+            if not all(id(segment) in present for segment in replacement.old):
+                swap.withdraw(replacements)
+                raise swap.BadPart(replacement.new.base_offset, "the log was cut since: what it replaces is gone")
+        swap.decide(replacements)
+        retired = swap.complete(replacements)
+        self.replace_in_row(replacements)
+        self.names_changed()
+        self.keeper.retired(self.tp, retired)
+
+    def replace_segments(self, new_files: Sequence[str], old_bases: Sequence[Sequence[int]]) -> None:
+        """Replace closed segments by rewritten ones: `prepare_replacement` and `swap_in` in one. Waits for the disk.
+
+        `new_files[i]` is the path of a whole log file that stands for the adjacent closed segments `old_bases[i]`.
+        """
+        self.swap_in(self.prepare_replacement(new_files, old_bases))
+        self.disk.sync_directory(self.directory)

@@ -1,0 +1,50 @@
+"""Offsets by timestamp, and the aborted transactions of a range (ListOffsets, Fetch with read_committed)."""
+
+from collections.abc import Sequence
+
+from logyard.broker.log import scan
+from logyard.broker.log.index import AbortedTxn
+from logyard.broker.log.segment import Segment
+from logyard.broker.records.batch import BatchHeader, TimestampType, records
+
+
+def first_in_segment(segment: Segment, timestamp: int, log_start: int) -> tuple[int, int] | None:
+    """Return (timestamp, offset) of the segment's first record at or above `log_start` that is not older.
+
+    Waits for the disk where the bytes are not cached; raises CorruptData where a batch does not parse.
+    """
+    position = segment.index.floor(segment.time_index.floor(timestamp))
+    for at, header in scan.headers(segment.read, position, segment.size):
+        if header.max_timestamp >= timestamp and header.last_offset >= log_start:
+            found = _first_in_batch(segment, at, header, timestamp, log_start)
+            if found is not None:
+                return found
+    return None
+
+
+def _first_in_batch(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start: int
+) -> tuple[int, int] | None:
+    if header.magic < 2 or header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        # The batch's time is all there is, or every record's: no need to open it.
+        return header.max_timestamp, max(header.base_offset, log_start)
+    for record in records(segment.read(header.length, position)):
+        if record.timestamp >= timestamp and record.offset >= log_start:
+            return record.timestamp, record.offset
+    return None
+
+
+def aborted_between(segments: Sequence[Segment], start: int, end: int) -> list[AbortedTxn]:
+    """Return the aborted transactions that touch offsets from `start` to below `end`.
+
+    The segments are those from the one with `start` on: a marker lies at or behind its transaction's data.
+    """
+    found: list[AbortedTxn] = []
+    for segment in segments:
+        for entry in segment.aborted:
+            if entry.last_offset >= start and entry.first_offset < end:
+                found.append(entry)
+            if entry.last_stable_offset >= end:
+                # Everything below was decided when this one ended: nothing later can touch the range.
+                return found
+    return found

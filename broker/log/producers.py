@@ -1,0 +1,315 @@
+"""What a log knows of its producers: last batches, open transactions, and the snapshots of both (facts §17).
+
+Rule 1: an entry is an immutable value; a batch is checked and turned into the producer's next entry by
+        `advance`, and nothing is remembered until the bytes are in the log (`ProducerStates.remember`).
+Rule 2: only what a client or the coordinator appends is refused; what a leader already took is followed.
+Rule 3: the first unstable offset is the first offset of the oldest transaction that is open, or that is
+        finished but whose marker lies at or above the high watermark.
+"""
+
+import struct
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+import crc32c
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+NO_PRODUCER = -1
+SEQUENCE_MAX = 2**31 - 1
+BATCHES_KEPT = 5
+SNAPSHOT_VERSION = 1
+
+_SNAPSHOT_HEAD = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_CRC_FROM = 6
+
+
+class Origin(Enum):
+    """Who appends: a client (all checks), a coordinator (epochs only), or the leader we follow (none)."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    LEADER = "leader"
+
+
+class SeenBatch(NamedTuple):
+    """One batch a producer wrote, by its end."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        return sequence_before(self.last_sequence, self.offset_delta)
+
+
+class ProducerEntry(NamedTuple):
+    """One producer's state; `batches` oldest first, at most five; `txn_first_offset` -1 outside a transaction."""
+
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1
+    txn_first_offset: int = NO_OFFSET
+    batches: tuple[SeenBatch, ...] = ()
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of its last data record, -1 if only markers are known."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> SeenBatch | None:
+        """Return the remembered batch with exactly this epoch and these sequences."""
+        if epoch != self.epoch:
+            return None
+        for seen in self.batches:
+            if seen.last_sequence == last_sequence and seen.first_sequence == first_sequence:
+                return seen
+        return None
+
+
+class DataBatch(NamedTuple):
+    """What the states need of a data batch: its producer fields and the offsets it has or will have."""
+
+    producer_id: int
+    epoch: int
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+    is_transactional: bool
+
+
+class Marker(NamedTuple):
+    """What the states need of a transaction marker (a control batch of one record)."""
+
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    offset: int
+    timestamp: int
+    aborted: bool
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction that a marker ended; `last_offset` is the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+def sequence_before(sequence: int, steps: int) -> int:
+    """Return the sequence number `steps` before: they wrap from 2^31 - 1 to 0."""
+    return sequence - steps if sequence >= steps else SEQUENCE_MAX - (steps - sequence) + 1
+
+
+def advance(entry: ProducerEntry | None, batch: DataBatch, origin: Origin) -> ProducerEntry:
+    """Return the producer's entry after this data batch.
+
+    Raises ApiError: INVALID_PRODUCER_EPOCH (an older epoch), OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE
+    (a plain batch inside an open transaction).
+    """
+    if entry is not None and origin is not Origin.LEADER:
+        _check_epoch(entry, batch.epoch, batch.producer_id)
+        if origin is Origin.CLIENT:
+            _check_sequence(entry, batch)
+        if entry.txn_first_offset != NO_OFFSET and not batch.is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {batch.producer_id}: a batch outside the transaction that began at {entry.txn_first_offset}",
+            )
+    seen = SeenBatch(batch.last_sequence, batch.last_offset, batch.last_offset - batch.first_offset, batch.timestamp)
+    txn_first_offset = NO_OFFSET
+    if entry is not None:
+        txn_first_offset = entry.txn_first_offset
+    if batch.is_transactional and txn_first_offset == NO_OFFSET:
+        txn_first_offset = batch.first_offset
+    if entry is None or entry.epoch != batch.epoch:
+        coordinator_epoch = -1 if entry is None else entry.coordinator_epoch
+        return ProducerEntry(
+            batch.producer_id, batch.epoch, coordinator_epoch, batch.timestamp, txn_first_offset, (seen,)
+        )
+    batches = (*entry.batches[1 - BATCHES_KEPT :], seen)
+    return ProducerEntry(
+        batch.producer_id, batch.epoch, entry.coordinator_epoch, batch.timestamp, txn_first_offset, batches
+    )
+
+
+def end_transaction(
+    entry: ProducerEntry | None, marker: Marker, origin: Origin
+) -> tuple[ProducerEntry, CompletedTxn | None]:
+    """Return the producer's entry after a marker, and the transaction it ended (None if none was open).
+
+    Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (an older coordinator epoch).
+    """
+    if entry is None:
+        entry = ProducerEntry(marker.producer_id, marker.epoch)
+    if origin is not Origin.LEADER:
+        _check_epoch(entry, marker.epoch, marker.producer_id)
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"producer {marker.producer_id}: marker of coordinator epoch {marker.coordinator_epoch}, "
+                f"{entry.coordinator_epoch} was seen",
+            )
+    completed = None
+    if entry.txn_first_offset != NO_OFFSET:
+        completed = CompletedTxn(marker.producer_id, entry.txn_first_offset, marker.offset, marker.aborted)
+    batches = entry.batches if marker.epoch == entry.epoch else ()
+    ended = ProducerEntry(
+        marker.producer_id, marker.epoch, marker.coordinator_epoch, marker.timestamp, NO_OFFSET, batches
+    )
+    return ended, completed
+
+
+def _check_epoch(entry: ProducerEntry, epoch: int, producer_id: int) -> None:
+    if epoch < entry.epoch:
+        raise ApiError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {producer_id}: epoch {epoch} is older than {entry.epoch}",
+        )
+
+
+def _check_sequence(entry: ProducerEntry, batch: DataBatch) -> None:
+    last = entry.last_sequence
+    # A new epoch starts at 0, and so does one of which only markers are known (last is -1 then).
+    expected = 0 if batch.epoch != entry.epoch or last == SEQUENCE_MAX else last + 1
+    if batch.first_sequence != expected:
+        raise ApiError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {batch.producer_id}: sequence {batch.first_sequence} at offset {batch.first_offset}, "
+            f"{expected} is expected",
+        )
+
+
+class ProducerStates:
+    """Every producer of one log, and which of its transactions hold the last stable offset back."""
+
+    __slots__ = ("_finished", "_open", "entries", "first_unstable_offset")
+
+    def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
+        self.entries: dict[int, ProducerEntry] = {}
+        self._open: dict[int, int] = {}  # producer id → first offset of its open transaction
+        self._finished: list[CompletedTxn] = []  # ended, marker not below the high watermark yet
+        self.first_unstable_offset: int | None = None
+        for entry in entries:
+            self.entries[entry.producer_id] = entry
+            if entry.txn_first_offset != NO_OFFSET:
+                self._open[entry.producer_id] = entry.txn_first_offset
+        self._find_first_unstable()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def open_transactions(self) -> dict[int, int]:
+        """Producer id → first offset of its open transaction."""
+        return dict(self._open)
+
+    def remember(self, entry: ProducerEntry) -> None:
+        """Take a producer's next entry: its batch is in the log."""
+        self.entries[entry.producer_id] = entry
+        if entry.txn_first_offset != NO_OFFSET:
+            if self._open.get(entry.producer_id) != entry.txn_first_offset:
+                self._open[entry.producer_id] = entry.txn_first_offset
+                self._find_first_unstable()
+        elif entry.producer_id in self._open:
+            del self._open[entry.producer_id]
+            self._find_first_unstable()
+
+    def remember_completed(self, completed: CompletedTxn) -> None:
+        """Hold the last stable offset back until the marker itself is below the high watermark."""
+        self._finished.append(completed)
+        self._find_first_unstable()
+
+    def stable_offset_after(self, completed: CompletedTxn) -> int:
+        """Return the LSO once this transaction is done: the oldest other open one's start, else past its marker."""
+        others = [first for pid, first in self._open.items() if pid != completed.producer_id]
+        return min(others, default=completed.last_offset + 1)
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Let go of ended transactions whose markers are replicated now."""
+        if self._finished and any(txn.last_offset < high_watermark for txn in self._finished):
+            self._finished = [txn for txn in self._finished if txn.last_offset >= high_watermark]
+            self._find_first_unstable()
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers silent for that long, unless they have an open transaction; returns how many."""
+        silent = [
+            entry.producer_id
+            for entry in self.entries.values()
+            if entry.txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in silent:
+            del self.entries[producer_id]
+        return len(silent)
+
+    def replace(self, entries: Iterable[ProducerEntry]) -> None:
+        """Start over from these entries: the log was truncated or reloaded."""
+        fresh = ProducerStates(entries)
+        self.entries, self._open, self._finished = fresh.entries, fresh._open, []
+        self.first_unstable_offset = fresh.first_unstable_offset
+
+    def _find_first_unstable(self) -> None:
+        first = min(self._open.values(), default=None)
+        for txn in self._finished:
+            first = txn.first_offset if first is None else min(first, txn.first_offset)
+        self.first_unstable_offset = first
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """Return a `.snapshot`: only the last batch of each producer is kept in it, as in Kafka."""
+    body = bytearray(_SNAPSHOT_HEAD.size)
+    count = 0
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else SeenBatch(NO_SEQUENCE, NO_OFFSET, 0, -1)
+        body += _SNAPSHOT_ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.txn_first_offset,
+        )
+        count += 1
+    _SNAPSHOT_HEAD.pack_into(body, 0, SNAPSHOT_VERSION, 0, count)
+    _SNAPSHOT_HEAD.pack_into(body, 0, SNAPSHOT_VERSION, crc32c.crc32c(memoryview(body)[_CRC_FROM:]), count)
+    return bytes(body)
+
+
+def decode_snapshot(data: bytes) -> list[ProducerEntry]:
+    """Read a `.snapshot`; raises CorruptData on another version, a wrong CRC or a wrong size."""
+    if len(data) < _SNAPSHOT_HEAD.size:
+        raise CorruptData(f"producer snapshot: {len(data)} bytes are too few")
+    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptData(f"producer snapshot: version {version}, {SNAPSHOT_VERSION} is expected")
+    if crc32c.crc32c(memoryview(data)[_CRC_FROM:]) != crc:
+        raise CorruptData("producer snapshot: its CRC does not match")
+    if len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
+        raise CorruptData(f"producer snapshot: {len(data)} bytes for {count} producers")
+    entries = []
+    for fields in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEAD.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first = fields
+        batches = (SeenBatch(sequence, offset, delta, timestamp),) if offset >= 0 else ()
+        entries.append(ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, txn_first, batches))
+    return entries

@@ -1,0 +1,328 @@
+"""Opening a partition's directory: unfinished swaps, damaged tails, lost indexes, epochs and producers (facts §13).
+
+Rule 1: after an unclean end every batch from the segment with the recovery point on is checked, CRC and all; the log
+        ends before the first byte that is wrong, and everything rebuilt comes from the batches themselves.
+Rule 2: what is below the recovery point was synced with its indexes; there, only the frame is looked at.
+Rule 3: `.deleted` and `.cleaned` go. A `.swap` is finished, unless a `.cleaned` with a base at or below its own
+        shows that the swap was not yet decided.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.log import checkpoints, indexing, layout, replay, scan, swap
+from logyard.broker.log.appending import Staged
+from logyard.broker.log.disk import Disk, read_whole, remove_if_there, write_whole
+from logyard.broker.log.epochs import EpochCache, EpochEntry, EpochRun, reconcile
+from logyard.broker.log.index import AbortedTxn
+from logyard.broker.log.producers import Origin, ProducerStates
+from logyard.broker.log.segment import Segment
+from logyard.broker.model import TopicId
+from logyard.broker.records.batch import BatchHeader, crc_matches
+from logyard.broker.topic_config import TopicConfig
+
+Note = Callable[[str], None]
+
+
+def unheard(_text: str) -> None:
+    """For callers who do not want to know."""
+
+
+@dataclass(slots=True)
+class LogState:
+    """What was found in a directory, ready to become a PartitionLog. The last segment is the active one.
+
+    `synced` says that all of it, names included, was durable.
+    """
+
+    segments: list[Segment]
+    epochs: list[EpochEntry]
+    producers: ProducerStates
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    topic_id: TopicId | None
+    synced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """What the log directory's checkpoints say of the partition; `clean` when the last shutdown was."""
+
+    recovery_point: int = 0
+    log_start_offset: int | None = None
+    clean: bool = False
+
+
+def fresh(disk: Disk, directory: str, config: TopicConfig, start_offset: int, now_ms: int) -> LogState:
+    """Make a directory with an empty log in it."""
+    disk.make_directory(directory)
+    segment = Segment.create(disk, directory, start_offset, config, now_ms)
+    return LogState([segment], [], ProducerStates(), start_offset, start_offset, start_offset, None)
+
+
+def load(
+    disk: Disk,
+    directory: str,
+    config: TopicConfig,
+    known: Checkpointed,
+    *,
+    now_ms: int,
+    note: Note = unheard,
+) -> LogState:
+    """Open a directory that has (or may have) a log in it.
+
+    Raises DiskError on I/O errors; damage to data is mended or cut off, and said through `note`.
+    """
+    loader = _Loader(disk, directory, config, known, now_ms, note)
+    return loader.load()
+
+
+class _Loader:
+    def __init__(
+        self, disk: Disk, directory: str, config: TopicConfig, known: Checkpointed, now_ms: int, note: Note
+    ) -> None:
+        self.disk, self.directory, self.config = disk, directory, config
+        self.known, self.now_ms, self.note = known, now_ms, note
+        self.segments: list[Segment] = []
+        self.end = 0
+        self.epochs = EpochCache(log_end_offset=lambda: self.end)
+        self.epochs_on_disk: list[EpochEntry] = []
+        self.runs: list[EpochRun] = []
+        self.producers = ProducerStates()
+
+    def load(self) -> LogState:
+        self.disk.remove_tree(f"{self.directory}/{layout.LEASES}")
+        swap.finish(self.disk, self.directory, self.note)
+        epochs_lost = self.read_epochs()
+        self.open_segments()
+        clean = self.known.clean and self.find_end()
+        if not clean:
+            self.recover(self.known.recovery_point)
+        self.restart_if_behind()
+        log_start = max(self.segments[0].base_offset, self.known.log_start_offset or 0)
+        self.settle_epochs(epochs_lost, log_start)
+        self.load_producers(log_start, replay_all=clean)
+        active = self.segments[-1]
+        active.activate(self.config)
+        return LogState(
+            segments=self.segments,
+            epochs=list(self.epochs.entries),
+            producers=self.producers,
+            log_start_offset=log_start,
+            log_end_offset=self.end,
+            recovery_point=self.end if clean else min(self.known.recovery_point, self.end),
+            topic_id=self.read_topic_id(),
+            synced=clean,
+        )
+
+    # -- segments -------------------------------------------------------------------------------------------
+
+    def open_segments(self) -> None:
+        files = [(path, found) for path, found in swap.segment_files(self.disk, self.directory) if not found.suffix]
+        bases = {found.offset for _, found in files if found.kind == layout.LOG}
+        aborted = {found.offset for _, found in files if found.kind == layout.TXN_INDEX}
+        for path, found in files:
+            if found.kind != layout.SNAPSHOT and found.offset not in bases:
+                self.disk.remove(path)  # an index without its log
+        for base in sorted(bases):
+            segment = Segment(self.disk, self.directory, base, created_ms=self.now_ms)
+            segment.size = self.disk.status(segment.path(layout.LOG)).size
+            segment.has_aborted = base in aborted
+            self.segments.append(segment)
+        if not self.segments:
+            self.add_segment(self.known.log_start_offset or 0)
+
+    def add_segment(self, base_offset: int) -> None:
+        self.segments.append(Segment.create(self.disk, self.directory, base_offset, self.config, self.now_ms))
+        self.end = base_offset
+
+    def mend_indexes(self, segments: list[Segment]) -> None:
+        """Look at sealed segments' index files; rebuild them where one cannot be right."""
+        for segment in segments:
+            try:
+                indexing.glance(segment)
+            except (CorruptData, FileNotFoundError) as error:
+                self.note(f"{segment.path(layout.LOG)}: rebuilding its indexes ({error})")
+                indexing.rebuild(segment, self.config.index_interval_bytes)
+
+    # -- the log's end --------------------------------------------------------------------------------------
+
+    def find_end(self) -> bool:
+        """After a clean shutdown: take the active segment as it is. False where it is not what it should be."""
+        active = self.segments[-1]
+        try:
+            self.mend_indexes(self.segments[:-1])
+            indexing.glance(active)
+            active.load_indexes()
+            _ = active.aborted
+            self.end = active.end_offset()
+            active.survey_end()
+        except (CorruptData, FileNotFoundError) as error:
+            self.note(f"{active.path(layout.LOG)}: recovering it although the shutdown was clean ({error})")
+            return False
+        return True
+
+    def recover(self, recovery_point: int) -> None:
+        """Check everything from the segment with the recovery point on, and cut the log where it goes wrong."""
+        first = len(self.segments) - 1
+        while first > 0 and self.segments[first].base_offset > recovery_point:
+            first -= 1
+        suspects = self.segments[first:]
+        self.mend_indexes(self.segments[:first])
+        self.producers, snapshot = replay.load_snapshot(self.disk, self.directory, suspects[0].base_offset)
+        start = self.segments[0].base_offset if snapshot is None else snapshot
+        replay.replay(self.producers, self.segments[:first], start, suspects[0].base_offset)
+        self.end = suspects[0].base_offset
+        for number, segment in enumerate(suspects, start=first):
+            if number > first:
+                if segment.base_offset != self.end and not self.config.compacted:
+                    # The segment before lost its end at a batch boundary: only compaction may leave such a hole.
+                    self.drop_segments(number)
+                    break
+                self.end = max(self.end, segment.base_offset)
+                replay.write_snapshot(self.disk, self.directory, segment.base_offset, self.producers)
+            if _check_segment(segment, self):
+                self.drop_segments(number + 1)
+                break
+        entries = reconcile(self.epochs.entries, self.runs, suspects[0].base_offset)
+        self.epochs = EpochCache(entries, log_end_offset=lambda: self.end)
+
+    def drop_segments(self, first: int) -> None:
+        for segment in reversed(self.segments[first:]):
+            self.note(f"{segment.path(layout.LOG)}: removed, it lies behind a damaged batch")
+            for kind in (layout.LOG, layout.INDEX, layout.TIME_INDEX, layout.TXN_INDEX):
+                remove_if_there(self.disk, segment.path(kind))
+        del self.segments[first:]
+
+    def restart_if_behind(self) -> None:
+        """Where the log ends below its own start (a truncation was lost), nothing in it counts any more."""
+        log_start = self.known.log_start_offset
+        if log_start is not None and self.end < log_start:
+            self.note(f"{self.directory}: ends at {self.end}, below its start {log_start}; it starts over there")
+            self.drop_segments(0)
+            self.add_segment(log_start)
+            self.producers = ProducerStates()
+            self.epochs.clear()
+            for offset in replay.snapshot_offsets(self.disk, self.directory):
+                remove_if_there(self.disk, replay.snapshot_path(self.directory, offset))
+
+    # -- epochs, producers, id ------------------------------------------------------------------------------
+
+    def read_epochs(self) -> bool:
+        """Read the epoch checkpoint; True where it is unreadable, so that it must be rebuilt from the log."""
+        path = f"{self.directory}/{layout.LEADER_EPOCHS}"
+        try:
+            data = read_whole(self.disk, path)
+            if not data:
+                raise CorruptData("the file is empty")  # renamed into place, then the power went
+            entries = checkpoints.decode_epochs(data)
+        except FileNotFoundError:
+            entries = []
+        except CorruptData as error:
+            self.note(f"{path}: rebuilding it from the log ({error})")
+            return True
+        self.epochs_on_disk = entries
+        self.epochs = EpochCache(entries, log_end_offset=lambda: self.end)
+        return False
+
+    def epochs_from_log(self) -> None:
+        self.runs = []
+        for segment in self.segments:
+            with suppress(CorruptData):
+                for _, header in scan.headers(segment.read, 0, segment.size):
+                    self.note_epoch(header)
+            if segment is not self.segments[-1]:
+                segment.release()
+        self.epochs = EpochCache(reconcile((), self.runs, 0), log_end_offset=lambda: self.end)
+
+    def settle_epochs(self, lost: bool, log_start: int) -> None:
+        """Bring the epochs in line with the log's bounds, and the file in line with them."""
+        if lost:
+            self.epochs_from_log()
+        self.epochs.truncate_from_end(self.end)
+        self.epochs.truncate_from_start(log_start)
+        entries = list(self.epochs.entries)
+        if entries != self.epochs_on_disk:
+            path = f"{self.directory}/{layout.LEADER_EPOCHS}"
+            write_whole(self.disk, path, checkpoints.encode_epochs(entries))
+
+    def note_producer(self, header: BatchHeader, data: memoryview) -> list[AbortedTxn]:
+        """Replay one batch into the producer states; returns the transaction it aborted, if it did."""
+        staged = Staged(self.producers)
+        staged.take(header, data, header.base_offset, Origin.LEADER, header.max_timestamp)
+        replay.settle(self.producers, staged)
+        return [
+            AbortedTxn(done.producer_id, done.first_offset, done.last_offset, self.producers.stable_offset_after(done))
+            for done in staged.completed
+            if done.aborted
+        ]
+
+    def note_epoch(self, header: BatchHeader) -> None:
+        """Follow the epochs of the batches; raises CorruptData where one falls back."""
+        epoch = header.partition_leader_epoch
+        if epoch < 0:
+            return
+        if self.runs and epoch == self.runs[-1].epoch:
+            self.runs[-1] = self.runs[-1]._replace(last_offset=header.last_offset)
+        elif self.runs and epoch < self.runs[-1].epoch:
+            # What an unsynced truncation had cut off, behind what was written over it.
+            raise CorruptData(f"batch of offset {header.base_offset}: its leader epoch falls back to {epoch}")
+        else:
+            self.runs.append(EpochRun(epoch, header.base_offset, header.last_offset))
+
+    def load_producers(self, log_start: int, *, replay_all: bool) -> None:
+        """Keep one snapshot per segment (and one at the end); after a clean start, load the states from them."""
+        bases = {segment.base_offset for segment in self.segments}
+        for offset in replay.snapshot_offsets(self.disk, self.directory):
+            if (offset not in bases and offset != self.end) or offset > self.end:
+                remove_if_there(self.disk, replay.snapshot_path(self.directory, offset))
+        if replay_all:
+            self.producers = replay.rebuild(self.disk, self.directory, self.segments, log_start, self.end)
+
+    def read_topic_id(self) -> TopicId | None:
+        path = f"{self.directory}/{layout.PARTITION_METADATA}"
+        try:
+            return checkpoints.decode_partition_metadata(read_whole(self.disk, path))
+        except FileNotFoundError:
+            return None
+        except CorruptData as error:
+            self.note(f"{path}: ignored ({error})")
+            return None
+
+
+def _check_segment(segment: Segment, loader: _Loader) -> bool:
+    """Check one segment batch by batch and rebuild all that hangs on it; True where its tail was cut off."""
+    segment.file = segment.disk.open(segment.path(layout.LOG), write=True)
+    indexer = indexing.BatchIndexer(segment, loader.config.index_interval_bytes)
+    aborted: list[AbortedTxn] = []
+    end = 0
+    why = ""
+    try:
+        for position, header, data in scan.batches(segment.file, 0, segment.size):
+            if header.base_offset < loader.end or header.last_offset_delta < 0:
+                raise CorruptData(f"batch at {position}: offset {header.base_offset} where {loader.end} is next")
+            if not crc_matches(data, 0, header):
+                raise CorruptData(f"batch at {position}: its CRC is wrong")
+            loader.note_epoch(header)
+            if header.producer_id >= 0:
+                aborted += loader.note_producer(header, data)
+            indexer.add(position, header)
+            loader.end = header.last_offset + 1
+            end = position + header.length
+    except CorruptData as error:
+        why = str(error)
+    cut = segment.size - end
+    if cut:
+        loader.note(f"{segment.path(layout.LOG)}: {cut} bytes cut off at offset {loader.end} ({why})")
+        segment.file.truncate(end)
+        segment.size = end
+    segment.replace_aborted(aborted)
+    if segment is not loader.segments[-1]:
+        indexer.close()
+        for file in segment.write_indexes():
+            file.sync()
+        segment.release()
+    return cut > 0

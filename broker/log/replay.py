@@ -1,0 +1,81 @@
+"""Producer states from files: the latest snapshot that is sound, and the batches behind it."""
+
+from collections.abc import Sequence
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.log import layout, scan
+from logyard.broker.log.appending import Staged
+from logyard.broker.log.disk import Disk, read_whole, remove_if_there, write_whole
+from logyard.broker.log.producers import Origin, ProducerStates, decode_snapshot, encode_snapshot
+from logyard.broker.log.segment import Segment
+
+
+def snapshot_path(directory: str, offset: int) -> str:
+    """Return the path of the snapshot of all below `offset`."""
+    return f"{directory}/{layout.file_name(offset, layout.SNAPSHOT)}"
+
+
+def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
+    """Return the offsets there are snapshots of, ascending."""
+    parsed = (layout.parse_file_name(entry.name) for entry in disk.list(directory))
+    return [found.offset for found in parsed if found and found.kind == layout.SNAPSHOT and not found.suffix]
+
+
+def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStates) -> str:
+    """Write the snapshot of all below `offset`, not synced yet; returns its path."""
+    path = snapshot_path(directory, offset)
+    write_whole(disk, path, encode_snapshot(states.entries.values()), sync=False)
+    return path
+
+
+def load_snapshot(disk: Disk, directory: str, up_to: int) -> tuple[ProducerStates, int | None]:
+    """Read the latest sound snapshot at or below `up_to`; corrupt ones on the way are removed.
+
+    Returns the states and the snapshot's offset, None where there is none.
+    """
+    for offset in reversed(snapshot_offsets(disk, directory)):
+        if offset > up_to:
+            continue
+        path = snapshot_path(directory, offset)
+        try:
+            return ProducerStates(decode_snapshot(read_whole(disk, path))), offset
+        except CorruptData:
+            remove_if_there(disk, path)
+    return ProducerStates(), None
+
+
+def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end: int) -> None:
+    """Bring the states from offset `start` to `end` by the batches in between.
+
+    Raises CorruptData where a batch does not parse.
+    """
+    for number, segment in enumerate(segments):
+        behind = segments[number + 1].base_offset if number + 1 < len(segments) else end
+        if behind <= start or segment.base_offset >= end or segment.size == 0:
+            continue
+        position = segment.index.floor(start) if segment.base_offset < start else 0
+        for at, header in scan.headers(segment.read, position, segment.size):
+            if header.last_offset < start or header.producer_id < 0:
+                continue
+            if header.base_offset >= end:
+                break
+            # Only markers have to be opened.
+            batch = memoryview(segment.read(header.length, at) if header.is_control else b"")
+            staged = Staged(states)
+            staged.take(header, batch, header.base_offset, Origin.LEADER, header.max_timestamp)
+            settle(states, staged)
+        if number + 1 < len(segments):
+            segment.release()
+
+
+def settle(states: ProducerStates, staged: Staged) -> None:
+    """Take staged entries whose transactions are history: their markers are known to be in the log."""
+    for entry in staged.entries.values():
+        states.remember(entry)
+
+
+def rebuild(disk: Disk, directory: str, segments: Sequence[Segment], log_start: int, end: int) -> ProducerStates:
+    """Return the producer states at `end` from the latest snapshot and the log."""
+    states, offset = load_snapshot(disk, directory, end)
+    replay(states, segments, log_start if offset is None else offset, end)
+    return states

@@ -1,0 +1,145 @@
+"""Walking the batches of a log file: all of each batch (recovery, rebuilding), or only where batches lie (reading)."""
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.log.disk import DiskFile
+from logyard.broker.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
+
+CHUNK = 1 << 20
+GLANCE = 4096
+
+# Base offset, length, magic, last offset delta: all that finding a batch takes.
+_GLANCE = struct.Struct(">qi4xb6xi")
+
+Read = Callable[[int, int], bytes | memoryview | None]
+"""(size, position) → bytes, or None where reading might wait."""
+
+
+class NotCached(Exception):
+    """The bytes are not in memory: the look-up has to be done where waiting is allowed."""
+
+
+class Scanned(NamedTuple):
+    """A whole batch as it lies in a file."""
+
+    position: int
+    header: BatchHeader
+    data: memoryview
+
+
+class Place(NamedTuple):
+    """Where a batch lies, and which offsets it covers (base_offset is the last one's for old compressed messages)."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+def batches(file: DiskFile, start: int, end: int) -> Iterator[Scanned]:
+    """Yield every batch between two positions, checked for its frame but not for its CRC.
+
+    Raises CorruptData at the first bytes that are no whole batch; what was yielded before stands.
+    """
+    position = start
+    while position < end:
+        chunk = memoryview(file.read_at(min(CHUNK, end - position), position))
+        at = 0
+        while at < len(chunk):
+            header = _header_in(chunk, at)
+            if header is None or at + header.length > len(chunk):
+                break
+            yield Scanned(position + at, header, chunk[at : at + header.length])
+            at += header.length
+        if at == 0:
+            whole = _whole_batch(file, chunk, position, end)
+            yield whole
+            at = whole.header.length
+        position += at
+
+
+def _header_in(chunk: memoryview, at: int) -> BatchHeader | None:
+    """Parse the header if the chunk holds all of it."""
+    try:
+        return parse_header(chunk, at)
+    except CorruptData:
+        # At the chunk's end this may only mean that it is cut short; a fresh chunk begins here and tells.
+        if at == 0:
+            raise
+        return None
+
+
+def _whole_batch(file: DiskFile, chunk: memoryview, position: int, end: int) -> Scanned:
+    """Read a batch that is larger than a chunk."""
+    header = parse_header(chunk)
+    if position + header.length > end:
+        raise CorruptData(f"batch at {position}: its {header.length} bytes go past the end at {end}")
+    data = memoryview(file.read_at(header.length, position))
+    if len(data) != header.length:
+        raise CorruptData(f"batch at {position}: only {len(data)} of {header.length} bytes are there")
+    return Scanned(position, header, data)
+
+
+def places(read: Read, start: int, end: int) -> Iterator[Place]:
+    """Yield where the batches between two positions lie, reading little more than their headers.
+
+    Raises NotCached when `read` answers None, CorruptData at bytes that are no batch.
+    """
+    position, chunk, chunk_at = start, memoryview(b""), start
+    while position < end:
+        at = position - chunk_at
+        if at + _GLANCE.size > len(chunk):
+            chunk, chunk_at, at = _glance(read, position, end), position, 0
+        if len(chunk) - at < _GLANCE.size:
+            raise CorruptData(f"batch at {position}: {len(chunk) - at} bytes are too few for a header")
+        base_offset, length, magic, delta = _GLANCE.unpack_from(chunk, at)
+        size = length + LOG_OVERHEAD
+        if size < _GLANCE.size or position + size > end or not 0 <= magic <= 2 or (magic == 2 and delta < 0):
+            raise CorruptData(f"batch at {position}: length {length}, magic {magic}, last offset delta {delta}")
+        yield Place(position, size, base_offset, base_offset + delta if magic == 2 else base_offset)
+        position += size
+
+
+def headers(read: Read, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield position and header of the batches between two positions; the records are not read.
+
+    Raises as `places` does.
+    """
+    position, chunk, chunk_at = start, memoryview(b""), start
+    while position < end:
+        at = position - chunk_at
+        if at + HEADER_SIZE > len(chunk):
+            chunk, chunk_at, at = _glance(read, position, end), position, 0
+        header = parse_header(chunk, at)
+        if position + header.length > end:
+            raise CorruptData(f"batch at {position}: its {header.length} bytes go past the end at {end}")
+        yield position, header
+        position += header.length
+
+
+def _glance(read: Read, position: int, end: int) -> memoryview:
+    found = read(min(GLANCE, end - position), position)
+    if found is None:
+        raise NotCached
+    return memoryview(found)
+
+
+def first_reaching(read: Read, start: int, end: int, offset: int) -> Place | None:
+    """Return the first batch from `start` on whose last offset is at or above `offset`."""
+    for place in places(read, start, end):
+        if place.last_offset >= offset:
+            return place
+    return None
+
+
+def boundary_within(read: Read, start: int, end: int, limit: int) -> tuple[int, int | None]:
+    """Return the largest batch boundary ≤ `limit`, and the offset that follows it (None if no batch was passed)."""
+    boundary, next_offset = start, None
+    for place in places(read, start, end):
+        if place.position + place.size > limit:
+            break
+        boundary, next_offset = place.position + place.size, place.last_offset + 1
+    return boundary, next_offset

@@ -1,0 +1,380 @@
+"""One segment: a log file and its indexes.
+
+Rule 1: an active segment keeps its indexes in memory and its index files preallocated; they are written out when it
+        is sealed or closed. After a crash an active segment's indexes are rebuilt, so nothing is lost by that.
+Rule 2: a sealed segment does not change any more; its indexes are loaded when they are first asked for.
+Rule 3: an index entry is added per append call, when more than index.interval.bytes were appended since the last
+        one, before the new bytes are counted: (last offset of the call, position of its first byte) (facts §12).
+"""
+
+import zlib
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.log import layout, scan
+from logyard.broker.log.disk import Buffer, Disk, DiskFile, read_whole
+from logyard.broker.log.index import (
+    OFFSET_ENTRY_SIZE,
+    RELATIVE_OFFSET_MAX,
+    TIME_ENTRY_SIZE,
+    AbortedTxn,
+    OffsetIndex,
+    TimeIndex,
+    decode_aborted,
+    encode_aborted,
+    preallocated_size,
+)
+from logyard.broker.records.batch import HEADER_SIZE, parse_header
+from logyard.broker.topic_config import TopicConfig
+
+# Twice as many at most, for every open segment: enough for readers at the end and for the high watermark.
+POSITIONS_KEPT = 32
+
+
+class Segment:
+    """A segment of one partition's log; `size` counts bytes of the log file, offsets are absolute."""
+
+    __slots__ = (
+        "_aborted",
+        "_entries_max",
+        "_index",
+        "_older_positions",
+        "_positions",
+        "_time_index",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "directory",
+        "disk",
+        "file",
+        "first_timestamp",
+        "has_aborted",
+        "is_index_full",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "size",
+        "unsynced",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, *, size: int = 0, created_ms: int = 0) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.created_ms = created_ms
+        self.file: DiskFile | None = None
+        self.first_timestamp = -1
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.bytes_since_index = 0
+        self.has_aborted = False
+        self.unsynced: list[DiskFile] = []
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._aborted: list[AbortedTxn] | None = None
+        self._entries_max = (0, 0)
+        self.is_index_full = False
+        # Where recent appends and reads ended: offset → position of the first batch at or above it.
+        self._positions: dict[int, int] = {}
+        self._older_positions: dict[int, int] = {}
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(layout.LOG)}, {self.size} bytes)"
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base_offset: int, config: TopicConfig, now_ms: int) -> "Segment":
+        """Make a new, empty, active segment."""
+        segment = cls(disk, directory, base_offset, created_ms=now_ms)
+        segment._index = OffsetIndex(base_offset)
+        segment._time_index = TimeIndex(base_offset)
+        segment._aborted = []
+        segment.activate(config)
+        return segment
+
+    # -- files ----------------------------------------------------------------------------------------------
+
+    def path(self, kind: str, suffix: str = "") -> str:
+        """Return the path of one of this segment's files."""
+        return f"{self.directory}/{layout.file_name(self.base_offset, kind, suffix)}"
+
+    def log_file(self) -> DiskFile:
+        """Return the open log file, opening it for reading where it is not open."""
+        if self.file is None:
+            self.file = self.disk.open(self.path(layout.LOG))
+        return self.file
+
+    def activate(self, config: TopicConfig) -> None:
+        """Open for appending: the log file for writing, the index files preallocated."""
+        self.load_indexes()
+        # The last place of the time index is kept for the entry that sealing adds.
+        self._entries_max = (
+            config.segment_index_bytes // OFFSET_ENTRY_SIZE,
+            config.segment_index_bytes // TIME_ENTRY_SIZE - 1,
+        )
+        self._look_whether_full()
+        self.file = self.disk.open(self.path(layout.LOG), create=True, write=True)
+        if config.preallocate:
+            self.file.truncate(max(self.size, config.segment_bytes))
+        for kind, entry_size in ((layout.INDEX, OFFSET_ENTRY_SIZE), (layout.TIME_INDEX, TIME_ENTRY_SIZE)):
+            file = self.disk.open(self.path(kind), create=True, write=True)
+            file.truncate(preallocated_size(config.segment_index_bytes, entry_size))
+
+    def seal(self) -> None:
+        """End appending: the log is trimmed to its size, the indexes get their last entry and are written out.
+
+        What has to be synced before the recovery point may pass this segment is left in `unsynced`.
+        """
+        log = self.log_file()
+        log.truncate(self.size)
+        if self.size:
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        self.unsynced = [log, *self.write_indexes(), *self.unsynced]
+
+    def write_indexes(self, suffix: str = "") -> list[DiskFile]:
+        """Write both index files whole, trimmed; returns them, not yet synced."""
+        written = []
+        for kind, data in ((layout.INDEX, self.index.encode()), (layout.TIME_INDEX, self.time_index.encode())):
+            file = self.disk.open(self.path(kind, suffix), create=True, write=True)
+            file.write_at(data, 0)
+            file.truncate(len(data))
+            written.append(file)
+        return written
+
+    # -- indexes --------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> OffsetIndex:
+        if self._index is None:
+            self.load_indexes()
+            assert self._index is not None
+        return self._index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self.load_indexes()
+            assert self._time_index is not None
+        return self._time_index
+
+    @property
+    def aborted(self) -> list[AbortedTxn]:
+        """The aborted transactions whose markers are in this segment."""
+        if self._aborted is None:
+            self._aborted = []
+            if self.has_aborted:
+                self._aborted = decode_aborted(read_whole(self.disk, self.path(layout.TXN_INDEX)))
+        return self._aborted
+
+    @property
+    def indexes_loaded(self) -> bool:
+        return self._index is not None
+
+    @property
+    def index_size(self) -> int:
+        """Bytes that the loaded indexes hold in memory."""
+        if self._index is None or self._time_index is None:
+            return 0
+        return len(self._index) * OFFSET_ENTRY_SIZE + len(self._time_index) * TIME_ENTRY_SIZE
+
+    def load_indexes(self) -> None:
+        """Read both index files; raises CorruptData or FileNotFoundError where they have to be rebuilt."""
+        if self._index is None or self._time_index is None:
+            time_data = read_whole(self.disk, self.path(layout.TIME_INDEX))
+            self._time_index = TimeIndex.decode(self.base_offset, time_data)
+            self._index = OffsetIndex.decode(self.base_offset, read_whole(self.disk, self.path(layout.INDEX)))
+
+    def reset_indexes(self) -> None:
+        """Start both indexes empty, and what goes with them: everything is about to be seen again."""
+        self._index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self.first_timestamp = self.max_timestamp = -1
+        self.max_timestamp_offset = self.base_offset
+        self.bytes_since_index = 0
+        self._forget_positions()
+
+    def release(self) -> None:
+        """Let go of the open file and the indexes of a sealed segment; they come back when they are needed."""
+        self.file = None
+        self._index = self._time_index = None
+        self._forget_positions()
+
+    def note_aborted(self, entry: AbortedTxn) -> None:
+        """Add an aborted transaction, to the file as well."""
+        self.aborted.append(entry)
+        self._write_aborted()
+
+    def replace_aborted(self, entries: list[AbortedTxn], suffix: str = "") -> None:
+        """Make these the aborted transactions; no file is kept for none."""
+        self._aborted = entries
+        if entries:
+            self._write_aborted(suffix)
+        elif self.has_aborted:
+            self.disk.remove(self.path(layout.TXN_INDEX))
+            self.has_aborted = False
+
+    def _write_aborted(self, suffix: str = "") -> None:
+        assert self._aborted is not None
+        file = self.disk.open(self.path(layout.TXN_INDEX, suffix), create=True, write=True)
+        data = encode_aborted(self._aborted)
+        file.write_at(data, 0)
+        file.truncate(len(data))
+        if not any(kept.path == file.path for kept in self.unsynced):
+            self.unsynced.append(file)
+        self.has_aborted = True
+
+    # -- appending ------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        data: Buffer,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        timestamp_offset: int,
+        interval: int,
+    ) -> None:
+        """Write batches behind the last one and note them in the indexes.
+
+        `timestamp_offset` is the last offset of the batch that carries `max_timestamp`; `interval` is
+        index.interval.bytes.
+        """
+        position = self.size
+        size = len(data)
+        assert self.file is not None
+        self.file.write_at(data, position)
+        self.size = position + size
+        self.note_appended(position, size, first_offset, last_offset, max_timestamp, timestamp_offset, interval)
+
+    def note_appended(
+        self,
+        position: int,
+        size: int,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        timestamp_offset: int,
+        interval: int,
+    ) -> None:
+        """Account for bytes that are in the file: timestamps, index entries, remembered positions."""
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = timestamp_offset
+        if self.bytes_since_index > interval:
+            self.index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self.bytes_since_index = 0
+            self._look_whether_full()
+        self.bytes_since_index += size
+        self.remember(first_offset, position)
+
+    def _look_whether_full(self) -> None:
+        entries, time_entries = self._entries_max
+        self.is_index_full = len(self.index) >= entries or len(self.time_index) >= time_entries
+
+    def fits(self, last_offset: int) -> bool:
+        """Whether an offset can be told from the base offset in 31 bits, as the indexes need it."""
+        return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    def is_over_age(self, max_timestamp: int, now_ms: int, config: TopicConfig) -> bool:
+        """Whether a batch with that timestamp comes too late for this segment (segment.ms less its jitter)."""
+        if self.size == 0:
+            return False
+        limit = config.segment_ms - self._jitter_ms(config)
+        if self.first_timestamp >= 0:
+            return max_timestamp - self.first_timestamp > limit
+        return now_ms - self.created_ms > limit
+
+    def _jitter_ms(self, config: TopicConfig) -> int:
+        """A number below segment.jitter.ms that differs from segment to segment but not from look to look."""
+        bound = min(config.segment_jitter_ms, config.segment_ms)
+        return zlib.crc32(self.path(layout.LOG).encode()) % bound if bound > 0 else 0
+
+    # -- finding --------------------------------------------------------------------------------------------
+
+    def remember(self, offset: int, position: int) -> None:
+        """Keep in mind that the first batch that reaches `offset` is at `position`."""
+        positions = self._positions
+        positions[offset] = position
+        if len(positions) >= POSITIONS_KEPT:
+            self._older_positions = positions
+            self._positions = {}
+
+    def known_position(self, offset: int) -> int | None:
+        """Return what `remember` kept."""
+        found = self._positions.get(offset)
+        return self._older_positions.get(offset) if found is None else found
+
+    def _forget_positions(self) -> None:
+        self._positions = {}
+        self._older_positions = {}
+
+    def read(self, size: int, position: int) -> bytes:
+        """Read from the log file, waiting if need be."""
+        return self.log_file().read_at(size, position)
+
+    def read_nowait(self, size: int, position: int) -> memoryview | None:
+        """Read from the log file if that cannot wait."""
+        return self.log_file().read_nowait(size, position)
+
+    def find(self, offset: int, read: scan.Read) -> scan.Place | None:
+        """Return the first batch whose last offset is at or above `offset`; None where the segment ends below it."""
+        known = self.known_position(offset)
+        start = self.index.floor(offset) if known is None else known
+        return scan.first_reaching(read, start, self.size, offset)
+
+    def end_offset(self) -> int:
+        """Return the offset behind the last batch, by looking from the last index entry on.
+
+        Raises CorruptData where the log's end is no whole batch.
+        """
+        end = self.base_offset
+        start = self.index.entry(-1)[1] if len(self.index) else 0
+        position = start
+        for place in scan.places(self.read, start, self.size):
+            end, position = place.last_offset + 1, place.position + place.size
+        if position != self.size:
+            raise CorruptData(f"{self.path(layout.LOG)}: {self.size - position} bytes at its end are no whole batch")
+        return end
+
+    # -- cutting --------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every batch that reaches `offset`; returns the offset the segment now ends at (≤ `offset`).
+
+        The segment must be open for writing.
+        """
+        place = self.find(offset, self.read)
+        if place is None:
+            return offset
+        end = min(offset, place.base_offset)
+        self.cut_at(place.position, end)
+        return end
+
+    def cut_at(self, position: int, offset: int) -> None:
+        """Cut the log file at a batch boundary, and the indexes of what lay behind it."""
+        self.index.truncate(offset, position)
+        self.time_index.truncate(offset)
+        if any(entry.last_offset >= offset for entry in self.aborted):
+            self.replace_aborted([entry for entry in self.aborted if entry.last_offset < offset])
+        self.log_file().truncate(position)
+        self.size = position
+        self._forget_positions()
+        self._look_whether_full()
+        self.survey_end()
+
+    def survey_end(self) -> None:
+        """Find the timestamps, and how far the last index entry lies back, from the indexes and the log's end."""
+        self.first_timestamp = self.max_timestamp = -1
+        self.max_timestamp_offset = self.base_offset
+        if len(self.time_index):
+            self.max_timestamp, self.max_timestamp_offset = self.time_index.entry(-1)
+        start = self.index.entry(-1)[1] if len(self.index) else 0
+        self.bytes_since_index = self.size - start
+        for scanned in scan.batches(self.log_file(), start, self.size):
+            if scanned.header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = scanned.header.max_timestamp
+                self.max_timestamp_offset = scanned.header.last_offset
+        if self.size:
+            first = parse_header(self.read(min(HEADER_SIZE, self.size), 0))
+            self.first_timestamp = first.max_timestamp

@@ -1,0 +1,41 @@
+"""How logs are kept: the broker's settings of nearly these names, with Kafka's defaults."""
+
+from dataclasses import dataclass
+
+from logyard.broker.config import BrokerConfig
+from logyard.broker.topic_config import LONG_MAX
+
+FILES_SPARED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Times are milliseconds. `partitions_max` is what the limit of open files allows (one each, and some to spare)."""
+
+    log_dirs: tuple[str, ...]
+    recovery_threads_per_dir: int = 1
+    initial_task_delay_ms: int = 30_000
+    retention_check_interval_ms: int = 300_000
+    flush_scheduler_interval_ms: int = LONG_MAX
+    recovery_point_checkpoint_interval_ms: int = 60_000
+    log_start_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    partitions_max: int = 1 << 31
+
+
+def settings_from(config: BrokerConfig, open_files_max: int) -> StoreSettings:
+    """Read the store's settings out of the broker's configuration and the limit of open files."""
+    return StoreSettings(
+        config.log_dirs,
+        recovery_threads_per_dir=config.int("num.recovery.threads.per.data.dir"),
+        retention_check_interval_ms=config.int("log.retention.check.interval.ms"),
+        flush_scheduler_interval_ms=config.int("log.flush.scheduler.interval.ms"),
+        recovery_point_checkpoint_interval_ms=config.int("log.flush.offset.checkpoint.interval.ms"),
+        log_start_checkpoint_interval_ms=config.int("log.flush.start.offset.checkpoint.interval.ms"),
+        high_watermark_checkpoint_interval_ms=config.int("replica.high.watermark.checkpoint.interval.ms"),
+        producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
+        # Each log keeps one file open; the rest is for connections, sealed segments and jobs.
+        partitions_max=max(16, open_files_max - FILES_SPARED),
+    )

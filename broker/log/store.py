@@ -1,0 +1,401 @@
+"""All logs of a broker: found and loaded at the start, made and removed, looked after, closed. This package's shell.
+
+What waits for the disk runs through `run_blocking`; everything else runs on the event loop, which owns the logs.
+A directory that failed once (any DiskError) is offline until the next start: its logs raise StorageError, and
+`on_offline` is told which they were.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from logyard.broker.clock import Clock
+from logyard.broker.errors import LogyardError, StorageError
+from logyard.broker.log import layout, recovery
+from logyard.broker.log.checkpoints import DirectoryIdentity
+from logyard.broker.log.directory import DuplicateReplica, Found, LogDirectories, LogDirectory, Offsets, agreed_identity
+from logyard.broker.log.disk import DirectoryLocked, Disk, DiskError
+from logyard.broker.log.layout import DirectoryKind
+from logyard.broker.log.loading import read_logs
+from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.open_segments import OpenSegments
+from logyard.broker.log.recovery import LogState
+from logyard.broker.log.runner import Chores
+from logyard.broker.log.settings import StoreSettings as StoreSettings
+from logyard.broker.log.upkeep import Upkeep
+from logyard.broker.model import TopicId, TopicPartition
+from logyard.broker.topic_config import TopicConfig
+
+RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+LOADED_TOGETHER = 16
+CLOSED_TOGETHER = 8  # so that the file system's journal serves many syncs at once
+FLUSH_LOOK_MS_MAX = 3_000
+
+
+class LogStore:
+    """The broker's logs: `open`, `claim`, `load`, `start`, in this order; `close` at any time.
+
+    `on_offline(path, replicas)` hears of a directory that failed, `on_cut(tp, offset)` of a truncated log,
+    `note` gets lines for people (from any thread).
+    """
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        disk: Disk,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        *,
+        topic_config: Callable[[str], TopicConfig],
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+        note: Callable[[str], None] = recovery.unheard,
+        on_offline: Callable[[str, list[TopicPartition]], object] = lambda _path, _replicas: None,
+        on_cut: Callable[[TopicPartition, int], object] = lambda _tp, _offset: None,
+    ) -> None:
+        self.settings = settings
+        self.strays: list[str] = []
+        self.on_cut = on_cut
+        self._disk, self._clock, self._run = disk, clock, run_blocking
+        self._topic_config, self._new_uuid, self._note, self._on_offline = topic_config, new_uuid, note, on_offline
+        self._directories = LogDirectories(disk, settings.log_dirs, note)
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._broken: dict[TopicPartition, str] = {}
+        self._open_segments = OpenSegments()
+        self._high_watermarks: Offsets = {}
+        self._flush_wanted = asyncio.Event()
+        self._chores = Chores(note)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loaded = False
+        self._upkeep = Upkeep(
+            clock,
+            run_blocking,
+            partial(asyncio.sleep, 0),
+            asyncio.Lock(),
+            self._logs,
+            self._directories,
+            self._later,
+            self._flush_wanted.set,
+            lambda tp, offset: self.on_cut(tp, offset),
+        )
+
+    # -- who is here ----------------------------------------------------------------------------------------
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """Every log directory as configured."""
+        return self.settings.log_dirs
+
+    @property
+    def online_directories(self) -> tuple[str, ...]:
+        """The log directories in use, as configured."""
+        return tuple(directory.path for directory in self._directories.online)
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Return (total, usable) bytes of a log directory's file system."""
+        return self._disk.space(path)
+
+    def get(self, tp: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(tp)
+
+    def all_logs(self) -> list[PartitionLog]:
+        return list(self._logs.values())
+
+    def high_watermark_at_start(self, tp: TopicPartition) -> int:
+        """The checkpointed high watermark within the log's bounds (facts §13)."""
+        log = self._logs.get(tp)
+        checkpointed = self._high_watermarks.get(tp, 0)
+        return checkpointed if log is None else min(max(checkpointed, log.log_start_offset), log.log_end_offset)
+
+    def cleaner_offset(self, tp: TopicPartition) -> int | None:
+        """Up to where a log is cleaned, as its directory's checkpoint says."""
+        return self.checkpointed(tp)[layout.CLEANER_OFFSETS]
+
+    def checkpointed(self, tp: TopicPartition) -> dict[str, int | None]:
+        """The partition's line of each of the four checkpoints on disk, by file name."""
+        log = self._logs.get(tp)
+        on_disk = {} if log is None else self._directories.of(log.directory).offsets
+        return {name: on_disk.get(name, {}).get(tp) for name in layout.CHECKPOINTS}
+
+    # -- start ----------------------------------------------------------------------------------------------
+
+    async def open(self) -> DirectoryIdentity | None:
+        """Lock every directory and read whose it is; returns that. One that fails is offline.
+
+        Raises IdentityMismatch where they differ, CorruptData for a bad meta.properties, StorageError where another
+        broker uses one or none works.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._disk.on_failure = self._disk_failed
+        for directory in self._directories.all:
+            try:
+                await self._run(directory.open)
+            except DirectoryLocked as error:
+                raise StorageError(f"{directory.path}: in use by another broker, stop that one first") from error
+            except DiskError as error:
+                self._take_offline(directory, error)
+        self._want_one_online()
+        return agreed_identity(self._directories.all)
+
+    async def claim(self, broker_id: int, cluster_id: str) -> None:
+        """Write into every directory whose it is (meta.properties)."""
+        identity = DirectoryIdentity(broker_id, cluster_id)
+        for directory in self._directories.online:
+            try:
+                await self._run(partial(directory.claim, identity, self._clock.now_ms()))
+            except DiskError as error:
+                self._take_offline(directory, error)
+        self._want_one_online()
+
+    async def load(self) -> None:
+        """Open every log, recovering what was not closed, the directories side by side.
+
+        Raises StorageError where no directory is left or a replica is in two of them.
+        """
+        if self._loop is None:
+            await self.open()
+        await asyncio.gather(*(self._load_directory(directory) for directory in self._directories.online))
+        self._want_one_online()
+        self._loaded = True
+
+    def _want_one_online(self) -> None:
+        if not self._directories.online:
+            raise StorageError(f"no log directory works: {', '.join(self.log_dirs)}")
+
+    async def _load_directory(self, directory: LogDirectory) -> None:
+        try:
+            found: Found = await self._run(directory.begin)
+            await self._load_found(directory, found)
+        except DiskError as error:
+            self._take_offline(directory, error)
+        except DuplicateReplica:
+            raise
+        except LogyardError as error:
+            self._take_offline(directory, StorageError(str(error)))
+
+    async def _load_found(self, directory: LogDirectory, found: Found) -> None:
+        self.strays += found.strays
+        self._high_watermarks |= directory.offsets[layout.HIGH_WATERMARKS]
+        for name, tp in found.deleted:
+            delay_ms = self._topic_config(tp.topic).file_delete_delay_ms
+            self._later(delay_ms, partial(directory.remove_leftover, name))
+        wanted, done = found.live, 0
+        how = "closed cleanly" if directory.clean else "to be recovered"
+        self._note(f"{directory.path}: {len(wanted)} logs, {how}")
+        groups = iter([wanted[at : at + LOADED_TOGETHER] for at in range(0, len(wanted), LOADED_TOGETHER)])
+
+        async def worker() -> None:
+            nonlocal done
+            for group in groups:
+                read = partial(read_logs, directory, group, self._topic_config, self._clock.now_ms(), self._note)
+                states = await self._run(read)
+                if not directory.online:
+                    return  # another worker met the error that ends this
+                for (name, tp), state in zip(group, states, strict=True):
+                    self._take_in(f"{directory.root}/{name}", tp, state)
+                    directory.replicas += 1
+                before, done = done, done + len(group)
+                if done // 1000 > before // 1000 or (done == len(wanted) and done > LOADED_TOGETHER):
+                    self._note(f"{directory.path}: {done} of {len(wanted)} logs loaded")
+
+        await asyncio.gather(*(worker() for _ in range(self.settings.recovery_threads_per_dir)))
+
+    def _take_in(self, path: str, tp: TopicPartition, state: LogState | LogyardError) -> None:
+        if tp in self._logs:
+            raise DuplicateReplica(f"{tp} is in {self._logs[tp].directory} and in {path}: move one of them away")
+        if isinstance(state, LogyardError):
+            self._broken[tp] = path
+            self._note(f"{path}: cannot be opened: {state}")
+            return
+        log = PartitionLog(
+            self._disk,
+            tp,
+            path,
+            self._topic_config(tp.topic),
+            state,
+            now_ms=self._clock.now_ms(),
+            keeper=self._upkeep,
+            open_segments=self._open_segments,
+        )
+        self._logs[tp] = log
+        log.set_high_watermark(self.high_watermark_at_start(tp))
+
+    # -- making and removing --------------------------------------------------------------------------------
+
+    def get_or_create(
+        self,
+        tp: TopicPartition,
+        topic_id: TopicId | None,
+        config: TopicConfig,
+        is_new: bool,
+        directory: str | None = None,
+    ) -> PartitionLog:
+        """Return the replica's log, made in the directory with the fewest (or in `directory`) where there is none.
+
+        Raises StorageError where it cannot be: no room for more, damaged, or a replica that is not new while a
+        directory is offline that may have it.
+        """
+        log = self._logs.get(tp)
+        if log is None:
+            self._check_may_be_made(tp, is_new)
+            log = self._make(tp, config, directory)
+        log.config = config
+        if topic_id is not None and log.topic_id is None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def _check_may_be_made(self, tp: TopicPartition, is_new: bool) -> None:
+        if tp in self._broken:
+            raise StorageError(f"{self._broken[tp]}: cannot be opened; see the notes of the start, move it away")
+        if len(self._logs) >= self.settings.partitions_max:
+            raise StorageError(
+                f"{tp}: {len(self._logs)} replicas are all that the limit of open files allows: raise it (ulimit -n)"
+            )
+        offline = ", ".join(d.path for d in self._directories.all if not d.online)
+        if offline and not is_new:
+            raise StorageError(f"{tp}: may be in {offline}, which is offline")
+
+    def _make(self, tp: TopicPartition, config: TopicConfig, wanted: str | None) -> PartitionLog:
+        failure = StorageError(f"{tp}: no log directory works")
+        for directory in self._directories.emptiest_first():
+            if wanted is not None and directory.path != wanted:
+                continue
+            path = f"{directory.root}/{layout.directory_name(tp)}"
+            try:
+                if self._disk.exists(path):
+                    raise StorageError(f"{path}: is in the way of a new replica: move it away")
+                log = PartitionLog.create(
+                    self._disk,
+                    tp,
+                    path,
+                    config,
+                    now_ms=self._clock.now_ms(),
+                    keeper=self._upkeep,
+                    open_segments=self._open_segments,
+                )
+            except DiskError as error:
+                failure = error  # this directory is going offline: the next one
+                continue
+            self._logs[tp] = log
+            directory.replicas += 1
+            return log
+        raise failure
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Take a replica away: its directory is renamed now and removed after file.delete.delay.ms."""
+        log = self._logs.pop(tp, None)
+        path = self._broken.pop(tp, None) if log is None else log.directory
+        if path is None:
+            return
+        if log is not None:
+            log.discard("deleted")
+        self._high_watermarks.pop(tp, None)
+        (directory := self._directories.of(path)).replicas -= 1
+        name = layout.marked_directory_name(tp, self._new_uuid(), DirectoryKind.DELETED)
+        self._disk.rename(path, f"{directory.root}/{name}")
+        self._chores.spawn(self._in_thread(partial(self._disk.sync_directory, directory.root)))
+        config = self._topic_config(tp.topic) if log is None else log.config
+        self._later(config.file_delete_delay_ms, partial(directory.remove_leftover, name))
+
+    # -- looking after --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin the periodic work; call it on the event loop, after `load`."""
+        settings, upkeep = self.settings, self._upkeep
+        delay = settings.initial_task_delay_ms
+        flush_look = min(settings.flush_scheduler_interval_ms, FLUSH_LOOK_MS_MAX)
+        self._chores.every(settings.retention_check_interval_ms, upkeep.retire_segments, delay)
+        self._chores.every(flush_look, upkeep.flush_overdue)
+        for interval, name in (
+            (settings.recovery_point_checkpoint_interval_ms, layout.RECOVERY_POINTS),
+            (settings.log_start_checkpoint_interval_ms, layout.LOG_STARTS),
+            (settings.high_watermark_checkpoint_interval_ms, layout.HIGH_WATERMARKS),
+        ):
+            self._chores.every(interval, partial(upkeep.checkpoint, name))
+        self._chores.every(
+            settings.producer_id_expiration_check_interval_ms,
+            partial(upkeep.expire_producers, settings.producer_id_expiration_ms),
+            delay,
+        )
+        self._chores.spawn(self._flush_waiting())
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write `replication-offset-checkpoint` in every directory where it has changed."""
+        await self._upkeep.checkpoint(layout.HIGH_WATERMARKS)
+
+    async def set_cleaner_offset(self, tp: TopicPartition, offset: int) -> None:
+        """Note up to where a log is cleaned, durably: the last step of a swap. Raises StorageError."""
+        if (log := self._logs.get(tp)) is None:
+            raise StorageError(f"{tp}: has no log here")
+        await self._upkeep.set_cleaner_offset(log, offset)
+
+    async def _flush_waiting(self) -> None:
+        while True:
+            await self._flush_wanted.wait()
+            self._flush_wanted.clear()
+            await self._upkeep.flush_waiting()
+
+    async def _in_thread(self, work: Callable[[], object]) -> None:
+        try:
+            await self._run(work)
+        except StorageError as error:
+            self._note(str(error))
+
+    def _later(self, delay_ms: int, work: Callable[[], object]) -> None:
+        """Do something in a thread after a while; what is not done by the end is done at the next start."""
+        self._chores.later(delay_ms, lambda: self._in_thread(work))
+
+    # -- failing and ending ---------------------------------------------------------------------------------
+
+    def _disk_failed(self, error: DiskError) -> None:
+        """Told by the disk, in whatever thread the call was."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._fail_directory, error)
+
+    def _fail_directory(self, error: DiskError) -> None:
+        with suppress(KeyError):  # an error elsewhere takes no log directory with it
+            self._take_offline(self._directories.of(error.path), error)
+
+    def _take_offline(self, directory: LogDirectory, error: StorageError) -> None:
+        if not directory.online:
+            return
+        directory.online = False
+        self._note(f"{directory.path}: offline from now on: {error}")
+        gone = [log for log in self._logs.values() if directory.holds(log.directory)]
+        for log in gone:
+            log.fail(StorageError(f"{directory.path} is offline: {error}"))
+            log.discard("offline")
+            del self._logs[log.tp]
+        self._on_offline(directory.path, [log.tp for log in gone])
+
+    async def close(self) -> None:
+        """Flush and close every log, write the checkpoints, and mark what is whole as closed cleanly."""
+        await self._chores.stop()
+        for directory in self._directories.online:
+            if self._loaded:
+                try:
+                    await self._close_directory(directory)
+                except StorageError as error:
+                    self._note(f"{directory.path}: not closed cleanly: {error}")
+        self._logs.clear()
+        for directory in self._directories.all:
+            directory.unlock()
+
+    async def _close_directory(self, directory: LogDirectory) -> None:
+        logs = [log for log in self._logs.values() if directory.holds(log.directory)]
+        offsets = {name: self._upkeep.offsets(directory, name) for name in layout.CHECKPOINTS}
+        waiting = iter(logs)
+
+        async def worker() -> None:
+            for log in waiting:
+                await self._run(log.close)
+
+        await asyncio.gather(*(worker() for _ in range(CLOSED_TOGETHER)))
+        offsets[layout.RECOVERY_POINTS] = {log.tp: log.recovery_point for log in logs}
+        for name in layout.CHECKPOINTS:
+            await self._run(partial(directory.write_now, name, offsets[name]))
+        if not self._broken:
+            await self._run(directory.mark_clean)

@@ -1,0 +1,228 @@
+"""Replacing closed segments by rewritten ones so that a crash at any point leaves the old set or the new one.
+
+Order (spark-facts, "The swap with a live broker"): parts become `.cleaned` with their indexes, all synced; then, from
+the highest base down, `.cleaned` → `.swap`, each group's log last. The last of these renames decides: before it,
+opening the directory drops everything new; after it, opening carries the swap to its end. Then old files → `.deleted`,
+and `.swap` → final from the lowest base up.
+
+Opening a directory (ours as Kafka's) removes whatever lies between the lowest and the highest `.swap` of a swap.
+So segments between two groups, which stay as they are, take part in the swap as hard links to themselves.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.log import layout, scan
+from logyard.broker.log.disk import Disk, remove_if_there
+from logyard.broker.log.indexing import BatchIndexer
+from logyard.broker.log.layout import CLEANED, DELETED, LOG, SEGMENT_KINDS, SWAP, SegmentFile
+from logyard.broker.log.segment import Segment
+from logyard.broker.records.batch import crc_matches
+
+Note = Callable[[str], None]
+
+
+class BadPart(LogyardError):
+    """A replacement that must not be swapped in; `base_offset` names its group."""
+
+    def __init__(self, base_offset: int, message: str) -> None:
+        super().__init__(f"part {base_offset}: {message}")
+        self.base_offset = base_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One new segment, ready under its `.cleaned` names, and the closed segments it stands for."""
+
+    new: Segment
+    kinds: tuple[str, ...]
+    old: tuple[Segment, ...]
+
+
+def prepare(
+    segments: Sequence[Segment], parts: Sequence[str], old_bases: Sequence[Sequence[int]], interval: int
+) -> list[Replacement]:
+    """Check the parts, give them indexes, and lay everything out as synced `.cleaned` files.
+
+    `parts[i]`, the path of a whole log file, replaces the closed segments `old_bases[i]`: adjacent ones, the groups
+    ascending. `segments` are the log's closed segments. Safe in a thread: closed segments do not change.
+    Raises BadPart (nothing is left behind then) and DiskError.
+    """
+    by_base = {segment.base_offset: number for number, segment in enumerate(segments)}
+    groups: list[tuple[int, int]] = []
+    for bases in old_bases:
+        numbers = [by_base.get(base, -1) for base in bases]
+        if not numbers or -1 in numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            raise BadPart(bases[0] if bases else -1, f"{list(bases)} are not adjacent closed segments")
+        if groups and numbers[0] <= groups[-1][1]:
+            raise BadPart(bases[0], "groups must ascend and not overlap")
+        groups.append((numbers[0], numbers[-1]))
+    replacements: list[Replacement] = []
+    try:
+        for number, (part, (first, last)) in enumerate(zip(parts, groups, strict=True)):
+            if number:
+                between = segments[groups[number - 1][1] + 1 : first]
+                replacements += [_link_aside(segment) for segment in between]
+            replacements.append(_rewrite(part, segments[first : last + 1], interval))
+    except LogyardError:
+        for segment in segments:
+            for kind in SEGMENT_KINDS:
+                remove_if_there(segment.disk, segment.path(kind, CLEANED))
+        raise
+    if replacements:
+        segments[0].disk.sync_directory(segments[0].directory)
+    return replacements
+
+
+def kinds_of(segment: Segment) -> tuple[str, ...]:
+    """Return which files a closed segment has."""
+    kinds = (LOG, layout.INDEX, layout.TIME_INDEX)
+    return (*kinds, layout.TXN_INDEX) if segment.has_aborted else kinds
+
+
+def _link_aside(segment: Segment) -> Replacement:
+    """Let a segment that stays take part under a second name of the same files."""
+    kinds = kinds_of(segment)
+    for kind in kinds:
+        remove_if_there(segment.disk, segment.path(kind, CLEANED))
+        segment.disk.link(segment.path(kind), segment.path(kind, CLEANED))
+    return Replacement(segment, kinds, (segment,))
+
+
+def _rewrite(part: str, old: Sequence[Segment], interval: int) -> Replacement:
+    """Turn a part into a segment with indexes, under `.cleaned` names."""
+    first = old[0]
+    disk = first.disk
+    disk.rename(part, first.path(LOG, CLEANED))
+    new = Segment(disk, first.directory, first.base_offset, created_ms=first.created_ms)
+    new.file = disk.open(new.path(LOG, CLEANED), write=True)
+    new.size = new.file.size()
+    markers = _index_part(new, old[-1].end_offset(), interval)
+    aborted = [entry for segment in old for entry in segment.aborted if entry.last_offset in markers]
+    for file in new.write_indexes(CLEANED):
+        file.sync()
+    kinds = [LOG, layout.INDEX, layout.TIME_INDEX]
+    if aborted:
+        new.replace_aborted(aborted, CLEANED)
+        for file in new.unsynced:
+            file.sync()
+        new.unsynced.clear()
+        kinds.append(layout.TXN_INDEX)
+    new.file.sync()
+    new.release()
+    return Replacement(new, tuple(kinds), tuple(old))
+
+
+def _index_part(new: Segment, end_offset: int, interval: int) -> set[int]:
+    """Index a part; returns the offsets of its control records. Raises BadPart where it is not what it must be."""
+    base = new.base_offset
+    indexer = BatchIndexer(new, interval)
+    markers: set[int] = set()
+    last = base - 1
+    try:
+        for position, header, data in scan.batches(new.log_file(), 0, new.size):
+            if header.base_offset <= last or header.last_offset_delta < 0:
+                raise BadPart(base, f"offset {header.base_offset} at {position} follows {last}")
+            if not crc_matches(data, 0, header):
+                raise BadPart(base, f"the CRC of the batch at {position} is wrong")
+            if header.is_control and header.count > 0:
+                markers.add(header.last_offset)
+            indexer.add(position, header)
+            last = header.last_offset
+    except CorruptData as error:
+        raise BadPart(base, str(error)) from error
+    if last != end_offset - 1:
+        raise BadPart(base, f"its last offset is {last}, that of what it replaces {end_offset - 1}")
+    indexer.close()
+    return markers
+
+
+def decide(replacements: Sequence[Replacement]) -> None:
+    """Rename `.cleaned` to `.swap`, the highest base first, each log last: behind this there is no way back."""
+    for replacement in reversed(replacements):
+        for kind in sorted(replacement.kinds, key=lambda kind: kind == LOG):
+            new = replacement.new
+            new.disk.rename(new.path(kind, CLEANED), new.path(kind, SWAP))
+
+
+def withdraw(replacements: Sequence[Replacement]) -> None:
+    """Drop what `prepare` laid out; only before `decide`."""
+    for replacement in replacements:
+        for kind in replacement.kinds:
+            remove_if_there(replacement.new.disk, replacement.new.path(kind, CLEANED))
+
+
+def retire(segment: Segment, *, with_snapshot: bool) -> list[str]:
+    """Rename a segment's files to `.deleted`, the log first; returns the new paths."""
+    kinds = (*SEGMENT_KINDS, layout.SNAPSHOT) if with_snapshot else SEGMENT_KINDS
+    retired = []
+    for kind in kinds:
+        try:
+            segment.disk.rename(segment.path(kind), segment.path(kind, DELETED))
+        except FileNotFoundError:
+            continue
+        retired.append(segment.path(kind, DELETED))
+    return retired
+
+
+def complete(replacements: Sequence[Replacement]) -> list[str]:
+    """Put the new files in the place of the old ones; returns the paths of what has to be removed later.
+
+    The directory is not synced yet: up to then a crash may still find the swap at any of its steps.
+    """
+    retired: list[str] = []
+    for replacement in replacements:
+        for segment in replacement.old:
+            gone = segment.base_offset != replacement.new.base_offset
+            retired += retire(segment, with_snapshot=gone)
+    for replacement in replacements:
+        for kind in replacement.kinds:
+            replacement.new.disk.rename(replacement.new.path(kind, SWAP), replacement.new.path(kind))
+    return retired
+
+
+def finish(disk: Disk, directory: str, note: Note) -> None:
+    """When a directory is opened: remove leftovers, and carry a decided swap to its end.
+
+    Renaming goes from the lowest base up, so that being stopped again leaves a shorter swap, not a wrong one.
+    """
+    files = segment_files(disk, directory)
+    undecided_from = min((found.offset for _, found in files if found.suffix == CLEANED), default=None)
+    swaps: list[tuple[str, SegmentFile]] = []
+    for path, found in files:
+        if found.suffix == SWAP and (undecided_from is None or found.offset < undecided_from):
+            swaps.append((path, found))
+        elif found.suffix == SWAP:
+            disk.remove(path)
+    for path, found in files:
+        # Only now: as long as a `.cleaned` is there, an undecided `.swap` is known for one.
+        if found.suffix in (DELETED, CLEANED):
+            disk.remove(path)
+    logs = [found.offset for _, found in swaps if found.kind == LOG]
+    if logs:
+        behind = _end_of_swap(disk, directory, max(logs))
+        note(f"{directory}: finishing a swap of the segments from {min(logs)} to {behind}")
+        for path, found in files:
+            if not found.suffix and found.kind != layout.SNAPSHOT and min(logs) <= found.offset < behind:
+                disk.remove(path)
+    for path, _ in sorted(swaps, key=lambda swap: (swap[1].offset, swap[1].kind != LOG)):
+        disk.rename(path, path.removesuffix(SWAP))
+    if len(swaps) or undecided_from is not None:
+        disk.sync_directory(directory)
+
+
+def segment_files(disk: Disk, directory: str) -> list[tuple[str, SegmentFile]]:
+    """Return the segment files of a partition's directory, ascending: (path, name taken apart)."""
+    parsed = ((e.name, layout.parse_file_name(e.name)) for e in disk.list(directory) if not e.is_directory)
+    return [(f"{directory}/{name}", found) for name, found in parsed if found is not None]
+
+
+def _end_of_swap(disk: Disk, directory: str, base_offset: int) -> int:
+    file = disk.open(f"{directory}/{layout.file_name(base_offset, LOG, SWAP)}")
+    end = base_offset + 1
+    with suppress(CorruptData):
+        for place in scan.places(file.read_at, 0, file.size()):
+            end = place.last_offset + 1
+    return end

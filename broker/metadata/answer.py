@@ -1,0 +1,143 @@
+"""The answer to Metadata, v0-v12, out of the cache alone: pure, so that its encoding can be kept (facts §19).
+
+What versions changed: v1 internal flag, controller, rack, null = all topics; v2 cluster id; v5 offline replicas;
+v6 a live leader without the asked listener is LISTENER_NOT_FOUND; v7 leader epochs; v10 topic ids; v12 by id.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.metadata.cache import MetadataCache, PartitionMetadata
+from logyard.broker.model import NO_LEADER, ZERO_TOPIC_ID, TopicId
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+NOT_ASKED = -(2**31)  # "no authorized operations were asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicQuery:
+    """One topic asked for: by name, or since v12 by id alone."""
+
+    name: str | None
+    topic_id: TopicId = ZERO_TOPIC_ID
+
+
+def queries(topics: Sequence[Any] | None, version: int) -> list[TopicQuery] | None:
+    """Translate a decoded request's topics; None means all (v0: an empty list, v1+: null)."""
+    if topics is None or (version == 0 and not topics):
+        return None
+    return [TopicQuery(t.name, getattr(t, "topic_id", None) or ZERO_TOPIC_ID) for t in topics]
+
+
+def metadata_response(
+    cache: MetadataCache,
+    topics: Iterable[TopicQuery] | None,
+    version: int,
+    listener: str,
+    *,
+    cluster_id: str | None = None,
+    refusals: Mapping[str, ErrorCode] | None = None,
+    topic_operations: Mapping[str, int] | None = None,
+    cluster_operations: int = NOT_ASKED,
+    throttle_ms: int = 0,
+) -> dict[str, Any]:
+    """Return the response's fields for `codec.encode_response(3, version, …)`.
+
+    `topics` None: all. `refusals` says what to answer for a named topic instead of its partitions, or instead of
+    UNKNOWN_TOPIC_OR_PARTITION where it is not in the cache: not authorized (29), just being created (5)…
+    """
+    refused = refusals or {}
+    operations = topic_operations or {}
+    wanted = (TopicQuery(name) for name in cache.topics()) if topics is None else topics
+    return {
+        "throttle_time_ms": throttle_ms,
+        "brokers": _brokers(cache, listener),
+        "cluster_id": cluster_id,
+        "controller_id": cache.controller_id if cache.is_alive(cache.controller_id) else NO_LEADER,
+        "topics": [_topic(cache, query, version, listener, refused, operations) for query in wanted],
+        "cluster_authorized_operations": cluster_operations,
+    }
+
+
+def _brokers(cache: MetadataCache, listener: str) -> list[dict[str, Any]]:
+    reachable = []
+    for broker in cache.brokers.values():
+        endpoint = broker.endpoint(listener)
+        if endpoint is not None:
+            reachable.append({"node_id": broker.id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack})
+    return reachable
+
+
+def _topic(
+    cache: MetadataCache,
+    query: TopicQuery,
+    version: int,
+    listener: str,
+    refusals: Mapping[str, ErrorCode],
+    operations: Mapping[str, int],
+) -> dict[str, Any]:
+    name = query.name
+    if name is None:
+        name = cache.topic_name(query.topic_id)
+        if name is None:
+            return _refused(None, query.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        if name in refusals:
+            # Who may not see a topic does not learn its name from its id.
+            return _refused(None, query.topic_id, refusals[name])
+    if name in refusals or name not in cache:
+        return _refused(name, ZERO_TOPIC_ID, refusals.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    partitions = cache.partitions(name)
+    return {
+        "error_code": ErrorCode.NONE,
+        "name": name,
+        "topic_id": cache.topic_id(name) or ZERO_TOPIC_ID,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [_partition(cache, n, p, version, listener) for n, p in partitions.items()],
+        "topic_authorized_operations": operations.get(name, NOT_ASKED),
+    }
+
+
+def _refused(name: str | None, topic_id: TopicId, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+        "topic_authorized_operations": NOT_ASKED,
+    }
+
+
+def _partition(
+    cache: MetadataCache, number: int, partition: PartitionMetadata, version: int, listener: str
+) -> dict[str, Any]:
+    replicas: Sequence[int] = partition.replicas
+    isr: Sequence[int] = partition.isr
+    error = ErrorCode.NONE
+    if version == 0:
+        # v0 clients cannot tell a dead replica, so it is hidden, and the error says so.
+        replicas = [r for r in replicas if _reachable(cache, r, listener)]
+        isr = [r for r in isr if _reachable(cache, r, listener)]
+        if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    leader = partition.leader
+    if not _reachable(cache, leader, listener):
+        unheard = cache.is_alive(leader) and version >= 6
+        error = ErrorCode.LISTENER_NOT_FOUND if unheard else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = NO_LEADER
+    return {
+        "error_code": error,
+        "partition_index": number,
+        "leader_id": leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": isr,
+        "offline_replicas": partition.offline,
+    }
+
+
+def _reachable(cache: MetadataCache, broker_id: int, listener: str) -> bool:
+    broker = cache.brokers.get(broker_id)
+    return broker is not None and broker.endpoint(listener) is not None

@@ -1,0 +1,137 @@
+"""What this broker believes of the cluster: live brokers, every partition's leader, topic ids, the controller.
+
+Rule 1: written by UpdateMetadata only, one request at a time, on the event loop; everyone else reads.
+Rule 2: brokers are replaced as a whole by each update, partitions are merged, leader -2 removes one (facts §9).
+Rule 3: `version` grows with every update, so that encoded answers can be kept until it moves.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
+from logyard.broker.model import LEADER_DURING_DELETE, NO_LEADER, ZERO_TOPIC_ID, BrokerInfo, TopicId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """One partition as the controller last described it; `partition_epoch` is its state znode's version."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    offline: tuple[int, ...] = ()
+    partition_epoch: int = 0
+
+
+Subscriber = Callable[[Sequence[str], Sequence[TopicPartition]], None]
+
+
+class MetadataCache:
+    """See the head of this file."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerInfo] = {}
+        self.controller_id = NO_LEADER
+        self.controller_epoch = -1
+        self.version = 0
+        self._topics: dict[str, dict[int, PartitionMetadata]] = {}
+        self._ids: dict[str, TopicId] = {}
+        self._names: dict[TopicId, str] = {}
+        self._subscribers: list[Subscriber] = []
+
+    def apply_update(self, update: UpdateMetadata) -> Sequence[TopicPartition]:
+        """Take over what the controller says and tell the subscribers; returns the partitions that were deleted.
+
+        The epochs of controller and broker are checked by the caller (`Replicas.update_metadata`).
+        """
+        self.version += 1
+        self.controller_id = update.controller_id
+        self.controller_epoch = update.controller_epoch
+        self.brokers = {broker.id: broker for broker in update.brokers}
+        changed: dict[str, None] = {}
+        deleted: list[TopicPartition] = []
+        for partition in update.partitions:
+            changed[partition.tp.topic] = None
+            if partition.leader == LEADER_DURING_DELETE:
+                self._remove(partition.tp, deleted)
+            else:
+                self._put(partition)
+        for topic in changed:
+            self._set_id(topic, update.topic_ids.get(topic, ZERO_TOPIC_ID))
+        for subscriber in tuple(self._subscribers):
+            subscriber(tuple(changed), deleted)
+        return deleted
+
+    def _put(self, update: PartitionUpdate) -> None:
+        self._topics.setdefault(update.tp.topic, {})[update.tp.partition] = PartitionMetadata(
+            replicas=update.replicas,
+            isr=update.isr,
+            leader=update.leader,
+            leader_epoch=update.leader_epoch,
+            offline=update.offline,
+            partition_epoch=update.partition_epoch,
+        )
+
+    def _remove(self, tp: TopicPartition, deleted: list[TopicPartition]) -> None:
+        partitions = self._topics.get(tp.topic)
+        if partitions is None or partitions.pop(tp.partition, None) is None:
+            return
+        deleted.append(tp)
+        if not partitions:
+            del self._topics[tp.topic]
+
+    def _set_id(self, topic: str, topic_id: TopicId) -> None:
+        """A zero id erases what was known (facts §21b); a deleted topic's id goes with it."""
+        known = self._ids.get(topic)
+        wanted = topic_id if topic_id != ZERO_TOPIC_ID and topic in self._topics else None
+        if known == wanted:
+            return
+        if known is not None:
+            del self._ids[topic]
+            del self._names[known]
+        if wanted is not None:
+            self._ids[topic] = wanted
+            self._names[wanted] = topic
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call `subscriber(changed topics, deleted partitions)` after each update."""
+        self._subscribers.append(subscriber)
+
+    # Reading
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the controller's last update counted that broker as live."""
+        return broker_id in self.brokers
+
+    def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
+        """Return what is known of a partition, None where there is none."""
+        partitions = self._topics.get(tp[0])
+        return partitions.get(tp[1]) if partitions is not None else None
+
+    def partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
+        """Return a topic's partitions by number, empty for an unknown topic."""
+        return self._topics.get(topic, {})
+
+    def topics(self) -> Iterable[str]:
+        """Return the names of all topics, in the order in which they became known."""
+        return self._topics.keys()
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def partition_count(self) -> int:
+        """Return how many partitions there are in all topics."""
+        return sum(map(len, self._topics.values()))
+
+    def topic_id(self, topic: str) -> TopicId | None:
+        """Return a topic's id, None where it has none or is unknown."""
+        return self._ids.get(topic)
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """Return the name of the topic with that id."""
+        return self._names.get(topic_id)
+
+    def topic_names(self) -> Mapping[TopicId, str]:
+        """Return all ids with their topics' names: a live view."""
+        return self._names

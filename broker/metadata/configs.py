@@ -1,0 +1,161 @@
+"""Dynamic settings as /config holds them: overrides of topics, brokers, users, clients and addresses.
+
+Rule 1: written by the watcher of /config/changes (and at start by its first load), read by everyone on the loop.
+Rule 2: a topic's effective TopicConfig is built once and kept until its own overrides or the broker's defaults change.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from logyard.broker.topic_config import TopicConfig
+
+K = TypeVar("K")
+
+DEFAULT_ENTITY = "<default>"
+
+Overrides = Mapping[str, str]
+Quota = Mapping[str, str]
+QuotaEntity = tuple[str | None, str | None]  # (user, client id); None: not part of the entity
+
+TopicsChanged = Callable[[Iterable[str] | None], None]
+BrokerChanged = Callable[[Overrides], None]
+QuotasChanged = Callable[[], None]
+
+
+class DynamicConfigs:
+    """See the head of this file.
+
+    `build` turns a topic's overrides into its effective settings (over the broker's own topic defaults).
+    """
+
+    def __init__(self, broker_id: int, build: Callable[[Overrides], TopicConfig]) -> None:
+        self.broker_id = broker_id
+        self._build = build
+        self._topics: dict[str, Overrides] = {}
+        self._effective: dict[str, TopicConfig] = {}
+        self._defaults = build({})
+        self._brokers: dict[str, Overrides] = {}
+        self._quotas: dict[QuotaEntity, Quota] = {}
+        self._ip_quotas: dict[str, Quota] = {}
+        self._on_topics: list[TopicsChanged] = []
+        self._on_broker: list[BrokerChanged] = []
+        self._on_quotas: list[QuotasChanged] = []
+
+    # Topics
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """Return a topic's effective settings; those of a topic without overrides are one shared object."""
+        effective = self._effective.get(topic)
+        if effective is not None:
+            return effective
+        overrides = self._topics.get(topic)
+        if not overrides:
+            return self._defaults
+        effective = self._effective[topic] = self._build(overrides)
+        return effective
+
+    def topic_overrides(self, topic: str) -> Overrides:
+        """Return what was set on the topic itself."""
+        return self._topics.get(topic, {})
+
+    def set_topic(self, topic: str, overrides: Overrides) -> None:
+        """Take over a topic's overrides (empty: none, or the topic is gone) and tell who listens if they changed."""
+        if dict(overrides) == dict(self._topics.get(topic, {})):
+            return
+        if overrides:
+            self._topics[topic] = dict(overrides)
+        else:
+            self._topics.pop(topic, None)
+        self._effective.pop(topic, None)
+        self._tell_topics((topic,))
+
+    def set_build(self, build: Callable[[Overrides], TopicConfig]) -> None:
+        """The broker's own topic defaults changed: every topic's settings may have."""
+        self._build = build
+        self._effective.clear()
+        self._defaults = build({})
+        self._tell_topics(None)
+
+    def on_topics(self, listener: TopicsChanged) -> None:
+        """Call `listener(topics)` after changes; None: any topic's settings may have changed."""
+        self._on_topics.append(listener)
+
+    def _tell_topics(self, topics: Iterable[str] | None) -> None:
+        for listener in tuple(self._on_topics):
+            listener(topics)
+
+    # Brokers
+
+    def set_broker(self, entity: str, overrides: Overrides) -> None:
+        """Take over the overrides of a broker (its id as text, or `<default>`)."""
+        if dict(overrides) == dict(self._brokers.get(entity, {})):
+            return
+        self._brokers[entity] = dict(overrides)
+        if entity in (DEFAULT_ENTITY, str(self.broker_id)):
+            effective = self.broker_overrides()
+            for listener in tuple(self._on_broker):
+                listener(effective)
+
+    def broker_overrides(self) -> Overrides:
+        """Return this broker's effective overrides: its own over the cluster-wide default's."""
+        return {**self._brokers.get(DEFAULT_ENTITY, {}), **self._brokers.get(str(self.broker_id), {})}
+
+    def entity_overrides(self, entity: str) -> Overrides:
+        """Return exactly what was set on one broker id or on `<default>`."""
+        return self._brokers.get(entity, {})
+
+    def on_broker(self, listener: BrokerChanged) -> None:
+        """Call `listener(effective overrides)` when this broker's overrides changed."""
+        self._on_broker.append(listener)
+
+    # Client quotas (facts §18)
+
+    def set_quota(self, user: str | None, client_id: str | None, quota: Quota) -> None:
+        """Take over the quota of a user, a client id, or both together; empty removes it."""
+        self._replace(self._quotas, (user, client_id), quota)
+
+    def set_ip_quota(self, ip: str, quota: Quota) -> None:
+        """Take over the connection-rate quota of an address or of `<default>`; empty removes it."""
+        self._replace(self._ip_quotas, ip, quota)
+
+    def quotas(self) -> Mapping[QuotaEntity, Quota]:
+        """Return every user and client quota by (user, client id)."""
+        return self._quotas
+
+    def ip_quotas(self) -> Mapping[str, Quota]:
+        """Return every quota by address."""
+        return self._ip_quotas
+
+    def quota_for(self, user: str, client_id: str, key: str) -> float | None:
+        """Return the bound `key` (producer_byte_rate…) for a connection, None: unlimited.
+
+        The most specific entity that sets the key wins, in Kafka's order (facts §18).
+        """
+        for entity in (
+            (user, client_id),
+            (user, DEFAULT_ENTITY),
+            (user, None),
+            (DEFAULT_ENTITY, client_id),
+            (DEFAULT_ENTITY, DEFAULT_ENTITY),
+            (DEFAULT_ENTITY, None),
+            (None, client_id),
+            (None, DEFAULT_ENTITY),
+        ):
+            value = self._quotas.get(entity, {}).get(key)
+            if value is not None:
+                return float(value)
+        return None
+
+    def on_quotas(self, listener: QuotasChanged) -> None:
+        """Call `listener()` when any quota changed."""
+        self._on_quotas.append(listener)
+
+    def _replace(self, kept: dict[K, Quota], entity: K, quota: Quota) -> None:
+        if dict(quota) == dict(kept.get(entity, {})):
+            return
+        if quota:
+            kept[entity] = dict(quota)
+        else:
+            kept.pop(entity, None)
+        for listener in tuple(self._on_quotas):
+            listener()

@@ -1,0 +1,35 @@
+"""UpdateMetadata as a broker receives it: plain values, whatever version carried them (facts §9)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from logyard.broker.model import BrokerInfo, TopicId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionUpdate:
+    """One partition's state as the controller tells it to everyone; leader -2 means: forget it."""
+
+    tp: TopicPartition
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    partition_epoch: int = 0
+    offline: tuple[int, ...] = ()
+    controller_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadata:
+    """One UpdateMetadata request. `brokers` replaces the live brokers; `partitions` are merged.
+
+    A topic of `partitions` that is missing from `topic_ids` loses the id it had (facts §21b).
+    """
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: tuple[PartitionUpdate, ...]
+    brokers: tuple[BrokerInfo, ...]
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)

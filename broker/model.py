@@ -1,0 +1,115 @@
+"""The nouns every package shares: partitions, their state and assignment, brokers, topic ids."""
+
+import base64
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NO_LEADER = -1
+LEADER_DURING_DELETE = -2
+NO_EPOCH = -1
+
+TopicId = uuid.UUID
+ZERO_TOPIC_ID = uuid.UUID(int=0)
+
+
+def topic_id_text(topic_id: TopicId) -> str:
+    """Return the 22-character URL-safe base64 form that Kafka writes in znodes and files."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
+
+
+def topic_id_from_text(text: str) -> TopicId:
+    """Read what `topic_id_text` wrote; raises ValueError on anything but 22 base64url characters."""
+    raw = base64.urlsafe_b64decode(text + "==")
+    if len(text) != 22 or len(raw) != 16:
+        raise ValueError(f"topic id {text!r}: 22 base64url characters of a uuid are expected")
+    return uuid.UUID(bytes=raw)
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; its text is also the name of its directory."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address of a broker: listener name, security protocol (PLAINTEXT…), host, port."""
+
+    listener: str
+    protocol: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A registered broker. `epoch` is the czxid of /brokers/ids/N (-1 when unknown)."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    epoch: int = -1
+    http: str | None = None
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Return the address on that listener, or None where the broker does not have it."""
+        return next((e for e in self.endpoints if e.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What /brokers/topics/T/partitions/P/state holds; `partition_epoch` is that znode's version."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    partition_epoch: int = 0
+    recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where the replicas of a partition are, and what a running reassignment adds and removes.
+
+    Facts §6: origin = replicas - adding, target = replicas - removing.
+    """
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        return tuple(r for r in self.replicas if r not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        return tuple(r for r in self.replicas if r not in self.adding)
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    def reassign_to(self, target: Sequence[int]) -> "Assignment":
+        """Return the assignment that starts the move to `target`, superseding any running one."""
+        full = tuple(dict.fromkeys((*target, *self.origin)))
+        return Assignment(
+            replicas=full,
+            adding=tuple(r for r in full if r not in self.origin),
+            removing=tuple(r for r in full if r not in target),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """The whole of /brokers/topics/T: id (None before 2.8 wrote one) and every partition's replicas."""
+
+    partitions: Mapping[int, Assignment] = field(default_factory=dict)
+    topic_id: TopicId | None = None

@@ -1,0 +1,370 @@
+"""The parts of one broker, wired to each other over a `World`: what app.py starts and stops."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import structlog
+from starlette.applications import Starlette
+
+from logyard.broker.client.alter_partition import AlterPartitionSender
+from logyard.broker.client.controller_channel import ControllerChannel
+from logyard.broker.client.fetch_link import ReplicaFetchLink
+from logyard.broker.client.peers import ControllerPeers
+from logyard.broker.client.to_controller import ToController
+from logyard.broker.config import BrokerConfig, topic_config
+from logyard.broker.controller.runner import ControllerRunner
+from logyard.broker.controller.settings import settings_from
+from logyard.broker.coordinator import groups
+from logyard.broker.coordinator.runner import GroupCoordinator
+from logyard.broker.coordinator.store import TOPIC as OFFSETS_TOPIC
+from logyard.broker.coordinator.store import ReplicatedOffsets
+from logyard.broker.errors import LogyardError
+from logyard.broker.http.held import LeasingPorts
+from logyard.broker.http.side import HttpSide
+from logyard.broker.log import settings as log_settings
+from logyard.broker.log.checkpoints import DirectoryIdentity
+from logyard.broker.log.store import LogStore
+from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.model import BrokerInfo, TopicPartition
+from logyard.broker.replication import settings as replication_settings
+from logyard.broker.replication.fetch_sessions import FetchSessions
+from logyard.broker.replication.fetcher import ReplicaFetchers
+from logyard.broker.replication.ports import FetchLink
+from logyard.broker.replication.replicas import Replicas
+from logyard.broker.server.api_table import HANDLERS
+from logyard.broker.server.auto_create import AutoCreate
+from logyard.broker.server.dispatch import Dispatcher
+from logyard.broker.server.services import Services
+from logyard.broker.server.topic_waits import TopicWaits
+from logyard.broker.topic_config import TopicConfig
+from logyard.broker.world import World
+from logyard.broker.zk.watches import ConfigWatcher
+from logyard.broker.znodes import log_dir_events
+from logyard.broker.znodes.ops import Create, SessionExpired
+
+EXPIRE_OFFSETS_S = 600.0
+
+log = structlog.get_logger("logyard.broker")
+
+
+class OffsetsLeadership:
+    """Tells the group coordinator which partitions of `__consumer_offsets` this broker leads."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
+        if tp.topic == OFFSETS_TOPIC:
+            self._coordinator.on_leader(tp.partition, leader_epoch)
+
+    def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
+        if tp.topic == OFFSETS_TOPIC:
+            self._coordinator.on_follower(tp.partition)
+
+    def on_deleted(self, tp: TopicPartition) -> None:
+        if tp.topic == OFFSETS_TOPIC:
+            self._coordinator.on_follower(tp.partition)
+
+
+async def read_identity(config: BrokerConfig, world: World) -> DirectoryIdentity | None:
+    """Whose the log directories are, as their meta.properties say; None where they are new."""
+    store = LogStore(
+        log_settings.settings_from(config, world.open_files_max),
+        world.disk,
+        world.clock,
+        world.run_blocking,
+        topic_config=lambda _: TopicConfig(),
+    )
+    try:
+        return await store.open()
+    finally:
+        await store.close()
+
+
+class Node:
+    """One broker's parts. `load` reads the logs, `registered` tells the broker epoch, `start` begins to work."""
+
+    def __init__(self, config: BrokerConfig, world: World, zk: Any, cluster_id: str, fail: Any) -> None:
+        self.config = config
+        self.running = False
+        self.broker_epoch = -1
+        self._world = world
+        self._zk = zk
+        self._fail = fail
+        self._info: BrokerInfo | None = None
+        self._expiry: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        loop = asyncio.get_running_loop()
+        broker_id = config.broker_id
+        self.metadata = MetadataCache()
+        self.configs = DynamicConfigs(broker_id, lambda overrides: topic_config(config.topic_defaults(), overrides))
+        self.store = LogStore(
+            log_settings.settings_from(config, world.open_files_max),
+            world.disk,
+            world.clock,
+            world.run_blocking,
+            topic_config=self.configs.topic_config,
+            new_uuid=world.new_uuid,
+            note=lambda text: log.info("logs", note=text),
+            on_offline=self._log_dir_failed,
+        )
+        self.to_controller = ToController(
+            lambda: self.metadata.brokers.get(self.metadata.controller_id),
+            config.inter_broker_listener,
+            f"broker-{broker_id}",
+            config.int("controller.socket.timeout.ms") / 1000,
+        )
+        self.isr_changes = AlterPartitionSender(self.to_controller, broker_id, lambda: self.broker_epoch)
+        self.replicas, self.fetchers = self._replication(loop)
+        self.groups = self._coordinator(loop)
+        self.replicas.add_listener(OffsetsLeadership(self.groups))
+        # A replica that moves away takes nothing with it; a topic that is deleted takes its committed offsets.
+        self.metadata.subscribe(lambda topics, deleted: self.groups.on_partitions_deleted(deleted))
+        self.peers = ControllerPeers(config.inter_broker_listener, f"controller-{broker_id}")
+        self.controller = ControllerRunner(
+            zk,
+            self.peers,
+            world.clock,
+            settings_from(config),
+            chance=world.chance,
+            inter_broker_listener=config.inter_broker_listener,
+        )
+        self.channel = ControllerChannel(self.to_controller, broker_id, lambda: self.broker_epoch)
+        self._watcher = ConfigWatcher(
+            zk, world.clock, self._config_changed, lambda note: log.warning("config", note=note)
+        )
+        self.configs.on_topics(self.replicas.topic_configs_changed)
+        self.services = self._services(zk, cluster_id)
+        self.dispatcher = Dispatcher(self.services, HANDLERS)
+        self.http = self._http_side(loop)
+        self.store.on_cut = self.http.leasing.leases.cut
+
+    def _replication(self, loop: asyncio.AbstractEventLoop) -> tuple[Replicas, ReplicaFetchers]:
+        config, world = self.config, self._world
+        replicas = Replicas(
+            replication_settings.settings_from(config),
+            logs=self.store,
+            metadata=self.metadata,
+            topic_config=self.configs.topic_config,
+            isr_changes=self.isr_changes,
+            clock=world.clock,
+            timers=loop,
+            new_pending=loop.create_future,
+            run_blocking=world.run_blocking,
+            broker_epoch=lambda: self.broker_epoch,
+        )
+        fetchers = ReplicaFetchers(
+            self._fetch_link,
+            replicas.settings,
+            replicas.counters,
+            replicas.hosted.now_ms,
+            lambda: self.broker_epoch,
+            replicas.hosted.watermark_moved,
+        )
+        replicas.use_fetchers(fetchers)
+        return replicas, fetchers
+
+    def _services(self, zk: Any, cluster_id: str) -> Services:
+        config, world = self.config, self._world
+        return Services(
+            config=config,
+            clock=world.clock,
+            cluster_id=cluster_id,
+            zk=zk,
+            metadata=self.metadata,
+            configs=self.configs,
+            replicas=self.replicas,
+            store=self.store,
+            fetch_sessions=FetchSessions(self.replicas.hosted, world.new_session_id),
+            groups=self.groups,
+            controller=self.controller,
+            controller_channel=self.channel,
+            auto_create=AutoCreate(config, self.metadata, self.to_controller),
+            topic_waits=TopicWaits(self.metadata),
+            fetch_bytes_max=config.int("fetch.max.bytes"),
+        )
+
+    def _coordinator(self, loop: asyncio.AbstractEventLoop) -> GroupCoordinator:
+        config, world = self.config, self._world
+        return GroupCoordinator(
+            ReplicatedOffsets(
+                self.replicas,
+                self.metadata,
+                world.clock,
+                world.run_blocking,
+                lambda: config.int("offsets.topic.num.partitions"),
+                config.int("offsets.commit.timeout.ms"),
+            ),
+            world.clock,
+            loop.call_later,
+            lambda: str(world.new_uuid()),
+            groups.Rules(
+                initial_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+                size_max=config.int("group.max.size"),
+                session_timeout_ms_min=config.int("group.min.session.timeout.ms"),
+                session_timeout_ms_max=config.int("group.max.session.timeout.ms"),
+            ),
+            config.int("offsets.retention.minutes") * 60_000,
+        )
+
+    def _http_side(self, loop: asyncio.AbstractEventLoop) -> HttpSide:
+        world = self._world
+        return HttpSide(
+            LeasingPorts(
+                store=self.store,
+                replicas=self.replicas,
+                metadata=self.metadata,
+                disk=world.disk,
+                clock=world.clock,
+                timers=loop,
+                run_blocking=world.run_blocking,
+                new_id=lambda: world.new_uuid().hex,
+            ),
+            broker_id=self.config.broker_id,
+            cluster_id=self.services.cluster_id,
+            controller_gauges=self.controller.gauges,
+            apis=self.dispatcher.counters,
+            health=self.health,
+        )
+
+    def http_app(self) -> Starlette:
+        """What the HTTP side serves: /health, /metrics, and behind the token /leases and /partitions."""
+        return self.http.app(self.config.optional_str("http.token.file"), self.config.log_dirs[0])
+
+    def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether requests are served, and what a machine that watches wants to know."""
+        return self.running, {
+            "status": "ready" if self.running else "not ready",
+            "broker_id": self.config.broker_id,
+            "cluster_id": self.services.cluster_id,
+            "broker_epoch": self.broker_epoch,
+            "controller_id": self.metadata.controller_id,
+            "log_dirs": {path: path in self.store.online_directories for path in self.store.log_dirs},
+        }
+
+    def _fetch_link(self, leader: int) -> FetchLink:
+        return ReplicaFetchLink(
+            leader,
+            self.metadata.brokers.get,
+            self.config.inter_broker_listener,
+            self.config.broker_id,
+            self.config.int("replica.socket.timeout.ms") / 1000,
+        )
+
+    # Life
+
+    async def load(self) -> None:
+        """Whose directories these are, dynamic settings (logs are opened with them), then every log."""
+        identity = await self.store.open()
+        if identity is not None:
+            self._check_identity(identity)
+        await self.store.claim(self.config.broker_id, self.services.cluster_id)
+        await self._watcher.start()
+        await self.store.load()
+
+    def _check_identity(self, identity: DirectoryIdentity) -> None:
+        """Facts §2: InconsistentClusterId, InconsistentBrokerId."""
+        cluster_id, broker_id = self.services.cluster_id, self.config.broker_id
+        if identity.cluster_id not in (None, cluster_id):
+            raise LogyardError(
+                f"the log directories belong to cluster {identity.cluster_id}, ZooKeeper to {cluster_id}: "
+                "check zookeeper.connect and log.dirs"
+            )
+        if identity.broker_id not in (None, broker_id):
+            raise LogyardError(
+                f"the log directories belong to broker {identity.broker_id}, broker.id is {broker_id}: "
+                "check broker.id and log.dirs"
+            )
+
+    def registered(self, info: BrokerInfo, epoch: int) -> None:
+        """This broker is in ZooKeeper, as `info`, under that epoch."""
+        self._info, self.broker_epoch = info, epoch
+
+    async def start(self) -> None:
+        """Begin the periodic work and stand for controller."""
+        self.store.start()
+        self.replicas.start()
+        self._expiry = asyncio.get_running_loop().create_task(self._expire_offsets(), name="expire offsets")
+        await self.controller.start()
+        self.http.start()
+        self.running = True
+
+    async def session_restored(self) -> None:
+        """A new ZooKeeper session, registered again."""
+        await self._watcher.start()
+        self.controller.on_session_established()
+
+    async def hand_over(self) -> None:
+        """Controlled shutdown, where it is enabled (facts §8)."""
+        if not self.config.bool("controlled.shutdown.enable"):
+            return
+        done = await self.channel.controlled_shutdown(
+            self.config.int("controlled.shutdown.max.retries"),
+            self.config.int("controlled.shutdown.retry.backoff.ms"),
+        )
+        log.info("controlled shutdown", done=done)
+
+    async def close(self) -> None:
+        """Stop everything and leave the logs flushed and marked clean."""
+        self.running = False
+        if self._expiry is not None:
+            self._expiry.cancel()
+        await self.http.close()
+        await self.controller.stop()
+        await self._watcher.stop()
+        await self.fetchers.close()
+        self.replicas.close()
+        await self.groups.close()
+        self.isr_changes.close()
+        self.channel.close()
+        self.to_controller.close()
+        self.peers.close()
+        await self.store.close()
+
+    async def _expire_offsets(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRE_OFFSETS_S)
+            await self.groups.expire_offsets()
+
+    # What others tell
+
+    def _config_changed(self, kind: str, name: str, settings: Mapping[str, str]) -> None:
+        if kind == "topics":
+            before = self.configs.topic_config(name).unclean_leader_election_enable
+            self.configs.set_topic(name, settings)
+            if self.configs.topic_config(name).unclean_leader_election_enable and not before:
+                self.controller.on_topic_unclean_election_enabled(name)
+        elif kind == "brokers":
+            self.configs.set_broker(name, settings)
+            self._broker_settings_changed()
+
+    def _broker_settings_changed(self) -> None:
+        """Take over what may change while a broker runs (facts §20); raises ConfigProblems for what cannot be read."""
+        own = self.configs.entity_overrides(str(self.config.broker_id))
+        effective = self.config.with_dynamic(own, self.configs.entity_overrides(DEFAULT_ENTITY))
+        defaults = effective.topic_defaults()
+        self.configs.set_build(lambda overrides: topic_config(defaults, overrides))
+        self.controller.update_settings(settings_from(effective))
+
+    def _log_dir_failed(self, path: str, partitions: list[TopicPartition]) -> None:
+        log.error("log directory offline", path=path, replicas=len(partitions))
+        self.replicas.log_dir_failed(partitions)
+        if not self.store.online_directories:
+            self._fail("every log directory has failed")
+        elif self.running:
+            self._spawn(self._tell_log_dir_failed())
+
+    async def _tell_log_dir_failed(self) -> None:
+        """The controller hears of it by a znode, asks again for our replicas, learns which are offline (facts §9)."""
+        event = Create(log_dir_events.SEQUENCE_PREFIX, log_dir_events.encode(self.config.broker_id), sequential=True)
+        try:
+            await self._zk.multi([event])
+        except SessionExpired:
+            log.warning("the new session will tell the controller of the offline directory")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

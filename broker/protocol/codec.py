@@ -1,0 +1,120 @@
+"""Requests and responses of every API but Produce's and Fetch's hot paths: bytes to attributes, dicts to bytes.
+
+Field names are Kafka's in snake_case. Decoded values are int, bool, float, str, bytes, uuid.UUID, lists, None
+and nested objects of the same kind; only `records` stay a memoryview of the frame. As in Kafka, bytes behind
+the last field are ignored.
+"""
+
+import struct
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.protocol import wire
+from logyard.broker.protocol.readers import Reader, reader
+from logyard.broker.protocol.schema import API_NAMES, Kind, Message, load
+from logyard.broker.protocol.writers import Writer, writer
+
+CONTROLLED_SHUTDOWN = 7
+API_VERSIONS = 18
+UNSUPPORTED_VERSION = 35
+
+_SIZE = struct.Struct(">i")
+_RESPONSE_HEAD = struct.Struct(">ii")
+_REQUEST_HEAD = struct.Struct(">ihhi")
+_UNFIT = (struct.error, AttributeError, TypeError, OverflowError, UnicodeEncodeError)
+
+
+@cache
+def schema(api_key: int, kind: Kind) -> Message:
+    """The schema of an API's request or response; raises CorruptData for a key that is not known here."""
+    if api_key not in API_NAMES:
+        raise CorruptData(f"api key {api_key} is not known")
+    return load(api_key, kind)
+
+
+@cache
+def _reader(api_key: int, kind: Kind, version: int) -> Reader:
+    return reader(_at(api_key, kind, version), version)
+
+
+@cache
+def _writer(api_key: int, kind: Kind, version: int) -> Writer:
+    return writer(_at(api_key, kind, version), version)
+
+
+def _at(api_key: int, kind: Kind, version: int) -> Message:
+    message = schema(api_key, kind)
+    if not 0 <= version <= message.latest:
+        raise CorruptData(f"{message.name} has no version {version}, only 0 to {message.latest}")
+    return message
+
+
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether this version has compact lengths and tagged fields (KIP-482)."""
+    return version in schema(api_key, "Request").flexible
+
+
+def decode_request(api_key: int, version: int, body: memoryview) -> Any:
+    """Read the body of a request (what is behind its header); raises CorruptData on anything malformed."""
+    return _decode(api_key, "Request", version, memoryview(body))[0]
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, fields: Mapping[str, Any]) -> bytes:
+    """Write a complete response frame: size, header, body.
+
+    `fields` is a tree of mappings and sequences. Missing keys take the schema's default (an absent
+    error_message is null), keys that this version does not have are ignored. Raises ValueError for values
+    that do not fit their field.
+    """
+    out = bytearray(_RESPONSE_HEAD.pack(0, correlation_id))
+    if api_key != API_VERSIONS and is_flexible(api_key, version):
+        out.append(0)
+    return _complete(out, api_key, "Response", version, fields)
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, fields: Mapping[str, Any]
+) -> bytes:
+    """Write a complete request frame: size, header, body; `fields` as in `encode_response`."""
+    out = bytearray(_REQUEST_HEAD.pack(0, api_key, version, correlation_id))
+    if (api_key, version) != (CONTROLLED_SHUTDOWN, 0):
+        out += wire.string(client_id)
+    if is_flexible(api_key, version):
+        out.append(0)
+    return _complete(out, api_key, "Request", version, fields)
+
+
+def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:
+    """Read a response frame (without its size): correlation id and body; raises CorruptData.
+
+    An ApiVersions response that says UNSUPPORTED_VERSION is read as version 0 (KIP-511).
+    """
+    frame = memoryview(frame)
+    with wire.refusing(f"{API_NAMES.get(api_key, api_key)}Response v{version}"):
+        (correlation_id,) = _SIZE.unpack_from(frame, 0)
+        pos = 4
+        if api_key == API_VERSIONS:
+            if int.from_bytes(frame[4:6], "big") == UNSUPPORTED_VERSION:
+                version = 0
+        elif is_flexible(api_key, version):
+            pos = wire.skip_tags(frame, pos, len(frame))
+    return correlation_id, _decode(api_key, "Response", version, frame[pos:])[0]
+
+
+def _decode(api_key: int, kind: Kind, version: int, body: memoryview) -> tuple[Any, int]:
+    read = _reader(api_key, kind, version)
+    try:
+        return read(body, 0, len(body))
+    except wire.MALFORMED as error:
+        raise wire.malformed(f"{API_NAMES[api_key]}{kind} v{version}", error) from error
+
+
+def _complete(out: bytearray, api_key: int, kind: Kind, version: int, fields: Mapping[str, Any]) -> bytes:
+    try:
+        _writer(api_key, kind, version)(out, fields)
+    except _UNFIT as error:
+        raise ValueError(f"{API_NAMES[api_key]}{kind} v{version}: {error}") from error
+    _SIZE.pack_into(out, 0, len(out) - 4)
+    return bytes(out)

@@ -1,0 +1,69 @@
+"""The request header, read by hand: libraries copy the whole frame to get at it."""
+
+import struct
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.protocol import wire
+
+# API keys by their first version with compact lengths and tagged fields (KIP-482); facts §19 and §21b. Not in it:
+# SaslHandshake (17) and OffsetDelete (47), which have none. A test holds it against the schemas.
+_KEYS_BY_FIRST_FLEXIBLE: Final = {
+    0: (45, 46, 50, 51, 56, 57, 58, 60, 61, 65, 66, 67, 68, 69),
+    1: (27, 44, 48, 49),
+    2: (5, 21, 22, 29, 30, 31, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43),
+    3: (7, 10, 16, 18, 24, 25, 26, 28),
+    4: (4, 12, 13, 14, 20, 23, 32),
+    5: (15, 19),
+    6: (2, 6, 9, 11),
+    8: (8,),
+    9: (0, 3),
+    12: (1,),
+}
+FLEXIBLE_FROM: Final[Mapping[int, int]] = MappingProxyType(
+    {api_key: version for version, api_keys in _KEYS_BY_FIRST_FLEXIBLE.items() for api_key in api_keys}
+)
+_NEVER: Final = 32767
+_CONTROLLED_SHUTDOWN: Final = 7
+
+_HEAD = struct.Struct(">hhi")
+_HEAD_WITH_LENGTH = struct.Struct(">hhih")
+
+
+class RequestHeader(NamedTuple):
+    """What is in front of every request; `body` is the rest of the frame, not copied."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body: memoryview
+
+
+def parse_request_header(frame: memoryview) -> RequestHeader:
+    """Read the header of a request frame (without its size); raises CorruptData.
+
+    The first version of ControlledShutdown has no client id. A client id is never compact (KIP-482).
+    """
+    try:
+        api_key, version, correlation_id, length = _HEAD_WITH_LENGTH.unpack_from(frame)
+        if version == 0 and api_key == _CONTROLLED_SHUTDOWN:
+            return RequestHeader(api_key, version, correlation_id, None, frame[_HEAD.size :])
+        pos = _HEAD_WITH_LENGTH.size
+        client_id: str | None = None
+        if length >= 0:
+            end = pos + length
+            if end > len(frame):
+                wire.bad_length("client id", length)
+            client_id = str(frame[pos:end], "utf-8")
+            pos = end
+        elif length != -1:
+            wire.bad_length("client id", length)
+        if version >= FLEXIBLE_FROM.get(api_key, _NEVER):
+            # No tagged field of the header is known: step over them all, in the usual case over one zero byte.
+            pos = pos + 1 if frame[pos] == 0 else wire.skip_tags(frame, pos, len(frame))
+        return RequestHeader(api_key, version, correlation_id, client_id, frame[pos:])
+    except wire.MALFORMED as error:
+        raise CorruptData(f"the header of a request of {len(frame)} bytes is cut short or malformed") from error

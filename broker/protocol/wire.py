@@ -1,0 +1,151 @@
+"""The protocol's smallest parts: what generated and hand-written codecs alike are built of.
+
+Readers take a buffer and a position and return the value and the next position. They check every length
+against the end of the buffer before anything is cut out, and raise CorruptData, struct.error or IndexError;
+`refusing` turns whatever they raise into CorruptData that names the message.
+"""
+
+import struct
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import NoReturn
+
+from logyard.broker.errors import CorruptData
+
+MALFORMED = (struct.error, IndexError, UnicodeDecodeError, OverflowError)
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+
+@contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Raise CorruptData for everything that broken bytes can make a reader raise."""
+    try:
+        yield
+    except MALFORMED as error:
+        raise malformed(what, error) from error
+
+
+def malformed(what: str, error: Exception) -> CorruptData:
+    """The refusal of a message that could not be read to its end."""
+    return CorruptData(f"{what} is cut short or malformed: {error}")
+
+
+def bad_length(name: str, length: int) -> NoReturn:
+    """Refuse a length that is negative or reaches beyond the end of the buffer."""
+    raise CorruptData(f"{name}: a length of {length} does not fit the frame")
+
+
+def bad_null(name: str) -> NoReturn:
+    """Refuse a null where this version has none."""
+    raise CorruptData(f"{name} is null but must not be")
+
+
+def read_uvarint(data: memoryview, pos: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most five bytes (32 bits)."""
+    first: int = data[pos]
+    if first < 128:
+        return first, pos + 1
+    return read_uvarint_rest(data, pos + 1, first)
+
+
+def read_uvarint_rest(data: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """Read on after a first byte whose top bit says that more follow."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = data[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            if value > 0xFFFFFFFF:
+                break
+            return value, pos
+    raise CorruptData("a varint is longer than 32 bits")
+
+
+def read_compact_string(data: memoryview, pos: int, end: int, name: str) -> tuple[str | None, int]:
+    length, pos = read_uvarint(data, pos)
+    if length == 0:
+        return None, pos
+    stop = pos + length - 1
+    if stop > end:
+        bad_length(name, length - 1)
+    return str(data[pos:stop], "utf-8"), stop
+
+
+def read_string(data: memoryview, pos: int, end: int, name: str) -> tuple[str | None, int]:
+    (length,) = _INT16.unpack_from(data, pos)
+    pos += 2
+    if length == -1:
+        return None, pos
+    stop = pos + length
+    if length < 0 or stop > end:
+        bad_length(name, length)
+    return str(data[pos:stop], "utf-8"), stop
+
+
+def skip_tags(data: memoryview, pos: int, end: int) -> int:
+    """Return the position behind a tagged-field section, none of whose fields is of interest."""
+    count, pos = read_uvarint(data, pos)
+    for _ in range(count):
+        _, pos = read_uvarint(data, pos)
+        size, pos = read_uvarint(data, pos)
+        pos += size
+        if pos > end:
+            bad_length("tagged field", size)
+    return pos
+
+
+@lru_cache(maxsize=8192)
+def uuid_from(raw: bytes) -> uuid.UUID:
+    """The UUID of 16 bytes; the same few topic ids come again and again."""
+    return uuid.UUID(bytes=raw)
+
+
+def uvarint(value: int) -> bytes:
+    """Encode an unsigned varint."""
+    if value < 128:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value > 127:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_ONE_BYTE = [bytes((n,)) for n in range(128)]
+
+
+def compact_string(value: str | None) -> bytes:
+    if value is None:
+        return b"\0"
+    raw = value.encode()
+    return uvarint(len(raw) + 1) + raw
+
+
+def string(value: str | None) -> bytes:
+    if value is None:
+        return b"\xff\xff"
+    raw = value.encode()
+    return _INT16.pack(len(raw)) + raw
+
+
+def append_node_endpoints(out: bytearray, endpoints: Sequence[tuple[int, str, int, str | None]]) -> None:
+    """Append a body's tagged section with the endpoints of leaders (id, host, port, rack) as tag 0 (KIP-951)."""
+    if not endpoints:
+        out.append(0)
+        return
+    content = bytearray(uvarint(len(endpoints) + 1))
+    for node_id, host, port, rack in endpoints:
+        content += _INT32.pack(node_id)
+        content += compact_string(host)
+        content += _INT32.pack(port)
+        content += compact_string(rack)
+        content.append(0)
+    out += b"\1\0"
+    out += uvarint(len(content))
+    out += content

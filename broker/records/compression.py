@@ -1,0 +1,165 @@
+"""The five codecs of record batches, written the way Java clients read them and read within a bound.
+
+What is particular: snappy comes raw or in xerial's blocks (Java writes blocks, librdkafka raw; both must be
+read), and lz4 frames must have independent blocks or Java refuses them, so the frame is written here.
+"""
+
+import struct
+import zlib
+from typing import Final
+
+import cramjam
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+# No client builds batches near this; it keeps a small hostile batch from filling the memory.
+DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
+
+_FIRST_GUESS_MIN = 64 * 1024
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEAD = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK = 32 * 1024
+# Magic number; version 1 with independent blocks and no checksums; blocks of at most 64 KiB; header checksum.
+_LZ4_HEAD = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK = 64 * 1024
+_LZ4_STORED = 0x80000000
+_LENGTH = struct.Struct(">i")
+_LZ4_LENGTH = struct.Struct("<I")
+
+Buffer = bytes | bytearray | memoryview
+
+
+def name(codec: int) -> str:
+    """The codec's name in configs; raises ApiError(UNSUPPORTED_COMPRESSION_TYPE) for a number without one."""
+    if not NONE <= codec <= ZSTD:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec} does not exist")
+    return NAMES[codec]
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """Compress with the codec of that number (batch attributes, lowest three bits)."""
+    match codec:
+        case 0:
+            return bytes(data)
+        case 1:
+            packer = zlib.compressobj(wbits=31)
+            return packer.compress(data) + packer.flush()
+        case 2:
+            return _xerial(memoryview(data))
+        case 3:
+            return _lz4_frame(memoryview(data))
+        case 4:
+            return bytes(cramjam.zstd.compress(data))
+    raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec} does not exist")
+
+
+def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """Decompress at most `size_max` bytes; raises CorruptData for broken data and for more than that."""
+    view = memoryview(data)
+    try:
+        match codec:
+            case 0:
+                return bytes(view)
+            case 1:
+                return _gunzip(view, size_max)
+            case 2:
+                return _unsnappy(view, size_max)
+            case 3:
+                return _into_growing(cramjam.lz4.decompress_into, "lz4", view, size_max)
+            case 4:
+                return _into_growing(cramjam.zstd.decompress_into, "zstd", view, size_max)
+    except (zlib.error, struct.error, cramjam.DecompressionError) as error:
+        raise CorruptData(f"{NAMES[codec]} data of {len(view)} bytes: {error}") from error
+    raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec} does not exist")
+
+
+def _too_large(codec: str, size_max: int) -> CorruptData:
+    return CorruptData(f"{codec} data decompresses to more than {size_max} bytes")
+
+
+def _gunzip(data: memoryview, size_max: int) -> bytes:
+    """All members of a gzip stream."""
+    pieces: list[bytes] = []
+    left = size_max
+    rest: Buffer = data
+    while rest:
+        unpacker = zlib.decompressobj(wbits=31)
+        piece = unpacker.decompress(rest, left + 1)
+        left -= len(piece)
+        if left < 0:
+            raise _too_large("gzip", size_max)
+        if not unpacker.eof:
+            raise CorruptData(f"gzip data of {len(data)} bytes is cut short")
+        pieces.append(piece)
+        rest = unpacker.unused_data
+    return b"".join(pieces)
+
+
+def _xerial(data: memoryview) -> bytes:
+    out = bytearray(_XERIAL_HEAD)
+    for start in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        out += _LENGTH.pack(len(block)) + block
+    return bytes(out)
+
+
+def _unsnappy(data: memoryview, size_max: int) -> bytes:
+    if data[:8] != _XERIAL_MAGIC:
+        return _raw_snappy(data, 0, size_max)
+    if len(data) < len(_XERIAL_HEAD):
+        raise CorruptData(f"snappy data of {len(data)} bytes is cut short")
+    out = bytearray()
+    pos = len(_XERIAL_HEAD)
+    while pos < len(data):
+        (size,) = _LENGTH.unpack_from(data, pos)
+        pos += 4
+        if size <= 0 or pos + size > len(data):
+            raise CorruptData(f"a snappy block of {size} bytes does not fit its {len(data)} bytes")
+        out += _raw_snappy(data[pos : pos + size], len(out), size_max)
+        pos += size
+    return bytes(out)
+
+
+def _raw_snappy(data: memoryview, before: int, size_max: int) -> bytes:
+    if before + cramjam.snappy.decompress_raw_len(data) > size_max:
+        raise _too_large("snappy", size_max)
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+def _lz4_frame(data: memoryview) -> bytes:
+    out = bytearray(_LZ4_HEAD)
+    for start in range(0, len(data), _LZ4_BLOCK):
+        plain = data[start : start + _LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            out += _LZ4_LENGTH.pack(len(block)) + block
+        else:
+            out += _LZ4_LENGTH.pack(len(plain) | _LZ4_STORED)
+            out += plain
+    out += _LZ4_LENGTH.pack(0)
+    return bytes(out)
+
+
+def _into_growing(decompress_into: object, codec: str, data: memoryview, size_max: int) -> bytes:
+    """Decompress into a buffer that is doubled when it was too small, up to the bound."""
+    assert callable(decompress_into)
+    size = min(max(4 * len(data), _FIRST_GUESS_MIN), size_max)
+    while True:
+        out = bytearray(size)
+        try:
+            written = decompress_into(data, out)
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise
+            if size >= size_max:
+                raise _too_large(codec, size_max) from error
+            size = min(2 * size, size_max)
+        else:
+            return bytes(memoryview(out)[:written])

@@ -1,0 +1,71 @@
+"""Batches turned into the message sets that old consumers read: Fetch v0 and v1 know magic 0, v2 and v3 magic 1.
+
+Headers are lost, and with magic 0 timestamps. Batches that are old enough pass as they are.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.records import compression as codecs
+from logyard.broker.records.crc import crc32
+from logyard.broker.records.decode import Record, records
+from logyard.broker.records.header import LOG_APPEND_TIME_BIT, BatchHeader, iter_headers
+from logyard.broker.records.legacy import legacy_records
+
+_OVERHEAD = struct.Struct(">qi")
+_UINT32 = struct.Struct(">I")
+_MAGIC_ATTRIBUTES = struct.Struct(">bb")
+_INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+
+
+def magic_for_fetch(version: int) -> int:
+    """The newest format that the consumers of a Fetch version read."""
+    return 0 if version < 2 else 1 if version < 4 else 2
+
+
+def downconvert(buf: memoryview, magic: int, first_offset: int = 0) -> bytes:
+    """Make of whole batches a message set of that magic (0 or 1), from `first_offset` on.
+
+    Control batches are left out: old consumers would take their records for data. Raises CorruptData, and
+    ApiError(UNSUPPORTED_COMPRESSION_TYPE) for zstd, which the old formats do not know.
+    """
+    out = bytearray()
+    for pos, header in iter_headers(buf):
+        if header.magic <= magic:
+            out += buf[pos : pos + header.length]
+        elif not header.is_control:
+            out += _converted(buf[pos : pos + header.length], header, magic, first_offset)
+    return bytes(out)
+
+
+def _converted(batch: memoryview, header: BatchHeader, magic: int, first_offset: int) -> bytes:
+    if header.compression == codecs.ZSTD:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd cannot be read by Fetch below version 10")
+    opened = records(batch) if header.magic == 2 else legacy_records(batch)
+    kept = [record for record in opened if record.offset >= first_offset]
+    time_bit = header.attributes & LOG_APPEND_TIME_BIT if magic == 1 else 0
+    if not kept or header.compression == codecs.NONE:
+        return b"".join(_message(r, r.offset, magic, time_bit) for r in kept)
+    return _wrapped(kept, header.compression, magic, time_bit)
+
+
+def _wrapped(kept: Sequence[Record], codec: int, magic: int, time_bit: int) -> bytes:
+    """One compressed message that holds them all; offsets inside count from the first with magic 1."""
+    base = kept[0].offset if magic == 1 else 0
+    inner = b"".join(_message(r, r.offset - base, magic, time_bit) for r in kept)
+    wrapper = Record(kept[-1].offset, max(r.timestamp for r in kept), None, codecs.compress(codec, inner))
+    return _message(wrapper, wrapper.offset, magic, time_bit | codec)
+
+
+def _message(record: Record, offset: int, magic: int, attributes: int) -> bytes:
+    content = _MAGIC_ATTRIBUTES.pack(magic, attributes)
+    if magic == 1:
+        content += _INT64.pack(record.timestamp)
+    content += _sized(record.key) + _sized(record.value)
+    return _OVERHEAD.pack(offset, len(content) + _UINT32.size) + _UINT32.pack(crc32(content)) + content
+
+
+def _sized(value: bytes | None) -> bytes:
+    return _INT32.pack(-1) if value is None else _INT32.pack(len(value)) + value

@@ -1,0 +1,159 @@
+"""Record batches: the header of a v2 batch, what a leader checks and stamps in it, and how one is walked.
+
+The layout is that of the protocol guide: 61 bytes of header, then records. Positions below are those of the
+header's fields. Nothing here opens the records; `decode.py` does. Batches of the old formats (magic 0 and 1)
+have a header too, so that logs that hold them can be walked: see `parse_header`.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from logyard.broker.errors import CorruptData
+
+HEADER_SIZE: Final = 61
+# Offset and length: the part of every format that is not counted by the length itself.
+LOG_OVERHEAD: Final = 12
+
+LENGTH_AT: Final = 8
+LEADER_EPOCH_AT: Final = 12
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 21
+MAX_TIMESTAMP_AT: Final = 35
+
+COMPRESSION_BITS: Final = 0x07
+LOG_APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+SEQUENCE_MAX: Final = 2**31 - 1
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+_LEGACY = struct.Struct(">qiIbb")
+_INT64 = struct.Struct(">q")
+_LENGTH = struct.Struct(">i")
+# Smallest legacy message: crc, magic, attributes, null key and null value (magic 1: a timestamp more).
+_LEGACY_SIZE_MIN = 26
+
+
+class TimestampType(IntEnum):
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The header of a batch; `length` is that of the whole batch in bytes, the first twelve included."""
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a header
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """The codec's number (`compression.NAMES`)."""
+        return self.attributes & COMPRESSION_BITS
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; it goes on at 0 behind 2**31 - 1. -1 where there is none."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+    @property
+    def delete_horizon(self) -> int | None:
+        """When tombstones and markers in it may go (ms), set by the cleaner's first pass; else None."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+
+def parse_header(buf: memoryview | bytes | bytearray, pos: int = 0) -> BatchHeader:
+    """Read the header at `pos`; the records need not be in the buffer.
+
+    For magic 0 and 1, where the offset on disk is that of the last record and nothing counts them: base_offset is
+    that offset, last_offset_delta 0, count 1 uncompressed and -1 compressed, both timestamps the message's (-1 for
+    magic 0), and there is no epoch, producer or sequence (-1). Raises CorruptData when the header is cut short, its
+    length is impossible or its magic unknown.
+    """
+    if len(buf) - pos < MAGIC_AT + 2:
+        raise CorruptData(f"batch at {pos}: {len(buf) - pos} bytes are too few for a header")
+    magic = buf[pos + MAGIC_AT]
+    if magic != 2:
+        return _legacy_header(buf, pos, magic)
+    if len(buf) - pos < HEADER_SIZE:
+        raise CorruptData(f"batch at {pos}: {len(buf) - pos} bytes are too few for a header of {HEADER_SIZE}")
+    offset, length, *rest = HEADER.unpack_from(buf, pos)
+    if length < HEADER_SIZE - LOG_OVERHEAD:
+        raise CorruptData(f"batch at {pos}: a length of {length} is less than a header's")
+    return BatchHeader(offset, length + LOG_OVERHEAD, *rest)
+
+
+def _legacy_header(buf: memoryview | bytes | bytearray, pos: int, magic: int) -> BatchHeader:
+    if magic not in (0, 1):
+        raise CorruptData(f"batch at {pos}: magic {magic} is not known")
+    offset, length, crc, _, attributes = _LEGACY.unpack_from(buf, pos)
+    if length + LOG_OVERHEAD < _LEGACY_SIZE_MIN + 8 * magic:
+        raise CorruptData(f"message at {pos}: a length of {length} is less than an empty message's")
+    timestamp = NO_TIMESTAMP
+    if magic == 1:
+        if len(buf) - pos < _LEGACY.size + _INT64.size:
+            raise CorruptData(f"message at {pos}: {len(buf) - pos} bytes are too few for a header")
+        (timestamp,) = _INT64.unpack_from(buf, pos + _LEGACY.size)
+    count = -1 if attributes & COMPRESSION_BITS else 1
+    size = length + LOG_OVERHEAD
+    return BatchHeader(offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
+
+
+def iter_headers(buf: memoryview | bytes | bytearray, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield position and header of every batch that is whole; stop before one that is cut short at the end.
+
+    Raises CorruptData at a header that makes no sense.
+    """
+    end = len(buf)
+    while end - pos >= LOG_OVERHEAD + MAGIC_AT - LEADER_EPOCH_AT + 2:
+        (length,) = _LENGTH.unpack_from(buf, pos + LENGTH_AT)
+        if pos + LOG_OVERHEAD + length > end:
+            return
+        header = parse_header(buf, pos)
+        yield pos, header
+        pos += header.length

@@ -1,0 +1,253 @@
+"""What comes into replication and what it answers: the controller's requests, produce, fetch, look-ups.
+
+Plain values; the wire's versions are translated in wire.py. Facts §9-§11.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+
+CONSUMER_ID = -1  # the replica id of ordinary clients
+DEBUG_CONSUMER_ID = -2  # reads to the log's end, as kafka-replica-verification does
+EPOCH_DURING_DELETE = -2  # StopReplica of a topic being deleted: beats every leader epoch
+HIGH_WATERMARK = -1  # DeleteRecords: "all that is committed"
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+
+
+class Isolation(IntEnum):
+    """Where a reader's view ends: isolation level of the wire, and a replica's (log end)."""
+
+    LOG_END = -1
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrPartition:
+    """One partition of LeaderAndIsr; `partition_epoch` is the version of its state znode."""
+
+    tp: TopicPartition
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    partition_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    is_new: bool = False
+    controller_epoch: int = -1
+    recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """The controller's order to lead or follow. `broker_epoch` -1: the controller does not know it."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: tuple[LeaderAndIsrPartition, ...]
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaPartition:
+    """One partition of StopReplica; leader epoch -1 (old versions) and -2 (deletion) bypass the epoch check."""
+
+    tp: TopicPartition
+    leader_epoch: int
+    delete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplica:
+    """The controller's order to stop, and where `delete` says so remove, replicas."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: tuple[StopReplicaPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionErrors:
+    """Answer to LeaderAndIsr and StopReplica: the whole request's error, then one per partition."""
+
+    error: ErrorCode
+    partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ProduceResult:
+    """How one partition's batches fared; -1 stands for what is not known."""
+
+    tp: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    base_offset: int = -1
+    append_time_ms: int = -1
+    log_start_offset: int = -1
+    message: str | None = None
+
+
+@dataclass(slots=True)
+class FetchParams:
+    """What holds for a whole fetch. Sizes in bytes.
+
+    `only_leader`: followers and consumers before v11. `min_one`: the first batch found is handed out
+    even when it is larger than the limits (v3+).
+    """
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    replica_id: int = CONSUMER_ID
+    replica_epoch: int = -1
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    only_leader: bool = True
+    min_one: bool = True
+    rack: str = ""
+    listener: str = ""
+
+    @property
+    def from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+@dataclass(slots=True)
+class PartitionFetch:
+    """One partition asked for. -1 stands for "not given"; `log_start_offset` is the follower's own."""
+
+    tp: TopicPartition
+    offset: int
+    max_bytes: int
+    leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    topic_id: TopicId = ZERO_TOPIC_ID
+
+
+Records = bytes | bytearray | memoryview
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """One partition's answer. `diverging` is (epoch, end offset); `leader` (id, epoch) where the asker is behind;
+    `aborted` lists (producer id, first offset), None unless read_committed."""
+
+    tp: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Records = b""
+    aborted: list[tuple[int, int]] | None = None
+    preferred_read_replica: int = -1
+    diverging: tuple[int, int] | None = None
+    leader: tuple[int, int] | None = None
+    topic_id: TopicId = ZERO_TOPIC_ID
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetQuery:
+    """One partition of ListOffsets; `timestamp` may be one of the negative constants above."""
+
+    tp: TopicPartition
+    timestamp: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAnswer:
+    """-1 offset and timestamp: nothing found."""
+
+    tp: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochQuery:
+    """One partition of OffsetForLeaderEpoch: where does `epoch` end in your log?"""
+
+    tp: TopicPartition
+    epoch: int
+    current_leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochAnswer:
+    """(-1, -1) where the leader does not know."""
+
+    tp: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    epoch: int = -1
+    end_offset: int = -1
+
+
+@dataclass(slots=True)
+class DeleteRecordsResult:
+    """`low_watermark`: the smallest log start offset of the living replicas; -1 with an error."""
+
+    tp: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    low_watermark: int = -1
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLogInfo:
+    """One replica in DescribeLogDirs. `offset_lag`: how far behind the high watermark (or, for a future log,
+    behind the current log's end)."""
+
+    tp: TopicPartition
+    size: int
+    offset_lag: int
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirInfo:
+    """One log directory in DescribeLogDirs; bytes are -1 where the system does not tell."""
+
+    path: str
+    error: ErrorCode
+    replicas: Sequence[ReplicaLogInfo] = ()
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetch:
+    """What a follower sends its leader: Fetch v17 when every partition has a topic id, else v12 (facts §22)."""
+
+    replica_id: int
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    session_id: int
+    session_epoch: int
+    partitions: Sequence[PartitionFetch]
+    forgotten: Sequence[tuple[TopicPartition, TopicId]] = ()
+    uses_topic_ids: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetchAnswer:
+    """The leader's answer. By topic id (v13+) the link fills in `topic_id` and the request's topic name."""
+
+    error: ErrorCode
+    session_id: int
+    partitions: Sequence[FetchedPartition]
+    throttle_ms: int = 0

@@ -1,0 +1,247 @@
+"""Fetch: read from many partitions at once, or wait until there is enough (facts §10, §15).
+
+Rule 1: a fetch is answered at once when it does not want to wait, has enough bytes, met an error, a divergence or a
+preferred replica; else it waits for its partitions (or its session) to move, and then reads again.
+Rule 2: only the first reading of a follower's fetch counts as news of the follower.
+Rule 3: a slice that is not in the page cache is loaded elsewhere; if leadership changed meanwhile, what was loaded
+is thrown away, since the positions may hold other records by then.
+"""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
+from logyard.broker.replication.hosted import Hosted
+from logyard.broker.replication.isr import Heartbeat
+from logyard.broker.replication.partition import Partition
+from logyard.broker.replication.ports import Pending, Slice
+from logyard.broker.replication.purgatory import Delayed
+from logyard.broker.replication.reading import Reader, Reading, is_throttled, must_wait, view_end
+
+Fetched = list[FetchedPartition]
+
+
+class Hurry(NamedTuple):
+    """The key under which every waiting session of one follower can be answered at once."""
+
+    follower: int
+
+
+class FetchSource(Protocol):
+    """Which partitions a fetch has to look at. A session names only those that may have news."""
+
+    @property
+    def heartbeat(self) -> Heartbeat | None:
+        """What stands for all partitions of a session that are not looked at."""
+        ...
+
+    def candidates(self) -> Iterable[PartitionFetch]:
+        """The partitions to look at now, in order."""
+        ...
+
+    def refusals(self) -> Iterable[FetchedPartition]:
+        """The answers that need no reading: unknown topic ids, topics the asker may not read."""
+        ...
+
+    def keys(self) -> Iterable[Hashable]:
+        """What to wait for."""
+        ...
+
+    def touched(self, key: Hashable) -> PartitionFetch | None:
+        """The partition that a `check` of `key` is about; None: it is not asked for any more."""
+        ...
+
+
+class Sessionless:
+    """Every partition of the request, each time."""
+
+    __slots__ = ("_asks", "_by_partition", "_refusals")
+
+    heartbeat = None
+
+    def __init__(self, asks: Sequence[PartitionFetch], refusals: Sequence[FetchedPartition] = ()) -> None:
+        self._asks = asks
+        self._refusals = refusals
+        self._by_partition: dict[Hashable, PartitionFetch] = {}
+
+    def candidates(self) -> Iterable[PartitionFetch]:
+        return self._asks
+
+    def refusals(self) -> Iterable[FetchedPartition]:
+        return self._refusals
+
+    def keys(self) -> Iterable[Hashable]:
+        self._by_partition = {ask.tp: ask for ask in self._asks}
+        return self._by_partition
+
+    def touched(self, key: Hashable) -> PartitionFetch | None:
+        return self._by_partition.get(key)
+
+
+class DelayedFetch(Delayed):
+    """A fetch that waits for `min_bytes`, a change of leadership, or its time."""
+
+    __slots__ = ("_available", "_fetching", "_params", "_pending", "_source")
+
+    def __init__(
+        self, fetching: "Fetching", params: FetchParams, source: FetchSource, pending: Pending[Fetched]
+    ) -> None:
+        super().__init__()
+        self._fetching = fetching
+        self._params = params
+        self._source = source
+        self._pending = pending
+        self._available: dict[TopicPartition, int] = {}
+
+    def is_ready(self, key: Hashable | None) -> bool:
+        if key is None:
+            return False  # the first reading has just found that there is not enough
+        if isinstance(key, Hurry):
+            return True
+        ask = self._source.touched(key)
+        if ask is None:
+            return False
+        available = self._fetching.available(self._params, ask)
+        if available is None:
+            return True
+        self._available[ask.tp] = available
+        return available > 0 and sum(self._available.values()) >= self._params.min_bytes
+
+    def answer(self, *, expired: bool) -> None:
+        if not self._pending.done():
+            self._fetching.answer_late(self._params, self._source, self._pending)
+
+
+class Fetching:
+    """The fetch side of the façade."""
+
+    def __init__(self, hosted: Hosted) -> None:
+        self._hosted = hosted
+
+    def fetch(self, params: FetchParams, source: FetchSource) -> Fetched | Pending[Fetched]:
+        """See `Replicas.fetch`."""
+        reading = self._read(params, source, record=True)
+        for partition in reading.moved:
+            self._hosted.watermark_moved(partition)
+        if reading.urgent or params.max_wait_ms <= 0 or reading.size >= params.min_bytes:
+            return self._load(reading, None)
+        pending: Pending[Fetched] = self._hosted.new_pending()
+        operation = DelayedFetch(self, params, source, pending)
+        keys = source.keys()
+        self._hosted.fetches.try_complete_else_watch(operation, keys, params.max_wait_ms)
+        return pending
+
+    def _read(self, params: FetchParams, source: FetchSource, *, record: bool) -> Reading:
+        reader = Reader(self._hosted, params, source.heartbeat, record=record)
+        for ask in source.candidates():
+            reader.add(ask)
+        for refusal in source.refusals():
+            reader.reading.results.append(refusal)
+            reader.reading.urgent = True
+        return reader.reading
+
+    def hurry(self, followers: Iterable[int]) -> None:
+        """Answer these followers' waiting sessions now, so that they can ask for what they have just been given."""
+        for follower in followers:
+            self._hosted.fetches.check(Hurry(follower))
+
+    def available(self, params: FetchParams, ask: PartitionFetch) -> int | None:
+        """How many bytes a waiting fetch would get from one partition; None: answer at once, something changed."""
+        hosted = self._hosted
+        try:
+            partition = hosted.partitions.get(ask.tp) or hosted.find(ask.tp)
+            log = partition.log_for(ask.leader_epoch, params.only_leader)
+            limit = view_end(params, log)
+            if limit == ask.offset:
+                return 0
+            if limit < ask.offset:
+                # A consumer may stand above the watermark for a while; above the log's end it was truncated.
+                return None if ask.offset > log.log_end_offset else 0
+            if (
+                params.replica_id >= 0
+                and is_throttled(hosted, partition, log)
+                and must_wait(hosted, partition, params.replica_id, hosted.now_ms())
+            ):
+                return 0
+            if params.min_bytes <= 1:
+                return 1
+            return log.read(ask.offset, ask.max_bytes, limit_offset=limit, min_one=True).size
+        except (ApiError, StorageError):
+            return None
+
+    def answer_late(self, params: FetchParams, source: FetchSource, pending: Pending[Fetched]) -> None:
+        """Read again for a fetch that has waited, and answer it."""
+        self._load(self._read(params, source, record=False), pending)
+
+    def _load(self, reading: Reading, pending: Pending[Fetched] | None) -> Fetched | Pending[Fetched]:
+        """Fill in the records: at once where they are in memory, else when the blocking reads are done."""
+        cold = []
+        for result, found, partition, epoch in reading.slices:
+            try:
+                records = found.load_nowait()
+            except (ApiError, StorageError) as error:
+                _fail(result, error)
+                continue
+            if records is None:
+                cold.append((result, found, partition, epoch))
+            else:
+                result.records = records
+        self._hosted.counters.bytes_out += reading.size
+        if cold:
+            waiting = pending if pending is not None else self._hosted.new_pending()
+            ColdReads(self._hosted, reading.results, cold, waiting).start()
+            return waiting
+        if pending is not None:
+            pending.set_result(reading.results)
+            return pending
+        return reading.results
+
+
+class ColdReads:
+    """The slices of one fetch that have to come from the disk: answered when the last one is there."""
+
+    __slots__ = ("_cold", "_hosted", "_left", "_pending", "_results")
+
+    def __init__(
+        self,
+        hosted: Hosted,
+        results: Fetched,
+        cold: list[tuple[FetchedPartition, Slice, Partition, int]],
+        pending: Pending[Fetched],
+    ) -> None:
+        self._hosted = hosted
+        self._results = results
+        self._cold = cold
+        self._pending = pending
+        self._left = len(cold)
+
+    def start(self) -> None:
+        """Hand every slice to the reader pool."""
+        self._hosted.counters.cold_reads += len(self._cold)
+        for result, found, partition, epoch in self._cold:
+            self._load(result, found, partition, epoch)
+
+    def _load(self, result: FetchedPartition, found: Slice, partition: Partition, epoch: int) -> None:
+        log = partition.log
+
+        def loaded(read: Pending[Any]) -> None:
+            try:
+                result.records = read.result()
+            except (ApiError, StorageError, OSError) as error:
+                _fail(result, error)
+            if partition.log is not log or partition.leader_epoch != epoch:
+                result.records = b""
+                result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self._left -= 1
+            if self._left == 0 and not self._pending.done():
+                self._pending.set_result(self._results)
+
+        self._hosted.run_blocking(found.load).add_done_callback(loaded)
+
+
+def _fail(result: FetchedPartition, error: Exception) -> None:
+    result.error = error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+    result.records = b""
+    result.high_watermark = result.last_stable_offset = result.log_start_offset = -1

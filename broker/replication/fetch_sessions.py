@@ -1,0 +1,385 @@
+"""The leader's side of incremental fetch sessions (KIP-227): what a client asked before is remembered.
+
+Rule 1: a session's request names only what changed in the question; its answer only what changed in the answers.
+Rule 2: a partition is *quiet* once it was looked at and had nothing: it is not looked at again before it moves
+(`touch`) or is asked differently. A follower's fetch of a thousand idle partitions so costs what one costs; its
+`Heartbeat` says that it is alive at the end of all of them.
+Rule 3: never quiet are partitions with an error, with data not yet taken, without room in the answer, and those
+whose asking follower is not in the ISR (each fetch is a new chance to join it).
+Rule 4: 1000 slots; who is evicted says `FetchSessions._make_room` (facts §20; Kafka's FetchSession rules).
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
+from logyard.broker.replication.fetch import FetchSource, Hurry, Sessionless
+from logyard.broker.replication.follower_session import next_epoch
+from logyard.broker.replication.hosted import Hosted
+from logyard.broker.replication.isr import Heartbeat
+from logyard.broker.replication.reading import view_end
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+
+Allowed = Callable[[str], bool]
+SessionKey = tuple[TopicId | str, int]
+
+
+def key_of(ask: PartitionFetch) -> SessionKey:
+    """By topic id where there is one: two topics that had the same name are two."""
+    return (ask.topic_id if ask.topic_id != ZERO_TOPIC_ID else ask.tp.topic, ask.tp.partition)
+
+
+class Remembered:
+    """One partition of a session: the question, and what was last answered."""
+
+    __slots__ = ("ask", "high_watermark", "log_start_offset")
+
+    def __init__(self, ask: PartitionFetch) -> None:
+        self.ask = ask
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def is_news(self, answer: FetchedPartition) -> bool:
+        """Whether an answer has to be sent; notes it as sent. After an error everything is news."""
+        urgent = (
+            answer.error is not ErrorCode.NONE or answer.diverging is not None or answer.preferred_read_replica >= 0
+        )
+        news = (
+            urgent
+            or len(answer.records) > 0
+            or answer.high_watermark != self.high_watermark
+            or answer.log_start_offset != self.log_start_offset
+        )
+        repeat = answer.error is not ErrorCode.NONE or answer.diverging is not None
+        self.high_watermark = -1 if repeat else answer.high_watermark
+        self.log_start_offset = answer.log_start_offset
+        return news
+
+
+class FetchSession:
+    """One client's session: an observer of its partitions and the source of its fetches."""
+
+    def __init__(
+        self, session_id: int, hosted: Hosted, params: FetchParams, *, uses_topic_ids: bool, now_ms: int
+    ) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.privileged = params.from_follower
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.heartbeat = Heartbeat()
+        self._hosted = hosted
+        self._params = params
+        self._allowed: Allowed = _all
+        self._partitions: dict[SessionKey, Remembered] = {}
+        self._by_name: dict[TopicPartition, SessionKey] = {}
+        self._unnamed: dict[SessionKey, None] = {}  # whose topic id nobody here knows yet
+        self._restless: dict[SessionKey, None] = {}
+        self._looking_at: dict[SessionKey, None] = {}
+        self._touched: PartitionFetch | None = None
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    # The question
+
+    def begin(self, params: FetchParams, allowed: Allowed, now_ms: int) -> None:
+        """A new request of this session has come."""
+        self._params = params
+        self._allowed = allowed
+        self._looking_at = {}
+        self.last_used_ms = now_ms
+        self.heartbeat.last_fetch_ms = now_ms
+
+    def remember(self, asks: Iterable[PartitionFetch]) -> None:
+        """Add these, or ask them differently; all will be looked at."""
+        for ask in asks:
+            key = key_of(ask)
+            known = self._partitions.get(key)
+            if known is None:
+                self._partitions[key] = Remembered(ask)
+            else:
+                if not ask.tp.topic:
+                    ask.tp = known.ask.tp  # the metadata may have lost the topic's name, but it has no other
+                known.ask = ask
+            if ask.tp.topic:
+                self._by_name[ask.tp] = key
+                self._unnamed.pop(key, None)
+            else:
+                self._unnamed[key] = None
+            self._restless[key] = None
+
+    def answered(self, key: SessionKey, answer: FetchedPartition) -> None:
+        """Note what the full answer that opened the session said."""
+        self._partitions[key].is_news(answer)
+
+    def forget(self, keys: Iterable[SessionKey]) -> None:
+        """Ask these no more."""
+        for key in keys:
+            known = self._partitions.pop(key, None)
+            self._unnamed.pop(key, None)
+            self._restless.pop(key, None)
+            self._looking_at.pop(key, None)
+            if known is not None and self._by_name.get(known.ask.tp) == key:
+                del self._by_name[known.ask.tp]
+                self._detach(known.ask.tp)
+
+    def close(self) -> None:
+        """The session is over: nobody tells it anything any more."""
+        self.forget(list(self._partitions))
+
+    def _detach(self, tp: TopicPartition) -> None:
+        partition = self._hosted.partitions.get(tp)
+        if partition is None:
+            return
+        partition.observers.pop(self, None)
+        for remote in partition.remotes.values():
+            if remote.heartbeat is self.heartbeat:
+                remote.settle_idle(remote.log_end_offset)
+                remote.heartbeat = None
+
+    # Observer
+
+    def touch(self, tp: TopicPartition) -> None:
+        """The partition moved: look at it in this fetch, if it still waits, and in the next."""
+        key = self._by_name.get(tp)
+        if key is not None:
+            self._restless[key] = None
+            self._touched = self._partitions[key].ask
+
+    # FetchSource
+
+    def candidates(self) -> Iterable[PartitionFetch]:
+        """What was touched or asked since the last request, besides what this request has already looked at."""
+        self._looking_at.update(self._restless)
+        self._restless = {}
+        if self._unnamed:
+            self._name()
+        asks = []
+        partitions = self._hosted.partitions
+        for key in self._looking_at:
+            ask = self._partitions[key].ask
+            if ask.tp.topic and self._allowed(ask.tp.topic):
+                partition = partitions.get(ask.tp)
+                if partition is not None:
+                    partition.observers[self] = None
+                asks.append(ask)
+        return asks
+
+    def _name(self) -> None:
+        for key in list(self._unnamed):
+            ask = self._partitions[key].ask
+            name = self._hosted.metadata.topic_name(ask.topic_id)
+            if name is not None:
+                ask.tp = TopicPartition(name, ask.tp.partition)
+                self._by_name[ask.tp] = key
+                del self._unnamed[key]
+
+    def refusals(self) -> Iterable[FetchedPartition]:
+        refused = []
+        for key in self._looking_at:
+            ask = self._partitions[key].ask
+            if not ask.tp.topic:
+                refused.append(FetchedPartition(ask.tp, ErrorCode.UNKNOWN_TOPIC_ID, topic_id=ask.topic_id))
+            elif not self._allowed(ask.tp.topic):
+                refused.append(FetchedPartition(ask.tp, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id=ask.topic_id))
+        return refused
+
+    def keys(self) -> Iterable[Hashable]:
+        return (self, Hurry(self._params.replica_id)) if self.privileged else (self,)
+
+    def touched(self, key: Hashable) -> PartitionFetch | None:
+        return self._touched
+
+    # The answer
+
+    def news(self, answers: Sequence[FetchedPartition]) -> list[FetchedPartition]:
+        """Return the answers worth sending; what may have more to say stays restless."""
+        news = []
+        served = []
+        for answer in answers:
+            key: SessionKey = (answer.topic_id if self.uses_topic_ids else answer.tp.topic, answer.tp.partition)
+            known = self._partitions.get(key)
+            if known is None:
+                continue
+            if known.is_news(answer):
+                news.append(answer)
+            if len(answer.records) > 0:
+                served.append(key)
+            elif not self._is_quiet(known.ask, answer):
+                self._restless[key] = None
+        for key in served:
+            # Whoever was served comes last next time, so that nobody starves behind a busy partition.
+            self._restless.pop(key, None)
+            self._restless[key] = None
+        return news
+
+    def _is_quiet(self, ask: PartitionFetch, answer: FetchedPartition) -> bool:
+        if answer.error is not ErrorCode.NONE or answer.diverging is not None or answer.preferred_read_replica >= 0:
+            return False
+        partition = self._hosted.partitions.get(ask.tp)
+        if partition is None or partition.log is None or self not in partition.observers:
+            return False
+        if view_end(self._params, partition.log) > ask.offset:
+            return False
+        return not self.privileged or self._params.replica_id in partition.isr.committed
+
+
+def _all(topic: str) -> bool:
+    return True
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """One fetch request, resolved: read from `source`, then `finish` says what to send.
+
+    With an `error` there is nothing to read: answer it alone.
+    """
+
+    source: FetchSource
+    finish: Callable[[list[FetchedPartition]], tuple[ErrorCode, int, list[FetchedPartition]]]
+    error: ErrorCode = ErrorCode.NONE
+
+
+class FetchSessions:
+    """All sessions of this broker. `random_id` gives numbers from 1 to 2**31 - 1."""
+
+    def __init__(self, hosted: Hosted, random_id: Callable[[], int]) -> None:
+        self._hosted = hosted
+        self._random_id = random_id
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def cached_partitions(self) -> int:
+        return sum(map(len, self._sessions.values()))
+
+    def open(
+        self,
+        params: FetchParams,
+        session_id: int,
+        epoch: int,
+        asks: Sequence[PartitionFetch],
+        forgotten: Iterable[SessionKey] = (),
+        *,
+        uses_topic_ids: bool,
+        allowed: Allowed = _all,
+    ) -> FetchContext:
+        """Resolve a request. Partitions asked by an unknown topic id have the empty topic name.
+
+        `allowed` says which topics the asker may read. Session errors: 70 unknown id, 71 wrong epoch, 106 ids mixed
+        with names.
+        """
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._remove(session_id)
+            return self._without_session(params, epoch, asks, uses_topic_ids, allowed)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return _refuse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return _refuse(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return _refuse(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        now = self._hosted.now_ms()
+        session.begin(params, allowed, now)
+        session.forget(forgotten)
+        session.remember(asks)
+        if not len(session):
+            self._remove(session_id)
+            return self._without_session(params, FINAL_EPOCH, asks, uses_topic_ids, allowed)
+        session.epoch = next_epoch(epoch)
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return self._incremental(session)
+
+    def _incremental(self, session: FetchSession) -> FetchContext:
+        expected = session.epoch
+
+        def finish(answers: list[FetchedPartition]) -> tuple[ErrorCode, int, list[FetchedPartition]]:
+            if session.epoch != expected:
+                return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
+            return ErrorCode.NONE, session.id, session.news(answers)
+
+        return FetchContext(session, finish)
+
+    def _without_session(
+        self, params: FetchParams, epoch: int, asks: Sequence[PartitionFetch], uses_topic_ids: bool, allowed: Allowed
+    ) -> FetchContext:
+        readable, refusals = [], []
+        for ask in asks:
+            if not ask.tp.topic:
+                refusals.append(FetchedPartition(ask.tp, ErrorCode.UNKNOWN_TOPIC_ID, topic_id=ask.topic_id))
+            elif not allowed(ask.tp.topic):
+                refusals.append(FetchedPartition(ask.tp, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id=ask.topic_id))
+            else:
+                readable.append(ask)
+
+        def finish(answers: list[FetchedPartition]) -> tuple[ErrorCode, int, list[FetchedPartition]]:
+            opened = self._create(params, asks, answers, uses_topic_ids) if epoch == INITIAL_EPOCH else NO_SESSION
+            return ErrorCode.NONE, opened, answers
+
+        return FetchContext(Sessionless(readable, refusals), finish)
+
+    def _create(
+        self, params: FetchParams, asks: Sequence[PartitionFetch], answers: list[FetchedPartition], uses_topic_ids: bool
+    ) -> int:
+        """Open a session for a full request that was answered; 0 where there is nothing to keep or no room."""
+        now = self._hosted.now_ms()
+        if not asks or not self._make_room(params.from_follower, len(asks), now):
+            return NO_SESSION
+        session_id = self._random_id()
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random_id()
+        session = FetchSession(session_id, self._hosted, params, uses_topic_ids=uses_topic_ids, now_ms=now)
+        session.remember(asks)
+        for answer in answers:
+            session.answered((answer.topic_id if uses_topic_ids else answer.tp.topic, answer.tp.partition), answer)
+        self._sessions[session_id] = session
+        return session_id
+
+    def _make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
+        """Evict a session nobody used for the eviction time; else the least worthy, if the newcomer is worthier.
+
+        Followers are worth more than consumers, then size counts. Old enough sessions yield to anyone, younger
+        consumers' only to followers, younger followers' to nobody.
+        """
+        settings = self._hosted.settings
+        if len(self._sessions) < settings.fetch_session_slots_max:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > settings.fetch_session_eviction_ms:
+            return self._evict(oldest)
+        candidates = [
+            s
+            for s in self._sessions.values()
+            if now_ms - s.created_ms > settings.fetch_session_eviction_ms or (privileged and not s.privileged)
+        ]
+        least = min(candidates, key=lambda s: (s.privileged, len(s), s.id), default=None)
+        if least is None or (privileged, size) < (least.privileged, len(least)):
+            return False
+        return self._evict(least)
+
+    def _evict(self, session: FetchSession) -> bool:
+        self.evictions += 1
+        self._remove(session.id)
+        return True
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+
+def _refuse(error: ErrorCode) -> FetchContext:
+    return FetchContext(Sessionless(()), lambda answers: (error, NO_SESSION, []), error)

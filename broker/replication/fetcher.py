@@ -1,0 +1,394 @@
+"""The shell that follows: one task per leader broker, fetching all partitions that it leads and we replicate.
+
+What an answer means is decided in following.py, what is left out of a question in follower_session.py; here are the
+waiting, the back-off, and the loop. Everything but `LeaderFetcher._run` is synchronous, so a partition is taken away
+at once: an answer that is on its way finds no state and is dropped.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+
+import structlog
+
+from logyard.broker.errors import CorruptData, ErrorCode, StorageError
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.events import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    EpochQuery,
+    FollowerFetch,
+    FollowerFetchAnswer,
+    OffsetAnswer,
+    OffsetQuery,
+    PartitionFetch,
+)
+from logyard.broker.replication.follower_session import FollowerSession
+from logyard.broker.replication.following import FetchState, Outcome
+from logyard.broker.replication.partition import Partition
+from logyard.broker.replication.ports import FetchLink, FetchLinks, LinkError
+from logyard.broker.replication.settings import Counters, ReplicaSettings
+from logyard.broker.replication.throttle import UNLIMITED, ByteRate
+
+THROTTLE_PAUSE_MS = 100
+
+log = structlog.get_logger("logyard.fetcher")
+
+_LINK_TROUBLE = (OSError, TimeoutError, LinkError, CorruptData, asyncio.TimeoutError)
+
+
+class LeaderFetcher:
+    """All that is fetched from one leader. `now_ms` never goes back; `progressed` hears of moved watermarks."""
+
+    def __init__(
+        self,
+        leader: int,
+        link: FetchLink,
+        settings: ReplicaSettings,
+        counters: Counters,
+        now_ms: Callable[[], int],
+        broker_epoch: Callable[[], int],
+        progressed: Callable[[Partition], None],
+        failed: Callable[[Partition], None],
+        throttled_in: ByteRate,
+    ) -> None:
+        self.leader = leader
+        self._link = link
+        self._settings = settings
+        self._counters = counters
+        self._now_ms = now_ms
+        self._broker_epoch = broker_epoch
+        self._progressed = progressed
+        self._failed = failed
+        self._throttled_in = throttled_in
+        self._states: dict[TopicPartition, FetchState] = {}
+        self._changed: dict[TopicPartition, None] = {}  # whose question may differ from what the session knows
+        self._delayed: dict[TopicPartition, None] = {}
+        self._session = FollowerSession()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # From outside, at any time
+
+    def add(self, partition: Partition) -> None:
+        """Fetch this one too, from where its log stands; raises StorageError."""
+        state = FetchState(partition, truncates_on_fetch=self._settings.truncates_on_fetch)
+        self._states[partition.tp] = state
+        self._changed[partition.tp] = None
+        self._wake.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch from {self.leader}")
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Fetch this one no more."""
+        if self._states.pop(tp, None) is not None:
+            self._changed[tp] = None
+            self._delayed.pop(tp, None)
+            self._wake.set()
+
+    def refresh_topic_id(self, partition: Partition) -> None:
+        """The topic's id became known, or was taken back."""
+        state = self._states.get(partition.tp)
+        if state is not None:
+            state.topic_id = partition.topic_id
+            self._changed[partition.tp] = None
+
+    @property
+    def partition_count(self) -> int:
+        return len(self._states)
+
+    def lags(self) -> dict[TopicPartition, int]:
+        """Return the offset each partition will be fetched at."""
+        return {tp: state.offset for tp, state in self._states.items()}
+
+    async def close(self) -> None:
+        """Stop, dropping what is under way."""
+        self._states.clear()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    # The loop
+
+    async def _run(self) -> None:
+        while self._states:
+            try:
+                await self._round()
+            except _LINK_TROUBLE as trouble:
+                log.info("the leader was not reached", leader=self.leader, error=f"{type(trouble).__name__}: {trouble}")
+                self._session.failed()
+                await self._sleep(self._settings.fetch_backoff_ms)
+            except Exception:
+                # Our own mistake must not end replication: say it loudly and go on from a clean question.
+                log.exception("fetching failed", leader=self.leader)
+                self._session.failed()
+                await self._sleep(self._settings.fetch_backoff_ms)
+
+    async def _round(self) -> None:
+        if any(state.truncating for state in self._states.values()):
+            await self._truncate_by_epochs()
+        request = self._question()
+        if request is None:
+            now = self._now_ms()
+            due = min((s.due_ms - now for s in self._states.values()), default=0)
+            await self._sleep(max(1, due))
+            return
+        answer = await self._link.fetch(request)
+        if self._session.answered(answer):
+            await self._take(answer)
+        else:
+            log.info("the fetch session is opened anew", leader=self.leader, error=answer.error.name)
+
+    async def _sleep(self, ms: int) -> None:
+        """Wait that long, or until a partition is added or removed."""
+        self._wake.clear()
+        with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), ms / 1000)
+
+    def _question(self) -> FollowerFetch | None:
+        """Return the next request, None where every partition has to wait."""
+        now = self._now_ms()
+        for tp in list(self._delayed):
+            state = self._states.get(tp)
+            if state is None or state.due_ms <= now:
+                del self._delayed[tp]
+                self._changed[tp] = None
+        self._hold_back(now)
+        session = self._session
+        sending: Sequence[PartitionFetch] = ()
+        forgotten: Sequence[tuple[TopicPartition, object]] = ()
+        if not session.is_full:
+            wanted, removed = [], []
+            for tp in self._changed:
+                state = self._states.get(tp)
+                if state is None or tp in self._delayed or state.truncating:
+                    removed.append(tp)
+                else:
+                    wanted.append(self._ask(state))
+            sending, forgotten = session.change(wanted, removed)
+            if session.mixes_kinds or not session.sent:
+                session.failed()  # the next question opens a new session, which closes the old one
+        if session.is_full:
+            ready = [s for tp, s in self._states.items() if tp not in self._delayed and not s.truncating]
+            sending, forgotten = [self._ask(s) for s in ready], ()
+            session.open(sending)
+        self._changed = {}
+        return self._request(sending, forgotten) if session.sent else None
+
+    def _hold_back(self, now: int) -> None:
+        """Leave out throttled partitions that lag, for as long as the rate is above the limit."""
+        limit = self._settings.follower_throttled_rate
+        if limit == UNLIMITED or self._throttled_in.per_second(now) <= limit:
+            return
+        for tp, state in self._states.items():
+            if tp not in self._delayed and state.lag != 0 and state.is_throttled:
+                state.due_ms = now + THROTTLE_PAUSE_MS
+                self._delayed[tp] = None
+                self._changed[tp] = None
+
+    def _ask(self, state: FetchState) -> PartitionFetch:
+        settings = self._settings
+        return state.ask(
+            settings.fetch_max_bytes,
+            with_last_epoch=settings.truncates_on_fetch,
+            with_topic_id=settings.uses_topic_ids,
+        )
+
+    def _request(
+        self, sending: Sequence[PartitionFetch], forgotten: Sequence[tuple[TopicPartition, object]]
+    ) -> FollowerFetch:
+        settings, session = self._settings, self._session
+        return FollowerFetch(
+            replica_id=settings.broker_id,
+            replica_epoch=self._broker_epoch(),
+            max_wait_ms=settings.fetch_wait_max_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_response_max_bytes,
+            session_id=session.id,
+            session_epoch=session.epoch,
+            partitions=sending,
+            forgotten=forgotten,  # type: ignore[arg-type]
+            uses_topic_ids=session.uses_topic_ids,
+        )
+
+    # Answers
+
+    async def _take(self, answer: FollowerFetchAnswer) -> None:
+        lost: list[FetchState] = []
+        for fetched in answer.partitions:
+            tp = fetched.tp
+            state = self._states.get(tp)
+            asked = self._session.sent.get(tp)
+            if state is None or asked is None or not state.answers(asked):
+                continue
+            self._counters.replication_bytes_in += len(fetched.records)
+            if fetched.records and state.is_throttled:
+                self._throttled_in.record(len(fetched.records), self._now_ms())
+            outcome = state.take(fetched)
+            self._changed[tp] = None
+            match outcome:
+                case Outcome.PROGRESS:
+                    self._progressed(state.partition)
+                case Outcome.TRUNCATED:
+                    log.info("diverged and cut", partition=str(tp), leader=self.leader, end=state.offset)
+                case Outcome.BACK_OFF:
+                    self._delay(state)
+                case Outcome.OUT_OF_RANGE:
+                    lost.append(state)
+                case Outcome.FENCED | Outcome.FAILED:
+                    self._give_up(state, fetched.error)
+        if lost:
+            await self._find_again(lost)
+
+    def _delay(self, state: FetchState) -> None:
+        state.due_ms = self._now_ms() + state.back_off_ms(self._settings.fetch_backoff_ms)
+        self._delayed[state.partition.tp] = None
+        self._changed[state.partition.tp] = None
+
+    def _give_up(self, state: FetchState, error: ErrorCode) -> None:
+        tp = state.partition.tp
+        # A leader that heard of its new epoch before us is the usual reason; the controller's word is under way.
+        say = log.info if error is ErrorCode.FENCED_LEADER_EPOCH else log.warning
+        say("no longer fetched", partition=str(tp), leader=self.leader, error=error.name)
+        self.remove(tp)
+        self._failed(state.partition)
+
+    def _is_current(self, state: FetchState, epoch: int) -> bool:
+        return self._states.get(state.partition.tp) is state and state.partition.leader_epoch == epoch
+
+    async def _find_again(self, lost: Sequence[FetchState]) -> None:
+        """OFFSET_OUT_OF_RANGE: learn the leader's bounds and go on from there (facts §11)."""
+        epochs = [state.leader_epoch for state in lost]
+        latest = await self._bounds(lost, LATEST_TIMESTAMP)
+        earliest = await self._bounds(lost, EARLIEST_TIMESTAMP)
+        for state, epoch in zip(lost, epochs, strict=True):
+            tp = state.partition.tp
+            end, start = latest.get(tp), earliest.get(tp)
+            if not self._is_current(state, epoch):
+                continue
+            if end is None or start is None or end.error is not ErrorCode.NONE or start.error is not ErrorCode.NONE:
+                fenced = end is not None and end.error is ErrorCode.FENCED_LEADER_EPOCH
+                if fenced:
+                    self._give_up(state, ErrorCode.FENCED_LEADER_EPOCH)
+                else:
+                    self._delay(state)
+                continue
+            before = state.offset
+            try:
+                state.rejoin(start.offset, end.offset)
+            except StorageError:
+                self._give_up(state, ErrorCode.KAFKA_STORAGE_ERROR)
+                continue
+            self._changed[tp] = None
+            log.warning("out of the leader's range", partition=str(tp), leader=self.leader, offset=state.offset)
+            if state.offset == before:
+                self._delay(state)  # the same question would get the same answer
+
+    async def _bounds(self, lost: Sequence[FetchState], timestamp: int) -> dict[TopicPartition, OffsetAnswer]:
+        queries = [OffsetQuery(s.partition.tp, timestamp, s.leader_epoch) for s in lost]
+        return {answer.tp: answer for answer in await self._link.list_offsets(queries)}
+
+    async def _truncate_by_epochs(self) -> None:
+        """IBP before 2.7-IV1: ask OffsetForLeaderEpoch until every partition knows where it agrees."""
+        asking = {tp: s for tp, s in self._states.items() if s.truncating and tp not in self._delayed}
+        queries = []
+        for tp, state in asking.items():
+            latest = state.log.epochs.latest
+            if latest is None:
+                state.cut(-1, -1)
+            else:
+                queries.append(EpochQuery(tp, latest, state.leader_epoch))
+            self._changed[tp] = None
+        for answer in await self._link.offsets_for_leader_epoch(queries) if queries else ():
+            answered = asking.get(answer.tp)
+            if answered is None or not self._is_current(answered, answered.leader_epoch):
+                continue
+            if answer.error is ErrorCode.NONE:
+                answered.cut(answer.epoch, answer.end_offset)
+            elif answer.error is ErrorCode.FENCED_LEADER_EPOCH:
+                self._give_up(answered, answer.error)
+            else:
+                self._delay(answered)
+
+
+class ReplicaFetchers:
+    """Who fetches what: a LeaderFetcher per leader (num.replica.fetchers=1). Implements `transitions.Fetchers`."""
+
+    def __init__(
+        self,
+        links: FetchLinks,
+        settings: ReplicaSettings,
+        counters: Counters,
+        now_ms: Callable[[], int],
+        broker_epoch: Callable[[], int],
+        progressed: Callable[[Partition], None],
+    ) -> None:
+        self._links = links
+        self._settings = settings
+        self._counters = counters
+        self._now_ms = now_ms
+        self._broker_epoch = broker_epoch
+        self._progressed = progressed
+        self._by_leader: dict[int, LeaderFetcher] = {}
+        self._placed: dict[TopicPartition, int] = {}
+        self._throttled_in = ByteRate()
+        self.failed: dict[TopicPartition, None] = {}
+
+    def start(self, partitions: Iterable[Partition]) -> None:
+        """Fetch these from the leaders they now have."""
+        for partition in partitions:
+            self._take_away(partition.tp)
+            self.failed.pop(partition.tp, None)
+            self._placed[partition.tp] = partition.leader
+            try:
+                self._fetcher(partition.leader).add(partition)
+            except StorageError as trouble:
+                log.error("cannot be followed", partition=str(partition.tp), error=str(trouble))
+                self.failed[partition.tp] = None
+
+    def stop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch these no more; answers under way are dropped."""
+        for tp in partitions:
+            self._take_away(tp)
+            self.failed.pop(tp, None)
+
+    def refresh_topic_ids(self, partitions: Iterable[Partition]) -> None:
+        """Ask with (or without) the ids these topics now have."""
+        for partition in partitions:
+            leader = self._placed.get(partition.tp)
+            if leader is not None and leader in self._by_leader:
+                self._by_leader[leader].refresh_topic_id(partition)
+
+    async def close(self) -> None:
+        """Stop all."""
+        for fetcher in self._by_leader.values():
+            await fetcher.close()
+        self._by_leader.clear()
+        self._placed.clear()
+
+    def _fetcher(self, leader: int) -> LeaderFetcher:
+        fetcher = self._by_leader.get(leader)
+        if fetcher is None:
+            fetcher = self._by_leader[leader] = LeaderFetcher(
+                leader,
+                self._links(leader),
+                self._settings,
+                self._counters,
+                self._now_ms,
+                self._broker_epoch,
+                self._progressed,
+                self._note_failed,
+                self._throttled_in,
+            )
+        return fetcher
+
+    def _take_away(self, tp: TopicPartition) -> None:
+        leader = self._placed.pop(tp, None)
+        if leader is not None and leader in self._by_leader:
+            self._by_leader[leader].remove(tp)
+
+    def _note_failed(self, partition: Partition) -> None:
+        self._placed.pop(partition.tp, None)
+        self.failed[partition.tp] = None

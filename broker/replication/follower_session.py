@@ -1,0 +1,91 @@
+"""The follower's side of an incremental fetch session (KIP-227): what the leader already knows is not said again.
+
+Rule 1: epoch 0 opens (and closes the old session of that id), the leader's answer names the new one; each answered
+request moves the epoch on by one, 1 following 2**31 - 1.
+Rule 2: after any failure the whole question is asked again.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.replication.events import FollowerFetchAnswer, PartitionFetch
+
+EPOCH_MAX = 2**31 - 1
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the epoch after `epoch`; 0 is kept for opening a session."""
+    return 1 if epoch >= EPOCH_MAX else epoch + 1
+
+
+class FollowerSession:
+    """What one leader has been asked and remembers. `sent` is the question as the leader knows it."""
+
+    __slots__ = ("_without_id", "epoch", "id", "sent", "uses_topic_ids")
+
+    def __init__(self) -> None:
+        self.id = 0
+        self.epoch = 0
+        self.sent: dict[TopicPartition, PartitionFetch] = {}
+        self.uses_topic_ids = True
+        self._without_id = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request has to name every partition."""
+        return self.epoch == 0
+
+    def open(self, wanted: Sequence[PartitionFetch]) -> None:
+        """Ask for exactly these, from scratch."""
+        self.sent = {ask.tp: ask for ask in wanted}
+        self._without_id = sum(ask.topic_id == ZERO_TOPIC_ID for ask in wanted)
+        self.uses_topic_ids = self._without_id == 0
+
+    def change(
+        self, wanted: Iterable[PartitionFetch], removed: Iterable[TopicPartition]
+    ) -> tuple[list[PartitionFetch], list[tuple[TopicPartition, TopicId]]]:
+        """Ask for `wanted` besides what is known, and no more for `removed`; returns (to send, to forget)."""
+        to_send: list[PartitionFetch] = []
+        forgotten: list[tuple[TopicPartition, TopicId]] = []
+        for tp in removed:
+            known = self.sent.pop(tp, None)
+            if known is not None:
+                self._without_id -= known.topic_id == ZERO_TOPIC_ID
+                forgotten.append((tp, known.topic_id))
+        for ask in wanted:
+            known = self.sent.get(ask.tp)
+            if known == ask:
+                continue
+            if known is not None:
+                self._without_id -= known.topic_id == ZERO_TOPIC_ID
+                if known.topic_id != ask.topic_id:
+                    forgotten.append((ask.tp, known.topic_id))
+            self._without_id += ask.topic_id == ZERO_TOPIC_ID
+            self.sent[ask.tp] = ask
+            to_send.append(ask)
+        return to_send, forgotten
+
+    @property
+    def mixes_kinds(self) -> bool:
+        """Partitions with and without topic ids cannot share a session: it has to be opened anew."""
+        return bool(self.sent) and (self._without_id == 0) != self.uses_topic_ids
+
+    def answered(self, answer: FollowerFetchAnswer) -> bool:
+        """Note the leader's answer; returns whether its partitions are to be used."""
+        if answer.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self.id = self.epoch = 0
+            return False
+        if answer.error is not ErrorCode.NONE:
+            self.epoch = 0
+            return False
+        if self.is_full or answer.session_id == 0:
+            self.id = answer.session_id
+            self.epoch = 1 if answer.session_id else 0
+        else:
+            self.epoch = next_epoch(self.epoch)
+        return True
+
+    def failed(self) -> None:
+        """No answer came: the leader may or may not have moved on, so start anew under the same id."""
+        self.epoch = 0

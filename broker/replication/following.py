@@ -1,0 +1,159 @@
+"""How a follower takes in what its leader answers, one partition at a time (facts §10, §11, §21b).
+
+Rule 1: an answer counts only if it belongs to the question: same leader epoch, same offset.
+Rule 2: records go into the log byte for byte; then the watermark and the log's start follow the leader's.
+Rule 3: a divergence is cut off before anything else is fetched; what cannot be helped here is named by an Outcome
+and left to the shell (fetcher.py).
+"""
+
+from enum import Enum
+
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId
+from logyard.broker.replication import follower
+from logyard.broker.replication.events import FetchedPartition, PartitionFetch
+from logyard.broker.replication.partition import Partition
+from logyard.broker.replication.ports import Log
+from logyard.broker.replication.throttle import is_listed
+
+
+class Outcome(Enum):
+    """What became of one partition's answer."""
+
+    PROGRESS = "records, watermark or log start moved"
+    IDLE = "nothing new"
+    TRUNCATED = "cut to where leader and follower agree"
+    BACK_OFF = "not now: again after the back-off"
+    FENCED = "our leader epoch is past: wait for the controller"
+    OUT_OF_RANGE = "the leader does not have our offset: ask for its bounds"
+    FAILED = "the log cannot take it: wait for the controller"
+
+
+class FetchState:
+    """Where a follower stands with one partition. `truncating`: OffsetForLeaderEpoch is to be asked first."""
+
+    __slots__ = ("due_ms", "lag", "leader_epoch", "offset", "partition", "refusals", "topic_id", "truncating")
+
+    def __init__(self, partition: Partition, *, truncates_on_fetch: bool) -> None:
+        log = partition.log
+        assert log is not None, "who follows has a log"
+        self.partition = partition
+        self.topic_id: TopicId = partition.topic_id
+        self.leader_epoch = partition.leader_epoch
+        self.due_ms = 0
+        self.refusals = 0  # answers in a row that said "not yet"
+        self.lag = -1  # behind the leader's high watermark; -1 unknown
+        self.offset = follower.first_fetch_offset(log.epochs, log.log_end_offset, log.high_watermark)
+        if log.epochs.latest is None:
+            # Nothing can prove that the tail agrees with the leader's.
+            log.truncate_to(self.offset)
+        self.truncating = not truncates_on_fetch and log.epochs.latest is not None
+
+    @property
+    def log(self) -> Log:
+        log = self.partition.log
+        assert log is not None, "who follows has a log"
+        return log
+
+    def ask(self, max_bytes: int, *, with_last_epoch: bool, with_topic_id: bool) -> PartitionFetch:
+        """Return what to ask the leader next."""
+        latest = self.log.epochs.latest if with_last_epoch else None
+        return PartitionFetch(
+            tp=self.partition.tp,
+            offset=self.offset,
+            max_bytes=max_bytes,
+            leader_epoch=self.leader_epoch,
+            last_fetched_epoch=-1 if latest is None else latest,
+            log_start_offset=self.log.log_start_offset,
+            topic_id=self.topic_id if with_topic_id else ZERO_TOPIC_ID,
+        )
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether what is fetched of it counts against follower.replication.throttled.rate."""
+        listed = self.log.config.follower_replication_throttled_replicas
+        return is_listed(listed, self.partition.tp.partition, self.partition.ports.settings.broker_id)
+
+    def answers(self, asked: PartitionFetch) -> bool:
+        """Whether an answer to `asked` is still of use."""
+        partition = self.partition
+        return (
+            asked.offset == self.offset
+            and asked.leader_epoch == self.leader_epoch == partition.leader_epoch
+            and not partition.is_leader
+            and partition.log is not None
+        )
+
+    def take(self, answer: FetchedPartition) -> Outcome:
+        """Take in the leader's answer to the current question."""
+        self.refusals = self.refusals + 1 if answer.error in _NOT_YET else 0
+        if answer.error is not ErrorCode.NONE:
+            return _ON_ERROR.get(answer.error, Outcome.BACK_OFF)
+        try:
+            if answer.diverging is not None:
+                return self.cut(*answer.diverging)
+            return self._append(answer)
+        except ApiError:
+            return Outcome.BACK_OFF  # a batch damaged on its way: ask again
+        except StorageError:
+            return Outcome.FAILED
+
+    def _append(self, answer: FetchedPartition) -> Outcome:
+        log = self.log
+        records = answer.records
+        start = log.log_start_offset
+        if log.log_end_offset != self.offset:
+            return Outcome.FAILED  # somebody else wrote into a follower's log
+        if records:
+            log.append_as_follower(memoryview(records))
+            self.offset = log.log_end_offset
+        self.lag = max(0, answer.high_watermark - self.offset)
+        moved = self.partition.follow_leader(answer.high_watermark, answer.log_start_offset)
+        progress = bool(records) or moved or log.log_start_offset != start
+        return Outcome.PROGRESS if progress else Outcome.IDLE
+
+    def cut(self, epoch: int, end: int) -> Outcome:
+        """Cut what the leader's (epoch, end offset) shows to be foreign."""
+        log = self.log
+        where = follower.truncation(epoch, end, log.epochs, log.log_end_offset, log.high_watermark)
+        log.truncate_to(where.offset)
+        # Also where no record had to go: an epoch that this broker led without writing a record ends here as well,
+        # or the leader would find the same divergence for ever.
+        log.epochs.truncate_from_end(log.log_end_offset)
+        self.offset = log.log_end_offset
+        if where.done:
+            self.truncating = False
+        return Outcome.TRUNCATED
+
+    def back_off_ms(self, longest_ms: int) -> int:
+        """How long to leave it alone. A leader that has not heard of its leadership yet will in a moment."""
+        if self.refusals == 0:
+            return longest_ms
+        return min(longest_ms, FIRST_PAUSE_MS << min(self.refusals - 1, 16))
+
+    def rejoin(self, leader_start: int, leader_end: int) -> None:
+        """Go on after OFFSET_OUT_OF_RANGE, given the leader's bounds; raises StorageError."""
+        log = self.log
+        step = follower.out_of_range(log.log_end_offset, leader_end, leader_start)
+        if step.truncate:
+            log.truncate_to(step.offset)
+        elif step.restart:
+            log.truncate_fully(step.offset)
+        self.offset = log.log_end_offset
+
+
+FIRST_PAUSE_MS = 25
+
+_NOT_YET = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+_ON_ERROR = {
+    ErrorCode.FENCED_LEADER_EPOCH: Outcome.FENCED,
+    ErrorCode.OFFSET_OUT_OF_RANGE: Outcome.OUT_OF_RANGE,
+}

@@ -1,0 +1,125 @@
+"""All replicas of this broker, and who waits for what on them: the state that the façade's parts share."""
+
+from collections.abc import Callable, Iterable
+
+from logyard.broker.clock import Clock
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.replication.partition import Partition, PartitionPorts
+from logyard.broker.replication.ports import IsrChanges, Log, Logs, NewPending, RunBlocking, Timers
+from logyard.broker.replication.purgatory import Purgatory
+from logyard.broker.replication.settings import Counters, ReplicaSettings
+from logyard.broker.replication.throttle import ByteRate
+from logyard.broker.topic_config import TopicConfig
+
+
+class Hosted:
+    """The partitions by name, those whose directory failed, and the three purgatories keyed by partition.
+
+    `fetches` is keyed by partition or by fetch session (an `Observer`).
+    """
+
+    def __init__(
+        self,
+        settings: ReplicaSettings,
+        logs: Logs,
+        metadata: MetadataCache,
+        topic_config: Callable[[str], TopicConfig],
+        isr_changes: IsrChanges,
+        clock: Clock,
+        timers: Timers,
+        new_pending: NewPending,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self.settings = settings
+        self.logs = logs
+        self.metadata = metadata
+        self.topic_config = topic_config
+        self.clock = clock
+        self.timers = timers
+        self.new_pending = new_pending
+        self.run_blocking = run_blocking
+        self.counters = Counters()
+        self.throttled_out = ByteRate()
+        self.controller_epoch = 0
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.offline: dict[TopicPartition, None] = {}
+        self.produces = Purgatory(timers)
+        self.fetches = Purgatory(timers)
+        self.deletions = Purgatory(timers)
+        self.ports = PartitionPorts(
+            settings=settings,
+            counters=self.counters,
+            now_ms=self.now_ms,
+            is_alive=metadata.is_alive,
+            isr_changes=isr_changes,
+            moved=self.watermark_moved,
+        )
+
+    def now_ms(self) -> int:
+        """Milliseconds that never go back: for lags, not for records."""
+        return int(self.clock.monotonic() * 1000)
+
+    def find(self, tp: TopicPartition) -> Partition:
+        """Return the partition, or raise ApiError as a client should see it.
+
+        56 directory offline; 6 the topic lives elsewhere (or this broker has not been told yet); 3 unknown.
+        """
+        partition = self.partitions.get(tp)
+        if partition is not None:
+            return partition
+        if tp in self.offline:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp}: its log directory is offline")
+        if self.metadata.partition(tp) is not None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def current_leader(self, tp: TopicPartition) -> tuple[int, int]:
+        """Where a client should go instead: (leader id, leader epoch), (-1, -1) unknown."""
+        partition = self.partitions.get(tp)
+        if partition is not None:
+            return partition.leader, partition.leader_epoch
+        known = self.metadata.partition(tp)
+        return (known.leader, known.leader_epoch) if known is not None else (-1, -1)
+
+    def log_for(self, partition: Partition, topic_id: TopicId | None, is_new: bool) -> Log:
+        """Return the partition's log, opened or created; the first time its watermark comes from the checkpoint.
+
+        Later the checkpoint read at start is history: the log may have been cut since.
+        Raises StorageError, and ApiError(INCONSISTENT_TOPIC_ID) where the log is of an earlier topic of that name.
+        """
+        tp = partition.tp
+        log = self.logs.get_or_create(tp, topic_id, self.topic_config(tp.topic), is_new)
+        if topic_id is not None and topic_id != ZERO_TOPIC_ID and log.topic_id != topic_id:
+            log.assign_topic_id(topic_id)
+        if partition.log is not None:
+            return log
+        saved = min(max(self.logs.high_watermark_at_start(tp), log.log_start_offset), log.log_end_offset)
+        if saved > log.high_watermark:
+            log.set_high_watermark(saved)
+        return log
+
+    # Waking who waits
+
+    def end_moved(self, partition: Partition) -> None:
+        """Records were appended: followers and, where the watermark moved too, consumers may have their data."""
+        for observer in partition.observers:
+            observer.touch(partition.tp)
+            self.fetches.check(observer)
+        self.fetches.check(partition.tp)
+
+    def watermark_moved(self, partition: Partition) -> None:
+        """The high or low watermark moved, or may have: producers, consumers and deletions look again."""
+        tp = partition.tp
+        self.produces.check(tp)
+        self.end_moved(partition)
+        self.deletions.check(tp)
+
+    def transitioned(self, partition: Partition) -> None:
+        """Leadership changed or the replica is gone: whoever waits here learns it now."""
+        self.watermark_moved(partition)
+
+    def led(self) -> Iterable[Partition]:
+        """The partitions this broker leads."""
+        return (p for p in self.partitions.values() if p.is_leader)

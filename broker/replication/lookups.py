@@ -1,0 +1,167 @@
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords (facts §10, §11, §15)."""
+
+from collections.abc import Hashable, Sequence
+
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.events import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    DeleteRecordsResult,
+    EpochAnswer,
+    EpochQuery,
+    Isolation,
+    OffsetAnswer,
+    OffsetQuery,
+)
+from logyard.broker.replication.hosted import Hosted
+from logyard.broker.replication.partition import Partition
+from logyard.broker.replication.ports import Log, Pending
+from logyard.broker.replication.produce import INTERNAL_TOPICS
+from logyard.broker.replication.purgatory import Delayed
+
+
+class Lookups:
+    """Questions about offsets, and the deletion of what lies before one."""
+
+    def __init__(self, hosted: Hosted) -> None:
+        self._hosted = hosted
+
+    # ListOffsets
+
+    def list_offsets(
+        self, queries: Sequence[OffsetQuery], isolation: Isolation, only_leader: bool
+    ) -> list[OffsetAnswer]:
+        """See `Replicas.list_offsets`."""
+        return [self._offset(query, isolation, only_leader) for query in queries]
+
+    def _offset(self, query: OffsetQuery, isolation: Isolation, only_leader: bool) -> OffsetAnswer:
+        try:
+            partition = self._hosted.find(query.tp)
+            log = partition.log_for(query.leader_epoch, only_leader)
+            return self._find(partition, log, query, isolation)
+        except ApiError as refused:
+            return OffsetAnswer(query.tp, refused.code)
+        except StorageError:
+            return OffsetAnswer(query.tp, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _find(self, partition: Partition, log: Log, query: OffsetQuery, isolation: Isolation) -> OffsetAnswer:
+        end = _visible_end(log, isolation)
+        # A new leader whose watermark has not reached its own epoch cannot say yet what is committed (KAFKA-2334).
+        lagging = isolation != Isolation.LOG_END and partition.epoch_start > log.high_watermark
+        timestamp = query.timestamp
+        if timestamp == LATEST_TIMESTAMP:
+            if lagging:
+                raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return OffsetAnswer(query.tp, offset=end, leader_epoch=partition.leader_epoch)
+        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            start = log.log_start_offset
+            epoch = log.epochs.epoch_of(start)
+            return OffsetAnswer(query.tp, offset=start, leader_epoch=-1 if epoch is None else epoch)
+        if timestamp == LATEST_TIERED_TIMESTAMP:
+            return OffsetAnswer(query.tp)  # there is no tiered storage here
+        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if found is not None and found[1] < end:
+            return OffsetAnswer(query.tp, timestamp=found[0], offset=found[1], leader_epoch=found[2])
+        if lagging:
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return OffsetAnswer(query.tp)
+
+    # OffsetForLeaderEpoch
+
+    def end_offsets(self, queries: Sequence[EpochQuery], only_leader: bool) -> list[EpochAnswer]:
+        """See `Replicas.offsets_for_leader_epoch`."""
+        return [self._end_offset(query, only_leader) for query in queries]
+
+    def _end_offset(self, query: EpochQuery, only_leader: bool) -> EpochAnswer:
+        try:
+            log = self._hosted.find(query.tp).log_for(query.current_leader_epoch, only_leader)
+            epoch, end = log.epochs.end_offset_for(query.epoch)
+            return EpochAnswer(query.tp, epoch=epoch, end_offset=end)
+        except ApiError as refused:
+            return EpochAnswer(query.tp, refused.code)
+
+    # DeleteRecords
+
+    def delete_records(
+        self, offsets: Sequence[tuple[TopicPartition, int]], timeout_ms: int, internal_topics: bool
+    ) -> list[DeleteRecordsResult] | Pending[list[DeleteRecordsResult]]:
+        """See `Replicas.delete_records`."""
+        hosted = self._hosted
+        results: list[DeleteRecordsResult] = []
+        waiting: dict[TopicPartition, tuple[int, DeleteRecordsResult]] = {}
+        for tp, offset in offsets:
+            result = DeleteRecordsResult(tp)
+            results.append(result)
+            try:
+                if tp.topic in INTERNAL_TOPICS and not internal_topics:
+                    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is kept by the broker only")
+                partition = hosted.find(tp)
+                wanted, result.low_watermark = partition.delete_records(offset)
+                hosted.watermark_moved(partition)
+            except ApiError as refused:
+                result.error, result.message = refused.code, refused.message
+            except StorageError as failed:
+                result.error, result.message = ErrorCode.KAFKA_STORAGE_ERROR, str(failed)
+            else:
+                if result.low_watermark < wanted:
+                    result.error = ErrorCode.REQUEST_TIMED_OUT
+                    waiting[tp] = (wanted, result)
+        if not waiting:
+            return results
+        pending: Pending[list[DeleteRecordsResult]] = hosted.new_pending()
+        operation = DelayedDeletion(hosted, waiting, results, pending)
+        done = hosted.deletions.try_complete_else_watch(operation, tuple(waiting), timeout_ms)
+        return results if done else pending
+
+
+class DelayedDeletion(Delayed):
+    """DeleteRecords that waits until every living replica has moved its log's start."""
+
+    __slots__ = ("_hosted", "_pending", "_results", "_waiting")
+
+    def __init__(
+        self,
+        hosted: Hosted,
+        waiting: dict[TopicPartition, tuple[int, DeleteRecordsResult]],
+        results: list[DeleteRecordsResult],
+        pending: Pending[list[DeleteRecordsResult]],
+    ) -> None:
+        super().__init__()
+        self._hosted = hosted
+        self._waiting = waiting
+        self._results = results
+        self._pending = pending
+
+    def is_ready(self, key: Hashable | None) -> bool:
+        for tp in list(self._waiting):
+            if key is None or key == tp:
+                self._look(tp)
+        return not self._waiting
+
+    def _look(self, tp: TopicPartition) -> None:
+        wanted, result = self._waiting[tp]
+        try:
+            result.low_watermark = self._hosted.find(tp).low_watermark()
+        except ApiError as refused:
+            result.error, result.low_watermark = refused.code, -1
+            del self._waiting[tp]
+            return
+        if result.low_watermark >= wanted:
+            result.error = ErrorCode.NONE
+            del self._waiting[tp]
+
+    def answer(self, *, expired: bool) -> None:
+        if not self._pending.done():
+            self._pending.set_result(self._results)
+
+
+def _visible_end(log: Log, isolation: Isolation) -> int:
+    if isolation == Isolation.LOG_END:
+        return log.log_end_offset
+    if isolation == Isolation.READ_COMMITTED:
+        return min(log.last_stable_offset, log.high_watermark)
+    return log.high_watermark

@@ -1,0 +1,373 @@
+"""One replica on this broker: who leads it, how far it and its followers are, and what may be done with it.
+
+Rule 1: leader epoch and partition epoch never go back; what arrives with a smaller partition epoch changes nothing.
+Rule 2: only a leader appends for clients, keeps the ISR and moves the high watermark forward by the rules of
+watermark.py; a follower's comes from its leader.
+Rule 3: every method is synchronous and leaves the replica consistent; whoever waits is told by the caller through
+what the method returns (or by `ports.moved`, where the controller's answer moved something).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.replication import isr as isr_rules
+from logyard.broker.replication import watermark
+from logyard.broker.replication.events import HIGH_WATERMARK, LeaderAndIsrPartition, PartitionFetch
+from logyard.broker.replication.isr import Heartbeat, InSync, PendingChange, RemoteReplica, Settlement
+from logyard.broker.replication.ports import Appended, IsrChangeResult, IsrChanges, Log
+from logyard.broker.replication.settings import Counters, ReplicaSettings
+
+
+class Observer(Protocol):
+    """Who wants to hear that a partition has something new for it: a fetch session."""
+
+    def __hash__(self) -> int: ...
+    def touch(self, tp: TopicPartition) -> None: ...
+
+
+@dataclass(slots=True)
+class PartitionPorts:
+    """What every partition of a broker shares. `now_ms` never goes back; `moved` is told of a watermark that the
+    controller's answer moved."""
+
+    settings: ReplicaSettings
+    counters: Counters
+    now_ms: Callable[[], int]
+    is_alive: Callable[[int], bool]
+    isr_changes: IsrChanges
+    moved: "Callable[[Partition], None]"
+
+
+class Partition:
+    """See the head of this file. Public attributes are read everywhere, written only here."""
+
+    __slots__ = (
+        "adding",
+        "controller_epoch",
+        "epoch_start",
+        "is_leader",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "noted_start",
+        "observers",
+        "partition_epoch",
+        "ports",
+        "remotes",
+        "removing",
+        "replicas",
+        "tp",
+    )
+
+    def __init__(self, tp: TopicPartition, ports: PartitionPorts) -> None:
+        self.tp = tp
+        self.ports = ports
+        self.log: Log | None = None
+        self.is_leader = False
+        self.leader = NO_LEADER
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.controller_epoch = -1
+        self.epoch_start = -1
+        self.noted_start = 0  # the log start that sessions were last told of
+        self.replicas: tuple[int, ...] = ()
+        self.adding: tuple[int, ...] = ()
+        self.removing: tuple[int, ...] = ()
+        self.isr = InSync()
+        self.remotes: dict[int, RemoteReplica] = {}
+        self.observers: dict[Observer, None] = {}
+
+    # Transitions (facts §9, §21b)
+
+    def lead(self, order: LeaderAndIsrPartition, log: Log) -> bool:
+        """Become (or stay) leader as the controller says; returns whether this broker did not lead before.
+
+        The epoch's start is recorded in the log even if nothing is ever appended in it.
+        """
+        if order.partition_epoch < self.partition_epoch:
+            return False
+        new_leader = not self.is_leader
+        self.log = log
+        self._assign(order)
+        self.isr.commit(order.isr)
+        if order.leader_epoch > self.leader_epoch:
+            self._start_epoch(order, log, new_leader)
+        self.leader = order.leader
+        self.is_leader = True
+        self.partition_epoch = order.partition_epoch
+        return new_leader
+
+    def _start_epoch(self, order: LeaderAndIsrPartition, log: Log, new_leader: bool) -> None:
+        start = log.log_end_offset
+        log.epochs.assign(order.leader_epoch, start)
+        now = self.ports.now_ms()
+        for remote in self.remotes.values():
+            remote.start_epoch(now, start, in_isr=remote.id in self.isr.maximal, new_leader=new_leader)
+        self.leader_epoch = order.leader_epoch
+        self.epoch_start = start
+
+    def follow(self, order: LeaderAndIsrPartition, log: Log) -> bool:
+        """Become (or stay) follower; returns whether fetching has to start anew: on each new leader epoch."""
+        if order.partition_epoch < self.partition_epoch:
+            return False
+        new_epoch = order.leader_epoch > self.leader_epoch
+        self.log = log
+        self.is_leader = False
+        self.leader = order.leader
+        self.leader_epoch = order.leader_epoch
+        self.epoch_start = -1
+        self.partition_epoch = order.partition_epoch
+        self._assign(order)
+        self.remotes.clear()
+        self.isr.commit(())
+        return new_epoch
+
+    def _assign(self, order: LeaderAndIsrPartition) -> None:
+        self.controller_epoch = order.controller_epoch
+        self.replicas = order.replicas
+        self.adding = order.adding
+        self.removing = order.removing
+        me = self.ports.settings.broker_id
+        known = self.remotes
+        self.remotes = {r: known.get(r) or RemoteReplica(r) for r in order.replicas if r != me}
+
+    def take_offline(self) -> None:
+        """The log's directory failed, or the replica is being deleted: nobody leads or reads here any more."""
+        self.is_leader = False
+        self.log = None
+        self.remotes.clear()
+        self.isr.commit(())
+
+    # Reading state
+
+    @property
+    def topic_id(self) -> TopicId:
+        """The id the log carries; all zeros where it has none."""
+        return (self.log.topic_id if self.log is not None else None) or ZERO_TOPIC_ID
+
+    @property
+    def min_isr(self) -> int:
+        assert self.log is not None
+        return watermark.effective_min_isr(self.log.config.min_insync_replicas, len(self.replicas))
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        return self.is_leader and len(self.isr.committed) < self.min_isr
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        return self.is_leader and len(self.isr.committed) == self.min_isr
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return self.is_leader and len(self.isr.committed) < len(self.replicas)
+
+    def log_for(self, leader_epoch: int, only_leader: bool) -> Log:
+        """Return the log for a reader that believes in `leader_epoch` (-1: in none).
+
+        Raises ApiError: FENCED_LEADER_EPOCH (74) older, UNKNOWN_LEADER_EPOCH (75) newer, NOT_LEADER (6).
+        """
+        if leader_epoch >= 0 and leader_epoch != self.leader_epoch:
+            older = leader_epoch < self.leader_epoch
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        log = self.log
+        if log is None or (only_leader and not self.is_leader):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def follower(self, broker_id: int, leader_epoch: int) -> RemoteReplica:
+        """Return the follower with that id.
+
+        Raises ApiError for one that is not assigned: it knows a newer assignment (75) or nothing (6), facts §22.
+        """
+        remote = self.remotes.get(broker_id)
+        if remote is None:
+            named = leader_epoch >= 0
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH if named else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return remote
+
+    # Produce
+
+    def append(self, batches: memoryview, acks: int, now_ms: int, origin: Any) -> Appended:
+        """Append for a client or coordinator; the high watermark may move at once. `now_ms` is wall-clock time.
+
+        Raises ApiError: 6 not leader, 19 too few in sync for acks=-1 (nothing is written), and what the log refuses.
+        """
+        log = self.log
+        if log is None or not self.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == -1 and len(self.isr.committed) < self.min_isr:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.tp}: {len(self.isr.committed)} in sync, {self.min_isr} needed",
+            )
+        end = log.log_end_offset
+        for remote in self.remotes.values():
+            remote.settle_idle(end)
+        appended = log.append_as_leader(batches, self.leader_epoch, now_ms=now_ms, origin=origin)
+        self.advance_high_watermark()
+        return appended
+
+    def acknowledged(self, required_offset: int) -> ErrorCode | None:
+        """Whether acks=all may be answered for records ending before `required_offset`; None: not yet."""
+        log = self.log
+        if log is None or not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if log.high_watermark < required_offset:
+            return None
+        enough = len(self.isr.maximal) >= self.min_isr
+        return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def advance_high_watermark(self) -> bool:
+        """Move the leader's high watermark as far as the rules allow; returns whether it moved."""
+        log = self.log
+        if log is None or not self.is_leader or len(self.isr.committed) < self.min_isr:
+            return False
+        current = log.high_watermark
+        ports = self.ports
+        if current == log.log_end_offset:
+            return False
+        moved = watermark.leader_high_watermark(
+            current,
+            log.log_end_offset,
+            self.remotes.values(),
+            self.isr.maximal,
+            ports.now_ms(),
+            ports.settings.lag_time_max_ms,
+            ports.is_alive,
+        )
+        if moved <= current:
+            return False
+        log.set_high_watermark(moved)
+        return True
+
+    # Followers
+
+    def record_fetch(
+        self,
+        remote: RemoteReplica,
+        ask: PartitionFetch,
+        now_ms: int,
+        leader_end: int,
+        beat: Heartbeat | None,
+        epoch: int,
+    ) -> bool:
+        """Note a follower's fetch (= its log end); returns whether the high or low watermark may have moved.
+
+        `leader_end` is the log's end before the read; `epoch` the follower's broker epoch, -1 unknown.
+        """
+        before = remote.log_end_offset
+        start_before = remote.log_start_offset
+        remote.record_fetch(ask.offset, ask.log_start_offset, now_ms, leader_end, epoch)
+        remote.heartbeat = beat
+        if remote.id not in self.isr.maximal:
+            self.expand_isr(remote)
+        moved = remote.log_start_offset != start_before
+        if before != remote.log_end_offset:
+            moved = self.advance_high_watermark() or moved
+        return moved
+
+    def follow_leader(self, leader_high_watermark: int, leader_start: int) -> bool:
+        """After a follower's append: take over watermark and log start; returns whether the watermark moved."""
+        log = self.log
+        assert log is not None, "a follower has a log"
+        before = log.high_watermark
+        after = watermark.follower_high_watermark(leader_high_watermark, log.log_start_offset, log.log_end_offset)
+        if after != before:
+            log.set_high_watermark(after)
+        if leader_start > log.log_start_offset:
+            log.advance_log_start(min(leader_start, log.high_watermark))
+        return after != before
+
+    # The ISR (facts §10, §22)
+
+    def expand_isr(self, remote: RemoteReplica) -> None:
+        """Ask for `remote` to be let in, if it has earned it and nothing is under way."""
+        log = self.log
+        if log is None or not self.is_leader or self.isr.pending is not None or remote.id in self.isr.committed:
+            return
+        if isr_rules.may_join(remote, log.high_watermark, self.epoch_start, self.ports.is_alive):
+            self._submit(self.isr.propose_adding(remote.id))
+
+    def shrink_isr(self) -> None:
+        """The periodic check: ask for those to be put out who have fallen behind."""
+        log = self.log
+        if log is None or not self.is_leader or self.isr.pending is not None:
+            return
+        ports = self.ports
+        leaving = isr_rules.out_of_sync(
+            self.isr.committed,
+            ports.settings.broker_id,
+            self.remotes,
+            log.log_end_offset,
+            ports.now_ms(),
+            ports.settings.lag_time_max_ms,
+        )
+        if leaving:
+            self._submit(self.isr.propose_removing(leaving))
+
+    def _submit(self, change: PendingChange) -> None:
+        epochs = {r: self.remotes[r].broker_epoch if r in self.remotes else -1 for r in change.isr}
+        self.ports.isr_changes.submit(
+            self.tp,
+            self.topic_id if self.topic_id != ZERO_TOPIC_ID else None,
+            self.leader_epoch,
+            change.isr,
+            self.partition_epoch,
+            lambda result: self._settle(change, result),
+            epochs,
+        )
+
+    def _settle(self, change: PendingChange, result: IsrChangeResult) -> None:
+        if self.isr.pending is not change:
+            return  # LeaderAndIsr was faster: this answer is about the past
+        counters = self.ports.counters
+        match isr_rules.settle(result, self.leader_epoch, self.partition_epoch):
+            case Settlement.COMMIT:
+                counters.isr_expands += change.expands
+                counters.isr_shrinks += not change.expands
+                self.partition_epoch = result.partition_epoch
+                self._committed(result.isr)
+            case Settlement.WITHDRAW:
+                counters.failed_isr_updates += 1
+                self.isr.withdraw()
+                self.ports.moved(self)
+            case Settlement.RETRY:
+                counters.failed_isr_updates += 1
+                self._submit(change)
+            case Settlement.WAIT | Settlement.IGNORE:
+                counters.failed_isr_updates += 1
+
+    def _committed(self, isr: Iterable[int]) -> None:
+        self.isr.commit(isr)
+        self.advance_high_watermark()
+        self.ports.moved(self)
+
+    # DeleteRecords
+
+    def delete_records(self, offset: int) -> tuple[int, int]:
+        """Move the log's start to `offset` (-1: the high watermark); returns (offset meant, low watermark).
+
+        Raises ApiError: 6 not leader, 44 the topic does not delete, 1 beyond the high watermark.
+        """
+        log = self.log
+        if log is None or not self.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not log.config.deletes:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{self.tp}: cleanup.policy does not contain delete")
+        wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
+        if not 0 <= wanted <= log.high_watermark:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.tp}: {wanted} is beyond the high watermark")
+        if wanted > log.log_start_offset:
+            log.advance_log_start(wanted)
+        return wanted, self.low_watermark()
+
+    def low_watermark(self) -> int:
+        """The smallest log start offset of this leader's living replicas; raises ApiError(6) on a follower."""
+        if self.log is None or not self.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return watermark.low_watermark(self.log.log_start_offset, self.remotes.values(), self.ports.is_alive)

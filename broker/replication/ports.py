@@ -1,0 +1,177 @@
+"""What replication needs from below and from outside, as Protocols: logs, time, other brokers, the controller.
+
+`Log` and `Logs` are the used part of broker/log; the twins for tests are in tests/support.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from logyard.broker.errors import ErrorCode, LogyardError
+from logyard.broker.model import TopicId, TopicPartition
+from logyard.broker.replication.events import (
+    EpochAnswer,
+    EpochQuery,
+    FollowerFetch,
+    FollowerFetchAnswer,
+    OffsetAnswer,
+    OffsetQuery,
+)
+from logyard.broker.topic_config import TopicConfig
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Pending(Awaitable[T], Protocol[T]):
+    """An answer that is not there yet: asyncio.Future is one."""
+
+    def set_result(self, result: T, /) -> None: ...
+    def set_exception(self, exception: BaseException, /) -> None: ...
+    def done(self) -> bool: ...
+    def result(self) -> T: ...
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> object: ...
+
+
+class TimerHandle(Protocol):
+    """What `Timers.call_later` hands out."""
+
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """Later, on the event loop; `asyncio.AbstractEventLoop` is one."""
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> TimerHandle: ...
+
+
+NewPending = Callable[[], Pending[Any]]  # loop.create_future
+RunBlocking = Callable[[Callable[[], Any]], Pending[Any]]  # loop.run_in_executor(pool, work)
+
+
+class EpochIndex(Protocol):
+    """The leader-epoch cache of a log (log.epochs)."""
+
+    @property
+    def latest(self) -> int | None: ...
+    def end_offset_for(self, epoch: int) -> tuple[int, int]: ...
+    def epoch_of(self, offset: int) -> int | None: ...
+    def assign(self, epoch: int, start: int, /) -> object: ...
+    def truncate_from_end(self, offset: int) -> object: ...
+
+
+class Slice(Protocol):
+    """A piece of a log: `size` bytes, maybe in the page cache, maybe cold."""
+
+    @property
+    def size(self) -> int: ...
+    def load_nowait(self) -> memoryview | None: ...
+    def load(self) -> memoryview: ...
+
+
+class Appended(Protocol):
+    """What an append tells."""
+
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def append_time_ms(self) -> int: ...
+
+
+class Aborted(Protocol):
+    """An aborted transaction that a read_committed reader has to skip."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+
+
+class Log(Protocol):
+    """One replica's log, as far as replication uses it. All calls are synchronous; refusals are ApiErrors."""
+
+    topic_id: TopicId | None
+    config: TopicConfig
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def epochs(self) -> EpochIndex: ...
+    def append_as_leader(self, batches: memoryview, leader_epoch: int, *, now_ms: int, origin: Any) -> Appended: ...
+    def append_as_follower(self, data: memoryview) -> object: ...
+    def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one: bool) -> Slice: ...
+    def truncate_to(self, offset: int) -> object: ...
+    def truncate_fully(self, new_start: int) -> object: ...
+    def advance_log_start(self, offset: int) -> object: ...
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None: ...
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None: ...
+    def assign_topic_id(self, topic_id: TopicId) -> None: ...
+    def set_high_watermark(self, offset: int) -> object: ...
+    def aborted_transactions(self, start: int, end: int) -> Sequence[Aborted]: ...
+
+
+class Logs(Protocol):
+    """All logs of this broker (log.store.LogStore). Raises StorageError where a directory failed."""
+
+    def get(self, tp: TopicPartition) -> Log | None: ...
+    def get_or_create(self, tp: TopicPartition, topic_id: TopicId | None, config: TopicConfig, is_new: bool) -> Log: ...
+    def delete(self, tp: TopicPartition) -> object: ...
+    def high_watermark_at_start(self, tp: TopicPartition) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeResult:
+    """The controller's answer for one partition; the state fields count only when `error` is NONE."""
+
+    error: ErrorCode
+    leader: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    recovering: bool = False
+
+
+class IsrChanges(Protocol):
+    """How a leader asks for another ISR: AlterPartition (broker/client/alter_partition.py)."""
+
+    def submit(
+        self,
+        tp: TopicPartition,
+        topic_id: TopicId | None,
+        leader_epoch: int,
+        new_isr: tuple[int, ...],
+        partition_epoch: int,
+        callback: Callable[[IsrChangeResult], None],
+        broker_epochs: Mapping[int, int] | None = None,
+    ) -> None:
+        """Send, retrying against the controller until it answers for this partition, then call back once, later:
+        never from inside `submit`.
+
+        `broker_epochs` are the epochs the followers fetched with (-1 unknown): what KIP-903 lets the controller check.
+        """
+        ...
+
+
+class LinkError(LogyardError):
+    """The other broker could not be asked (refused, broken, timed out): retry later."""
+
+
+class FetchLink(Protocol):
+    """The connection from a follower to one leader broker. Every call may raise OSError, TimeoutError or LinkError."""
+
+    async def fetch(self, request: FollowerFetch) -> FollowerFetchAnswer: ...
+    async def offsets_for_leader_epoch(self, queries: Sequence[EpochQuery], /) -> Sequence[EpochAnswer]: ...
+    async def list_offsets(self, queries: Sequence[OffsetQuery], /) -> Sequence[OffsetAnswer]: ...
+
+
+FetchLinks = Callable[[int], FetchLink]  # broker id -> the link to it

@@ -1,0 +1,152 @@
+"""Produce: append to led partitions, and for acks=all wait for the high watermark (facts §10, §15).
+
+No record is looked at here. The append happens at once; only the answer waits.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.events import ProduceResult
+from logyard.broker.replication.hosted import Hosted
+from logyard.broker.replication.partition import Partition
+from logyard.broker.replication.ports import Pending
+from logyard.broker.replication.purgatory import Delayed
+
+Entries = Sequence[tuple[TopicPartition, memoryview]]
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+class Waiting:
+    """One partition of a delayed produce: answered once the high watermark reaches `required_offset`."""
+
+    __slots__ = ("required_offset", "result")
+
+    def __init__(self, required_offset: int, result: ProduceResult) -> None:
+        self.required_offset = required_offset
+        self.result = result
+        # What the client hears if nothing better comes: the record stays in the log all the same.
+        result.error = ErrorCode.REQUEST_TIMED_OUT
+
+
+class DelayedProduce(Delayed):
+    """An acks=all request whose records are not yet everywhere they have to be."""
+
+    __slots__ = ("_hosted", "_pending", "_results", "_waiting")
+
+    def __init__(
+        self,
+        hosted: Hosted,
+        waiting: dict[TopicPartition, Waiting],
+        results: list[ProduceResult],
+        pending: Pending[list[ProduceResult]],
+    ) -> None:
+        super().__init__()
+        self._hosted = hosted
+        self._waiting = waiting
+        self._results = results
+        self._pending = pending
+
+    def is_ready(self, key: Hashable | None) -> bool:
+        waiting = self._waiting
+        for tp in list(waiting) if key is None else [tp for tp in waiting if tp == key]:
+            error = _acknowledged(self._hosted, tp, waiting[tp].required_offset)
+            if error is not None:
+                waiting.pop(tp).result.error = error
+        return not waiting
+
+    def answer(self, *, expired: bool) -> None:
+        if not self._pending.done():
+            self._pending.set_result(self._results)
+
+
+def _acknowledged(hosted: Hosted, tp: TopicPartition, required_offset: int) -> ErrorCode | None:
+    partition = hosted.partitions.get(tp)
+    if partition is not None:
+        return partition.acknowledged(required_offset)
+    try:
+        hosted.find(tp)
+    except ApiError as refused:
+        return refused.code
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class Producing:
+    """The produce side of the façade."""
+
+    def __init__(self, hosted: Hosted) -> None:
+        self._hosted = hosted
+
+    def append(
+        self, entries: Entries, acks: int, timeout_ms: int, origin: Any, internal_topics: bool
+    ) -> list[ProduceResult] | Pending[list[ProduceResult]]:
+        """See `Replicas.append`."""
+        if acks not in (-1, 0, 1):
+            return [ProduceResult(tp, ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in entries]
+        hosted = self._hosted
+        now_ms = hosted.clock.now_ms()
+        results: list[ProduceResult] = []
+        appended: list[tuple[Partition, bool]] = []
+        waiting: dict[TopicPartition, Waiting] = {}
+        for tp, batches in entries:
+            try:
+                if not internal_topics and tp[0] in INTERNAL_TOPICS:
+                    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp[0]} is written by the broker only")
+                partition = hosted.partitions.get(tp) or hosted.find(tp)
+                log = partition.log
+                watermark = log.high_watermark if log is not None else -1
+                info = partition.append(batches, acks, now_ms, origin)
+            except ApiError as refused:
+                hosted.counters.failed_produces += 1
+                results.append(_refusal(hosted, tp, refused))
+                continue
+            except StorageError as failed:
+                results.append(ProduceResult(tp, ErrorCode.KAFKA_STORAGE_ERROR, message=str(failed)))
+                continue
+            assert log is not None, "an append needs a log"
+            hosted.counters.bytes_in += len(batches)
+            hosted.counters.messages_in += info.last_offset - info.first_offset + 1
+            result = ProduceResult(tp, ErrorCode.NONE, info.first_offset, info.append_time_ms, log.log_start_offset)
+            results.append(result)
+            appended.append((partition, log.high_watermark != watermark))
+            if acks == -1 and log.high_watermark <= info.last_offset:
+                waiting[tp] = Waiting(info.last_offset + 1, result)
+            elif acks == -1:
+                result.error = partition.acknowledged(info.last_offset + 1) or ErrorCode.NONE
+        for partition, moved in appended:
+            if moved:
+                hosted.watermark_moved(partition)
+            else:
+                hosted.end_moved(partition)
+        return self._wait(waiting, results, timeout_ms) if waiting else results
+
+    def _wait(
+        self, waiting: dict[TopicPartition, Waiting], results: list[ProduceResult], timeout_ms: int
+    ) -> list[ProduceResult] | Pending[list[ProduceResult]]:
+        pending: Pending[list[ProduceResult]] = self._hosted.new_pending()
+        keys = tuple(waiting)
+        operation = DelayedProduce(self._hosted, waiting, results, pending)
+        done = self._hosted.produces.try_complete_else_watch(operation, keys, timeout_ms)
+        return results if done else pending
+
+
+def _refusal(hosted: Hosted, tp: TopicPartition, refused: ApiError) -> ProduceResult:
+    result = ProduceResult(tp, refused.code, message=refused.message)
+    partition = hosted.partitions.get(tp)
+    if partition is not None and partition.log is not None and refused.code in _KNOWS_LOG_START:
+        result.log_start_offset = partition.log.log_start_offset
+    return result
+
+
+# Refusals of the records themselves; the others say nothing about a log.
+_KNOWS_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)

@@ -1,0 +1,106 @@
+"""Where requests wait that cannot be answered yet (facts §15).
+
+Rule 1: an operation completes exactly once: because its condition came true, or because its time is up.
+Rule 2: try, watch under every key, try again: nothing that happened in between is missed.
+Everything runs on one event loop; time comes through the `Timers` port, so no thread and no lock.
+"""
+
+from collections.abc import Hashable, Iterable
+
+from logyard.broker.replication.ports import TimerHandle, Timers
+
+
+class Delayed:
+    """One waiting operation. Subclasses say when it is ready and what answering means."""
+
+    __slots__ = ("_keys", "_timer", "completed")
+
+    def __init__(self) -> None:
+        self.completed = False
+        self._keys: tuple[Hashable, ...] = ()
+        self._timer: TimerHandle | None = None
+
+    def is_ready(self, key: Hashable | None) -> bool:
+        """Whether to answer now. `key` is what changed (only that has to be looked at), None: look at everything."""
+        raise NotImplementedError
+
+    def answer(self, *, expired: bool) -> None:
+        """Give the answer. Called once."""
+        raise NotImplementedError
+
+
+class Purgatory:
+    """Operations by key, in the order in which they came."""
+
+    __slots__ = ("_timers", "_watched", "expirations", "waiting")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._watched: dict[Hashable, dict[Delayed, None]] = {}
+        self.waiting = 0
+        self.expirations = 0
+
+    def try_complete_else_watch(self, operation: Delayed, keys: Iterable[Hashable], timeout_ms: int) -> bool:
+        """Answer now if it is ready (True), else keep it until a `check` of one of its keys or the timeout.
+
+        A timeout of zero or less expires at once.
+        """
+        if operation.is_ready(None):
+            self._complete(operation, expired=False)
+            return True
+        if timeout_ms <= 0:
+            self.expirations += 1
+            self._complete(operation, expired=True)
+            return True
+        operation._keys = tuple(keys)
+        for key in operation._keys:
+            self._watched.setdefault(key, {})[operation] = None
+        self.waiting += 1
+        # No second look is needed: between the try above and here nothing else can have run.
+        operation._timer = self._timers.call_later(timeout_ms / 1000, lambda: self._expire(operation))
+        return False
+
+    def check(self, key: Hashable) -> int:
+        """Something happened to `key`: answer who is ready now; returns how many were."""
+        watched = self._watched.get(key)
+        if not watched:
+            return 0
+        completed = 0
+        for operation in list(watched):
+            if not operation.completed and operation.is_ready(key):
+                self._complete(operation, expired=False)
+                completed += 1
+        return completed
+
+    def has(self, key: Hashable) -> bool:
+        """Whether anything waits for `key`."""
+        return key in self._watched
+
+    def expire_all(self) -> None:
+        """Shutdown: everything that waits is answered as if its time were up."""
+        for operation in [o for watched in self._watched.values() for o in watched]:
+            self._expire(operation)
+
+    def _expire(self, operation: Delayed) -> None:
+        if not operation.completed:
+            self.expirations += 1
+            self._complete(operation, expired=True)
+
+    def _complete(self, operation: Delayed, *, expired: bool) -> None:
+        assert not operation.completed, "an operation completes once"
+        operation.completed = True
+        self._forget(operation)
+        operation.answer(expired=expired)
+
+    def _forget(self, operation: Delayed) -> None:
+        if operation._timer is None:
+            return
+        operation._timer.cancel()
+        operation._timer = None
+        self.waiting -= 1
+        for key in operation._keys:
+            watched = self._watched.get(key)
+            if watched is not None:
+                watched.pop(operation, None)
+                if not watched:
+                    del self._watched[key]

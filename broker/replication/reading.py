@@ -1,0 +1,171 @@
+"""One look into one partition for Fetch: the checks, the bounds, and the slice of log that answers (facts §10, §22).
+
+Nothing is loaded here: slices are loaded only once the whole fetch is to be answered.
+"""
+
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.model import ZERO_TOPIC_ID
+from logyard.broker.replication.events import (
+    DEBUG_CONSUMER_ID,
+    FetchedPartition,
+    FetchParams,
+    Isolation,
+    PartitionFetch,
+)
+from logyard.broker.replication.hosted import Hosted
+from logyard.broker.replication.isr import Heartbeat
+from logyard.broker.replication.partition import Partition
+from logyard.broker.replication.ports import Log, Slice
+from logyard.broker.replication.preferred import preferred_read_replica
+from logyard.broker.replication.throttle import is_listed
+
+_BEHIND = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class Reading:
+    """What one pass over the asked partitions found; `size` counts bytes, `urgent` means: answer at once."""
+
+    __slots__ = ("moved", "results", "size", "slices", "urgent")
+
+    def __init__(self) -> None:
+        self.results: list[FetchedPartition] = []
+        self.slices: list[tuple[FetchedPartition, Slice, Partition, int]] = []  # with the leader epoch it was read in
+        self.size = 0
+        self.urgent = False
+        self.moved: list[Partition] = []
+
+
+def view_end(params: FetchParams, log: Log) -> int:
+    """Where the reader's view of a log ends: followers see all of it, consumers what is committed."""
+    if params.replica_id >= 0 or params.replica_id == DEBUG_CONSUMER_ID:
+        return log.log_end_offset
+    if params.isolation == Isolation.READ_COMMITTED:
+        return min(log.last_stable_offset, log.high_watermark)
+    return log.high_watermark
+
+
+def refused(hosted: Hosted, ask: PartitionFetch, code: ErrorCode) -> FetchedPartition:
+    """The answer to a partition that cannot be read; tells the leader to those who ask the wrong broker."""
+    result = FetchedPartition(ask.tp, code, topic_id=ask.topic_id)
+    if code in _BEHIND:
+        result.leader = hosted.current_leader(ask.tp)
+    return result
+
+
+class Reader:
+    """Reads the partitions of one fetch, sharing its byte budget in the order given."""
+
+    __slots__ = ("_beat", "_hosted", "_now_ms", "_params", "_record", "_remaining", "reading")
+
+    def __init__(self, hosted: Hosted, params: FetchParams, beat: Heartbeat | None, *, record: bool) -> None:
+        self._hosted = hosted
+        self._params = params
+        self._beat = beat
+        self._record = record and params.replica_id >= 0
+        self._remaining = params.max_bytes
+        self._now_ms = hosted.now_ms()
+        self.reading = Reading()
+
+    def add(self, ask: PartitionFetch) -> None:
+        """Look into one partition; an error is its own and stops nothing."""
+        reading = self.reading
+        try:
+            self._read(ask)
+        except ApiError as error:
+            self._hosted.counters.failed_fetches += 1
+            reading.urgent = True
+            reading.results.append(refused(self._hosted, ask, self._code(ask, error)))
+        except StorageError:
+            reading.urgent = True
+            reading.results.append(refused(self._hosted, ask, ErrorCode.KAFKA_STORAGE_ERROR))
+
+    def _code(self, ask: PartitionFetch, error: ApiError) -> ErrorCode:
+        """Who asked by topic id (v13+) hears that the id, not the name, is unknown."""
+        by_id = ask.topic_id != ZERO_TOPIC_ID
+        if by_id and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            known = self._hosted.metadata.topic_name(ask.topic_id)
+            return error.code if known == ask.tp.topic else ErrorCode.UNKNOWN_TOPIC_ID
+        return error.code
+
+    def _read(self, ask: PartitionFetch) -> None:
+        hosted, params, reading = self._hosted, self._params, self.reading
+        partition = hosted.partitions.get(ask.tp) or hosted.find(ask.tp)
+        if ask.topic_id != ZERO_TOPIC_ID and partition.topic_id not in (ZERO_TOPIC_ID, ask.topic_id):
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        log = partition.log_for(ask.leader_epoch, params.only_leader)
+        follower = partition.follower(params.replica_id, ask.leader_epoch) if params.replica_id >= 0 else None
+        end_before = log.log_end_offset
+        result = FetchedPartition(ask.tp, topic_id=ask.topic_id)
+        found = self._find(partition, log, ask, result)
+        if follower is not None and self._record and result.diverging is None:
+            beat, epoch = self._beat, params.replica_epoch
+            if partition.record_fetch(follower, ask, self._now_ms, end_before, beat, epoch):
+                reading.moved.append(partition)
+        result.high_watermark = log.high_watermark
+        result.last_stable_offset = log.last_stable_offset
+        result.log_start_offset = log.log_start_offset
+        reading.results.append(result)
+        if found is not None and found.size > 0:
+            reading.slices.append((result, found, partition, partition.leader_epoch))
+            reading.size += found.size
+            self._remaining -= found.size
+
+    def _find(self, partition: Partition, log: Log, ask: PartitionFetch, result: FetchedPartition) -> Slice | None:
+        params = self._params
+        if params.replica_id < 0 and params.rack and partition.is_leader:
+            elsewhere = preferred_read_replica(self._hosted, partition, log, ask.offset, params)
+            if elsewhere is not None:
+                result.preferred_read_replica = elsewhere
+                self.reading.urgent = True
+                return None
+        if ask.last_fetched_epoch >= 0:
+            result.diverging = divergence(log, ask)
+            if result.diverging is not None:
+                self.reading.urgent = True
+                return None
+        if params.replica_id < 0 and params.isolation == Isolation.READ_COMMITTED:
+            result.aborted = []
+        limit = view_end(params, log)
+        if limit <= ask.offset <= log.log_end_offset:
+            return None  # nothing for this reader yet: between its view's end and the log's is no error
+        min_one = params.min_one and self.reading.size == 0
+        room = max(0, min(ask.max_bytes, self._remaining))
+        if room == 0 and not min_one and log.log_start_offset <= ask.offset < limit:
+            return None
+        listed = params.replica_id >= 0 and is_throttled(self._hosted, partition, log)
+        if listed and must_wait(self._hosted, partition, params.replica_id, self._now_ms):
+            return None
+        found = log.read(ask.offset, room, limit_offset=limit, min_one=min_one)
+        if listed:
+            self._hosted.throttled_out.record(found.size, self._now_ms)
+        if result.aborted is not None and found.size > 0:
+            # To the end of the view, not of the slice: what lies behind the slice is merely told early.
+            aborted = log.aborted_transactions(ask.offset, limit)
+            result.aborted = [(a.producer_id, a.first_offset) for a in aborted]
+        return found
+
+
+def is_throttled(hosted: Hosted, partition: Partition, log: Log) -> bool:
+    """Whether what followers take of this partition counts against leader.replication.throttled.rate."""
+    listed = log.config.leader_replication_throttled_replicas
+    return is_listed(listed, partition.tp.partition, hosted.settings.broker_id)
+
+
+def must_wait(hosted: Hosted, partition: Partition, follower: int, now_ms: int) -> bool:
+    """Whether a follower of a listed partition is held back now; members of the ISR never are."""
+    if follower in partition.isr.committed:
+        return False
+    return hosted.throttled_out.per_second(now_ms) > hosted.settings.leader_throttled_rate
+
+
+def divergence(log: Log, ask: PartitionFetch) -> tuple[int, int] | None:
+    """Where the leader's log left the asker's: (epoch, its end offset), or None while they agree (KIP-595, facts §22).
+
+    Raises ApiError(OFFSET_OUT_OF_RANGE) where the epoch is not known here or the offset is below the log's start.
+    """
+    epoch, end = log.epochs.end_offset_for(ask.last_fetched_epoch)
+    if epoch < 0 or end < 0 or ask.offset < log.log_start_offset:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < ask.last_fetched_epoch or end < ask.offset:
+        return epoch, end
+    return None

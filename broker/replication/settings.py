@@ -1,0 +1,60 @@
+"""Replication's own settings and figures: plain typed fields, the counters plain ints that the shell reads."""
+
+from dataclasses import dataclass
+
+from logyard.broker.config import BrokerConfig
+from logyard.broker.config_protocol import InterBrokerProtocol
+from logyard.broker.replication.throttle import UNLIMITED
+
+
+@dataclass(slots=True)
+class ReplicaSettings:
+    """Kafka's `replica.*` keys (defaults of 3.9); times in milliseconds, sizes in bytes."""
+
+    broker_id: int
+    lag_time_max_ms: int = 30_000
+    fetch_wait_max_ms: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 1_048_576
+    fetch_response_max_bytes: int = 10_485_760
+    fetch_backoff_ms: int = 1_000
+    fetch_session_slots_max: int = 1_000
+    fetch_session_eviction_ms: int = 120_000
+    truncates_on_fetch: bool = True  # IBP >= 2.7-IV1; else OffsetForLeaderEpoch is asked first
+    uses_topic_ids: bool = True  # IBP >= 3.1-IV0: Fetch v13+ where every partition has an id
+    leader_throttled_rate: int = UNLIMITED  # bytes/s; dynamic, changed in place
+    follower_throttled_rate: int = UNLIMITED
+    rack_aware_reads: bool = False  # replica.selector.class names Kafka's RackAwareReplicaSelector
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since start."""
+
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    failed_isr_updates: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
+    messages_in: int = 0
+    failed_produces: int = 0
+    failed_fetches: int = 0
+    cold_reads: int = 0
+
+
+def settings_from(config: BrokerConfig) -> ReplicaSettings:
+    """Read replication's settings out of the broker's configuration."""
+    return ReplicaSettings(
+        broker_id=config.broker_id,
+        lag_time_max_ms=config.int("replica.lag.time.max.ms"),
+        fetch_wait_max_ms=config.int("replica.fetch.wait.max.ms"),
+        fetch_min_bytes=config.int("replica.fetch.min.bytes"),
+        fetch_max_bytes=config.int("replica.fetch.max.bytes"),
+        fetch_response_max_bytes=config.int("replica.fetch.response.max.bytes"),
+        fetch_backoff_ms=config.int("replica.fetch.backoff.ms"),
+        fetch_session_slots_max=config.int("max.incremental.fetch.session.cache.slots"),
+        truncates_on_fetch=config.ibp >= InterBrokerProtocol.IBP_2_7_IV1,
+        uses_topic_ids=config.ibp >= InterBrokerProtocol.IBP_3_1_IV0,
+    )

@@ -1,0 +1,47 @@
+"""Replication throttles: how fast listed replicas may be moved (KIP-73, facts §18).
+
+Rule 1: only replicas named in the topic's list (`partition:broker`, or `*`) are counted and held back.
+Rule 2: a follower in the ISR is never held back by its leader, one that has caught up never by itself.
+"""
+
+from collections import deque
+
+WINDOW_MS = 1_000
+WINDOWS = 11
+UNLIMITED = 2**63 - 1
+
+
+class ByteRate:
+    """Bytes per second over the last eleven windows of a second."""
+
+    __slots__ = ("_total", "_windows")
+
+    def __init__(self) -> None:
+        self._windows: deque[list[int]] = deque()  # [start in ms, bytes], oldest first
+        self._total = 0
+
+    def record(self, size: int, now_ms: int) -> None:
+        """Count `size` bytes."""
+        self._drop_old(now_ms)
+        if not self._windows or now_ms - self._windows[-1][0] >= WINDOW_MS:
+            self._windows.append([now_ms, 0])
+        self._windows[-1][1] += size
+        self._total += size
+
+    def per_second(self, now_ms: int) -> float:
+        """Return the rate; what was counted in less than one window counts as one."""
+        self._drop_old(now_ms)
+        if not self._windows:
+            return 0.0
+        elapsed = max(WINDOW_MS, now_ms - self._windows[0][0])
+        return self._total * 1000 / elapsed
+
+    def _drop_old(self, now_ms: int) -> None:
+        windows = self._windows
+        while windows and now_ms - windows[0][0] >= WINDOWS * WINDOW_MS:
+            self._total -= windows.popleft()[1]
+
+
+def is_listed(throttled: tuple[str, ...], partition: int, broker_id: int) -> bool:
+    """Whether a topic's list of throttled replicas names this partition on this broker."""
+    return bool(throttled) and ("*" in throttled or f"{partition}:{broker_id}" in throttled)

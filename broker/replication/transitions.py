@@ -1,0 +1,266 @@
+"""LeaderAndIsr, StopReplica and UpdateMetadata: the controller's orders, carried out (facts §9, §21b).
+
+Rule 1: a request of a broker epoch before ours is for an earlier life of this broker (77); one of a controller epoch
+before the last seen is from a controller that is no longer one (11).
+Rule 2: fetchers stop before a replica changes its role and start after it; whoever waits on it is told in between.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.metadata.updates import UpdateMetadata
+from logyard.broker.model import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.replication.events import (
+    EPOCH_DURING_DELETE,
+    LeaderAndIsr,
+    LeaderAndIsrPartition,
+    PartitionErrors,
+    StopReplica,
+    StopReplicaPartition,
+)
+from logyard.broker.replication.hosted import Hosted
+from logyard.broker.replication.partition import Partition
+from logyard.broker.replication.ports import Log
+
+HURRY_S = 0.025
+
+
+class Fetchers(Protocol):
+    """The followers' side: who fetches which partition from whom (fetcher.py)."""
+
+    def start(self, partitions: Iterable[Partition]) -> None:
+        """Fetch these from their leaders, from where their logs stand."""
+        ...
+
+    def stop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch these no more; what is under way is thrown away."""
+        ...
+
+    def refresh_topic_ids(self, partitions: Iterable[Partition]) -> None:
+        """Their topic ids changed."""
+        ...
+
+
+class LeadershipListener(Protocol):
+    """Who follows leadership of internal topics: the coordinators."""
+
+    def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None: ...
+    def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None: ...
+    def on_deleted(self, tp: TopicPartition) -> None: ...
+
+
+class Transitions:
+    """The controller's side of the façade. `broker_epoch` is asked anew for every request."""
+
+    def __init__(
+        self,
+        hosted: Hosted,
+        fetchers: Fetchers,
+        broker_epoch: Callable[[], int],
+        hurry: Callable[[Iterable[int]], None],
+    ) -> None:
+        self._hosted = hosted
+        self._hurry = hurry
+        self._fetchers = fetchers
+        self._broker_epoch = broker_epoch
+        self.listeners: list[LeadershipListener] = []
+
+    def _fence(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
+        if NO_EPOCH < broker_epoch < self._broker_epoch():
+            return ErrorCode.STALE_BROKER_EPOCH
+        if controller_epoch < self._hosted.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        self._hosted.controller_epoch = controller_epoch
+        return ErrorCode.NONE
+
+    def update_metadata(self, update: UpdateMetadata) -> ErrorCode:
+        """Apply it to the cache unless it is stale."""
+        error = self._fence(update.broker_epoch, update.controller_epoch)
+        if error is ErrorCode.NONE:
+            self._hosted.metadata.apply_update(update)
+        return error
+
+    # LeaderAndIsr
+
+    def become_leader_or_follower(self, request: LeaderAndIsr) -> PartitionErrors:
+        """See `Replicas.become_leader_or_follower`."""
+        error = self._fence(request.broker_epoch, request.controller_epoch)
+        if error is not ErrorCode.NONE:
+            return PartitionErrors(error)
+        errors: dict[TopicPartition, ErrorCode] = {}
+        leading: list[tuple[Partition, LeaderAndIsrPartition]] = []
+        following: list[tuple[Partition, LeaderAndIsrPartition]] = []
+        renamed: list[Partition] = []
+        for order in request.partitions:
+            topic_id = request.topic_ids.get(order.tp.topic, ZERO_TOPIC_ID)
+            verdict = self._judge(order, topic_id, renamed)
+            errors[order.tp] = verdict if verdict is not None else ErrorCode.NONE
+            if verdict is None:
+                partition = self._hosted.partitions.get(order.tp) or Partition(order.tp, self._hosted.ports)
+                role = leading if order.leader == self._hosted.settings.broker_id else following
+                role.append((partition, order))
+        self._make_leaders(leading, request, errors)
+        self._make_followers(following, request, errors)
+        if renamed:
+            self._fetchers.refresh_topic_ids(renamed)
+        return PartitionErrors(ErrorCode.NONE, errors, request.topic_ids)
+
+    def _judge(self, order: LeaderAndIsrPartition, topic_id: TopicId, renamed: list[Partition]) -> ErrorCode | None:
+        """Return None for an order to be carried out, else what to answer."""
+        hosted = self._hosted
+        if order.tp in hosted.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = hosted.partitions.get(order.tp)
+        known_id = partition.topic_id if partition is not None else ZERO_TOPIC_ID
+        if ZERO_TOPIC_ID not in (known_id, topic_id) and known_id != topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        current = partition.leader_epoch if partition is not None else NO_EPOCH
+        if order.leader_epoch > current:
+            mine = hosted.settings.broker_id in order.replicas
+            return None if mine else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if order.leader_epoch < current or partition is None or partition.log is None:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if topic_id != ZERO_TOPIC_ID and known_id == ZERO_TOPIC_ID:
+            return self._adopt(partition, partition.log, topic_id, renamed)
+        if topic_id == ZERO_TOPIC_ID and known_id != ZERO_TOPIC_ID and not partition.is_leader:
+            renamed.append(partition)
+            return ErrorCode.NONE
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    def _adopt(self, partition: Partition, log: Log, topic_id: TopicId, renamed: list[Partition]) -> ErrorCode:
+        """A topic's id that becomes known late is kept; nothing else changes."""
+        try:
+            log.assign_topic_id(topic_id)
+        except (StorageError, ApiError) as failed:
+            return self._storage_failed(partition.tp, failed)
+        renamed.append(partition)
+        return ErrorCode.NONE
+
+    def _make_leaders(
+        self,
+        leading: list[tuple[Partition, LeaderAndIsrPartition]],
+        request: LeaderAndIsr,
+        errors: dict[TopicPartition, ErrorCode],
+    ) -> None:
+        self._fetchers.stop(p.tp for p, _ in leading)
+        led: list[Partition] = []
+        new_leaders: list[Partition] = []
+        for partition, order in leading:
+            try:
+                log = self._hosted.log_for(partition, request.topic_ids.get(order.tp.topic), order.is_new)
+                if partition.lead(order, log):
+                    new_leaders.append(partition)
+                # The ISR may be down to this broker alone.
+                partition.advance_high_watermark()
+            except (StorageError, ApiError) as failed:
+                errors[order.tp] = self._storage_failed(order.tp, failed)
+                continue
+            self._hosted.partitions[order.tp] = partition
+            led.append(partition)
+        for partition in led:
+            self._hosted.transitioned(partition)
+        if new_leaders:
+            # Their followers wait at other partitions' ends, up to replica.fetch.wait.max.ms; they hear of this
+            # leader at about the same time as we do. Answered a moment later, they come back and ask for it.
+            followers = dict.fromkeys(r for partition in new_leaders for r in partition.remotes)
+            self._hosted.timers.call_later(HURRY_S, lambda: self._hurry(followers))
+        for partition in new_leaders:
+            for listener in self.listeners:
+                listener.on_leader(partition.tp, partition.leader_epoch)
+
+    def _make_followers(
+        self,
+        following: list[tuple[Partition, LeaderAndIsrPartition]],
+        request: LeaderAndIsr,
+        errors: dict[TopicPartition, ErrorCode],
+    ) -> None:
+        restarting: list[Partition] = []
+        for partition, order in following:
+            try:
+                log = self._hosted.log_for(partition, request.topic_ids.get(order.tp.topic), order.is_new)
+            except (StorageError, ApiError) as failed:
+                errors[order.tp] = self._storage_failed(order.tp, failed)
+                continue
+            if partition.log is None:
+                partition.log = log
+            self._hosted.partitions[order.tp] = partition
+            # Without a living leader there is nobody to follow, but the log exists, so that its high watermark
+            # is checkpointed (KAFKA-1647); leadership and epoch stay what they were.
+            if self._hosted.metadata.is_alive(order.leader) and partition.follow(order, log):
+                restarting.append(partition)
+        self._fetchers.stop(p.tp for p in restarting)
+        for partition in restarting:
+            self._hosted.transitioned(partition)
+        self._fetchers.start(restarting)
+        for partition in restarting:
+            for listener in self.listeners:
+                listener.on_follower(partition.tp, partition.leader_epoch)
+
+    def _storage_failed(self, tp: TopicPartition, failed: StorageError | ApiError) -> ErrorCode:
+        if isinstance(failed, ApiError):
+            return failed.code
+        self.take_offline([tp])
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    # StopReplica and failed directories
+
+    def stop_replicas(self, request: StopReplica) -> PartitionErrors:
+        """See `Replicas.stop_replicas`."""
+        error = self._fence(request.broker_epoch, request.controller_epoch)
+        if error is not ErrorCode.NONE:
+            return PartitionErrors(error)
+        errors: dict[TopicPartition, ErrorCode] = {}
+        stopping: list[StopReplicaPartition] = []
+        for order in request.partitions:
+            errors[order.tp] = self._may_stop(order)
+            if errors[order.tp] is ErrorCode.NONE:
+                stopping.append(order)
+        self._fetchers.stop(order.tp for order in stopping)
+        for order in stopping:
+            errors[order.tp] = self._stop(order)
+        return PartitionErrors(ErrorCode.NONE, errors)
+
+    def _may_stop(self, order: StopReplicaPartition) -> ErrorCode:
+        if order.tp in self._hosted.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._hosted.partitions.get(order.tp)
+        if partition is None or order.leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH):
+            return ErrorCode.NONE
+        stale = order.leader_epoch < partition.leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.NONE
+
+    def _stop(self, order: StopReplicaPartition) -> ErrorCode:
+        hosted = self._hosted
+        partition = hosted.partitions.get(order.tp)
+        if order.delete and partition is not None:
+            del hosted.partitions[order.tp]
+            partition.take_offline()
+        if partition is not None:
+            hosted.transitioned(partition)
+        if not order.delete:
+            return ErrorCode.NONE
+        try:
+            # Also a log that no LeaderAndIsr named since start: its topic was deleted while this broker was down.
+            if hosted.logs.get(order.tp) is not None:
+                hosted.logs.delete(order.tp)
+        except StorageError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        for listener in self.listeners:
+            listener.on_deleted(order.tp)
+        return ErrorCode.NONE
+
+    def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        """Their log directory failed: no fetching, no leading, KAFKA_STORAGE_ERROR for all who ask."""
+        failed = list(partitions)
+        self._fetchers.stop(failed)
+        for tp in failed:
+            self._hosted.offline[tp] = None
+            partition = self._hosted.partitions.pop(tp, None)
+            if partition is None:
+                continue
+            epoch = partition.leader_epoch
+            partition.take_offline()
+            self._hosted.transitioned(partition)
+            for listener in self.listeners:
+                listener.on_follower(tp, epoch)

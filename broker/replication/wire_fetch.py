@@ -1,0 +1,152 @@
+"""The wire's shapes of Fetch to replication's and back, on both sides: serving and following."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.protocol import fetch
+from logyard.broker.protocol.fetch_client import FetchResponse
+from logyard.broker.replication.events import (
+    FetchedPartition,
+    FetchParams,
+    FollowerFetch,
+    FollowerFetchAnswer,
+    Isolation,
+    PartitionFetch,
+)
+from logyard.broker.replication.fetch_sessions import SessionKey
+
+FETCH_BY_ID = 17
+FETCH_BY_NAME = 12
+TOPIC_IDS_SINCE = 13
+RACK_SINCE = 11
+
+
+# -- Serving
+
+
+def fetch_params(request: fetch.FetchRequest, version: int, listener: str) -> FetchParams:
+    """Return what holds for the whole fetch. Consumers that may tell their rack (v11+) may read from followers."""
+    follower = request.replica_id >= 0
+    return FetchParams(
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        replica_id=request.replica_id,
+        replica_epoch=request.replica_epoch,
+        isolation=Isolation.LOG_END if follower else Isolation(min(max(request.isolation, 0), 1)),
+        only_leader=follower or version < RACK_SINCE,
+        min_one=version >= 3,
+        rack=request.rack_id or "",
+        listener=listener,
+    )
+
+
+def fetch_asks(
+    request: fetch.FetchRequest, version: int, topic_name: Callable[[TopicId], str | None]
+) -> tuple[list[PartitionFetch], list[SessionKey]]:
+    """Return (partitions asked, keys forgotten); a topic id that nobody knows gives the empty topic name."""
+    by_id = version >= TOPIC_IDS_SINCE
+    asks = []
+    for p in request.partitions:
+        topic_id = p.topic_id or ZERO_TOPIC_ID
+        topic = (topic_name(topic_id) if by_id else p.topic) or ""
+        asks.append(
+            PartitionFetch(
+                tp=TopicPartition(topic, p.partition),
+                offset=p.fetch_offset,
+                max_bytes=p.max_bytes,
+                leader_epoch=p.current_leader_epoch,
+                last_fetched_epoch=p.last_fetched_epoch,
+                log_start_offset=p.log_start_offset,
+                topic_id=topic_id if by_id else ZERO_TOPIC_ID,
+            )
+        )
+    forgotten: list[SessionKey] = [
+        ((topic_id or ZERO_TOPIC_ID) if by_id else (topic or ""), n) for topic, topic_id, n in request.forgotten
+    ]
+    return asks, forgotten
+
+
+def fetched(answers: Iterable[FetchedPartition], version: int) -> list[fetch.FetchedPartition]:
+    """Return the answers as `protocol.fetch.encode_response` takes them."""
+    by_id = version >= TOPIC_IDS_SINCE
+    return [
+        fetch.FetchedPartition(
+            None if by_id else a.tp.topic,
+            a.topic_id if by_id else None,
+            a.tp.partition,
+            int(a.error),
+            a.high_watermark,
+            a.records,
+            a.last_stable_offset,
+            a.log_start_offset,
+            a.aborted,
+            a.preferred_read_replica,
+            a.diverging,
+            a.leader,
+        )
+        for a in answers
+    ]
+
+
+# -- Following
+
+
+def follower_request(asked: FollowerFetch) -> tuple[int, fetch.FetchRequest]:
+    """Return (version, request): v17 where all topics have ids, else v12 (facts §22)."""
+    by_id = asked.uses_topic_ids
+    request = fetch.FetchRequest(
+        replica_id=asked.replica_id,
+        max_wait_ms=asked.max_wait_ms,
+        min_bytes=asked.min_bytes,
+        partitions=[
+            fetch.FetchPartition(
+                None if by_id else ask.tp.topic,
+                ask.topic_id if by_id else None,
+                ask.tp.partition,
+                ask.offset,
+                ask.max_bytes,
+                ask.leader_epoch,
+                ask.last_fetched_epoch,
+                ask.log_start_offset,
+            )
+            for ask in asked.partitions
+        ],
+        max_bytes=asked.max_bytes,
+        session_id=asked.session_id,
+        session_epoch=asked.session_epoch,
+        forgotten=[
+            (None if by_id else tp.topic, topic_id if by_id else None, tp.partition) for tp, topic_id in asked.forgotten
+        ],
+        replica_epoch=asked.replica_epoch,
+    )
+    return (FETCH_BY_ID if by_id else FETCH_BY_NAME), request
+
+
+def follower_answer(answer: FetchResponse, topic_name: Callable[[TopicId], str | None]) -> FollowerFetchAnswer:
+    """Translate a leader's answer; partitions of topics that are no longer followed are left out."""
+    partitions: list[FetchedPartition] = []
+    for p in answer.partitions:
+        topic = p.topic if p.topic is not None else topic_name(p.topic_id or ZERO_TOPIC_ID)
+        if topic is None:
+            continue
+        partitions.append(
+            FetchedPartition(
+                tp=TopicPartition(topic, p.partition),
+                error=ErrorCode(p.error_code),
+                high_watermark=p.high_watermark,
+                last_stable_offset=p.last_stable_offset,
+                log_start_offset=p.log_start_offset,
+                records=p.records,
+                diverging=p.diverging_epoch,
+                leader=p.current_leader,
+                topic_id=p.topic_id or ZERO_TOPIC_ID,
+            )
+        )
+    return FollowerFetchAnswer(ErrorCode(answer.error_code), answer.session_id, partitions, answer.throttle_ms)
+
+
+def topic_names(partitions: Sequence[PartitionFetch]) -> dict[TopicId, str]:
+    """Return the names behind the ids of a question."""
+    return {ask.topic_id: ask.tp.topic for ask in partitions if ask.topic_id != ZERO_TOPIC_ID}

@@ -1,0 +1,82 @@
+"""Settings as the fields of DescribeConfigs and CreateTopics answers, and overrides written to ZooKeeper."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from logyard.broker.config import BrokerConfig, ConfigEntry
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.znodes import config_changes, configs
+from logyard.broker.znodes.ops import Create, SetData, ZkCode, ZooKeeper
+
+TOPIC, BROKER = 2, 4
+WRITE_TRIES = 10
+
+
+def topic_config_fields(config: BrokerConfig, overrides: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Every setting of a topic with these overrides, as CreateTopics v5+ answers it."""
+    return [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "read_only": entry.read_only,
+            "config_source": int(entry.source),
+            "is_sensitive": entry.sensitive,
+        }
+        for entry in config.describe_topic(overrides)
+    ]
+
+
+def described(
+    entries: Iterable[ConfigEntry], wanted: Iterable[str] | None, with_synonyms: bool, with_docs: bool
+) -> list[dict[str, Any]]:
+    """The entries as DescribeConfigs answers them; `wanted` None means all."""
+    names = None if wanted is None else set(wanted)
+    return [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "read_only": entry.read_only,
+            "config_source": int(entry.source),
+            "is_default": not entry.synonyms or int(entry.source) == 5,
+            "is_sensitive": entry.sensitive,
+            "synonyms": [{"name": s.name, "value": s.value, "source": int(s.source)} for s in entry.synonyms]
+            if with_synonyms
+            else [],
+            "config_type": int(entry.type),
+            "documentation": entry.doc if with_docs else None,
+        }
+        for entry in entries
+        if names is None or entry.name in names
+    ]
+
+
+async def change_overrides(
+    zk: ZooKeeper,
+    kind: str,
+    name: str,
+    change: Callable[[dict[str, str]], dict[str, str]],
+    check: Callable[[Mapping[str, str]], None],
+) -> None:
+    """Read an entity's overrides, change and check them, write them if nobody did meanwhile, and tell every broker.
+
+    `change` and `check` raise ApiError to refuse. Raises ApiError(UNKNOWN_SERVER_ERROR) if others keep writing.
+    """
+    path = configs.path(kind, name)
+    for _ in range(WRITE_TRIES):
+        (znode,) = await zk.read([path])
+        try:
+            before = {} if znode is None else configs.decode(znode.data, path)
+        except CorruptData as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{error}: mend it before changing it") from error
+        after = change(dict(before))
+        check(after)
+        content = configs.encode(after)
+        write = Create(path, content) if znode is None else SetData(path, content, znode.version)
+        (result,) = await zk.multi([write])
+        if result.ok:
+            notification = config_changes.encode(kind, name)
+            await zk.multi([Create(config_changes.SEQUENCE_PREFIX, notification, sequential=True)])
+            return
+        if result.code not in (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS, ZkCode.NO_NODE):
+            break
+    raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the settings of {kind}/{name} could not be written: try again")

@@ -1,0 +1,224 @@
+"""One client connection: frames out of an own receive buffer, answers back in the order of the requests.
+
+Rule 1: the records of a Produce are used where they were received; nothing copies them on the way.
+Rule 2: as in Kafka one request of a connection is worked on at a time, except that Produce requests may
+        follow each other while earlier ones wait for their acks (each is appended before the next is read).
+Rule 3: the buffer grows only as bytes arrive, never by what a size field promises.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.server.request import Encoded, Session
+
+BUFFER_BYTES_MIN = 64 * 1024
+# What a connection that sent large requests may keep: growing anew for each would copy more than it saves.
+BUFFER_BYTES_KEPT = 4 * 1024 * 1024
+FREE_BYTES_MIN = 16 * 1024
+PIPELINE_MAX = 100
+_SIZE = struct.Struct(">i")
+
+log = structlog.get_logger("logyard.connection")
+
+
+class Dispatch(Protocol):
+    """Where a connection takes its frames."""
+
+    def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]": ...
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The place of one unfinished answer in the order of answers."""
+
+    answer: Encoded = None
+    done: bool = False
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Reads frames, hands them to `dispatch` and writes what comes back."""
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        may_pipeline: Callable[[int], bool],
+        listener: str,
+        connection_id: int,
+        frame_bytes_max: int,
+        on_open: Callable[["Connection"], bool],
+        on_close: Callable[["Connection"], None],
+    ) -> None:
+        self._dispatch = dispatch
+        self._may_pipeline = may_pipeline
+        self._frame_bytes_max = frame_bytes_max
+        self._on_open = on_open
+        self._on_close = on_close
+        self.session = Session(connection_id, listener, "")
+        self._buffer = bytearray(BUFFER_BYTES_MIN)
+        self._start = 0
+        self._end = 0
+        self._slots: deque[_Slot] = deque()
+        self._last_pipelined = False
+        self._transport: asyncio.Transport | None = None
+        self._write_paused = False
+        self._read_paused = False
+        self._draining = False
+
+    # -- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
+        self._transport = transport  # type: ignore[assignment]  # uvloop's class is no asyncio.Transport
+        peer = transport.get_extra_info("peername")
+        self.session.client_host = peer[0] if peer else ""
+        if not self._on_open(self):
+            transport.abort()  # type: ignore[attr-defined]
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if len(self._buffer) - self._end < FREE_BYTES_MIN:
+            self._make_room()
+        return memoryview(self._buffer)[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        self._process()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._slots.clear()
+        self._on_close(self)
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._process()
+
+    # -- our side
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is still owed."""
+        return bool(self._slots)
+
+    def drain(self) -> None:
+        """Take no further request; close as soon as nothing is owed."""
+        self._draining = True
+        if not self._slots:
+            self.close()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _make_room(self) -> None:
+        """Move what is unread to the front of a buffer that has room for what is still to come."""
+        unread = self._end - self._start
+        size = len(self._buffer)
+        if unread > size // 2:
+            size *= 2
+        if size == len(self._buffer):
+            self._buffer[:unread] = self._buffer[self._start : self._end]
+        else:
+            grown = bytearray(size)
+            grown[:unread] = memoryview(self._buffer)[self._start : self._end]
+            self._buffer = grown
+        self._start, self._end = 0, unread
+
+    def _process(self) -> None:
+        """Work through every complete frame that may be started now."""
+        while self._transport is not None and not self._draining:
+            frame_size = self._complete_frame()
+            if frame_size < 0:
+                break
+            if self._write_paused or (self._slots and not self._may_start()):
+                self._hold_reading()
+                return
+            begin = self._start + 4
+            self._start = begin + frame_size
+            self._handle(memoryview(self._buffer)[begin : self._start])
+        if self._start == self._end:
+            self._start = self._end = 0
+            if len(self._buffer) > BUFFER_BYTES_KEPT:
+                self._buffer = bytearray(BUFFER_BYTES_MIN)
+        if self._read_paused and self._transport is not None:
+            self._read_paused = False
+            self._transport.resume_reading()
+
+    def _complete_frame(self) -> int:
+        """Size of the frame at the front of the buffer if it is all there, else -1."""
+        unread = self._end - self._start
+        if unread < 4:
+            return -1
+        (size,) = _SIZE.unpack_from(self._buffer, self._start)
+        if size < 0 or size > self._frame_bytes_max:
+            log.warning("frame refused", size=size, limit=self._frame_bytes_max, peer=self.session.client_host)
+            self.close()
+            return -1
+        return int(size) if unread >= 4 + size else -1
+
+    def _may_start(self) -> bool:
+        """Whether the next frame may be started although answers are owed."""
+        if not self._last_pipelined or len(self._slots) >= PIPELINE_MAX:
+            return False
+        return self._may_pipeline(int.from_bytes(self._buffer[self._start + 4 : self._start + 6], "big"))
+
+    def _hold_reading(self) -> None:
+        """Stop the peer only when the buffer is nearly full: a pause costs two system calls."""
+        if len(self._buffer) - (self._end - self._start) < 2 * FREE_BYTES_MIN and self._transport is not None:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _handle(self, frame: memoryview) -> None:
+        if len(frame) >= 2:
+            self._last_pipelined = self._may_pipeline(frame[0] << 8 | frame[1])
+        try:
+            answer = self._dispatch(self.session, frame)
+        except CorruptData as error:
+            log.warning("request refused, connection closed", peer=self.session.client_host, error=str(error))
+            self.close()
+            return
+        if isinstance(answer, asyncio.Future):
+            slot = _Slot()
+            self._slots.append(slot)
+            answer.add_done_callback(lambda future: self._settle(slot, future))
+        elif self._slots:
+            self._slots.append(_Slot(answer, done=True))
+        else:
+            self._write(answer)
+
+    def _settle(self, slot: _Slot, future: "asyncio.Future[Encoded]") -> None:
+        if self._transport is None:
+            if not future.cancelled():
+                future.exception()
+            return
+        if future.cancelled() or future.exception() is not None:
+            log.error("request failed, connection closed", exc_info=None if future.cancelled() else future.exception())
+            self.close()
+            return
+        slot.answer, slot.done = future.result(), True
+        while self._slots and self._slots[0].done:
+            self._write(self._slots.popleft().answer)
+        if self._draining and not self._slots:
+            self.close()
+        elif not self._slots or self._last_pipelined:
+            self._process()
+
+    def _write(self, answer: Encoded) -> None:
+        if answer is None or self._transport is None:
+            return
+        if isinstance(answer, list):
+            self._transport.writelines(answer)
+        else:
+            self._transport.write(answer)

@@ -1,0 +1,105 @@
+"""From a frame to its handler and back: header, version check, decoding, errors, counters."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+import structlog
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.protocol import codec
+from logyard.broker.protocol.header import parse_request_header
+from logyard.broker.server.api_versions import SUPPORTED
+from logyard.broker.server.request import Encoded, Fields, Handler, Request, Session
+from logyard.broker.server.services import Services
+
+API_VERSIONS = 18
+
+log = structlog.get_logger("logyard.dispatch")
+
+
+class ApiCounter:
+    """How often an API was asked, how often it failed, and seconds spent on the loop for it."""
+
+    __slots__ = ("errors", "name", "requests", "seconds")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.requests = 0
+        self.errors = 0
+        self.seconds = 0.0
+
+
+class Dispatcher:
+    """Holds the handlers; one instance serves every connection of the broker."""
+
+    def __init__(self, services: Services, handlers: Iterable[Handler]) -> None:
+        self._services = services
+        self._handlers = {handler.api_key: handler for handler in handlers}
+        self._pipelined = frozenset(key for key, handler in self._handlers.items() if handler.pipelined)
+        self.counters = {handler.api_key: ApiCounter(handler.name) for handler in self._handlers.values()}
+
+    def may_pipeline(self, api_key: int) -> bool:
+        return api_key in self._pipelined
+
+    def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
+        """Answer one frame, at once or by a future; raises CorruptData where the connection must be closed."""
+        header = parse_request_header(frame)
+        handler = self._handlers.get(header.api_key)
+        if handler is None:
+            raise CorruptData(f"api key {header.api_key} is not served here")
+        low, high = SUPPORTED[header.api_key]
+        if not low <= header.api_version <= high:
+            if header.api_key == API_VERSIONS:
+                return codec.encode_response(API_VERSIONS, 0, header.correlation_id, _only_api_versions(low, high))
+            raise CorruptData(f"{handler.name} v{header.api_version} is not served, only v{low} to v{high}")
+        request = Request(
+            header.api_key, header.api_version, header.correlation_id, header.client_id, header.body, session
+        )
+        counter = self.counters[header.api_key]
+        counter.requests += 1
+        begun = time.perf_counter()
+        try:
+            if handler.raw is not None:
+                return handler.raw(self._services, request)
+            return self._message(handler, request)
+        finally:
+            counter.seconds += time.perf_counter() - begun
+
+    def _message(self, handler: Handler, request: Request) -> "Encoded | asyncio.Future[Encoded]":
+        message = codec.decode_request(request.api_key, request.api_version, request.body)
+        assert handler.message is not None
+        try:
+            outcome = handler.message(self._services, request, message)
+        except Exception as error:
+            return self._refusal(handler, request, message, error)
+        if isinstance(outcome, Awaitable):
+            return asyncio.ensure_future(self._finish(handler, request, message, outcome))
+        return self._encode(request, outcome)
+
+    async def _finish(self, handler: Handler, request: Request, message: Any, outcome: Awaitable[Fields]) -> Encoded:
+        try:
+            return self._encode(request, await outcome)
+        except Exception as error:
+            return self._refusal(handler, request, message, error)
+
+    def _encode(self, request: Request, fields: Fields) -> bytes:
+        return codec.encode_response(request.api_key, request.api_version, request.correlation_id, fields)
+
+    def _refusal(self, handler: Handler, request: Request, message: Any, error: Exception) -> bytes:
+        self.counters[handler.api_key].errors += 1
+        if isinstance(error, ApiError):
+            code, text = error.code, error.message
+        else:
+            log.error("handler failed", api=handler.name, version=request.api_version, exc_info=error)
+            code, text = ErrorCode.UNKNOWN_SERVER_ERROR, None
+        return self._encode(request, handler.error(message, request.api_version, code, text))
+
+
+def _only_api_versions(low: int, high: int) -> Fields:
+    """The v0 answer to an ApiVersions version from the future (KIP-511): error 35 and the range to come back with."""
+    return {
+        "error_code": int(ErrorCode.UNSUPPORTED_VERSION),
+        "api_keys": [{"api_key": API_VERSIONS, "min_version": low, "max_version": high}],
+    }

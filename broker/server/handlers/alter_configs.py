@@ -1,0 +1,84 @@
+"""AlterConfigs (33): replaces all overrides of a topic or broker by those given; any broker may do it (facts §1)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from logyard.broker.config import validate_dynamic_overrides, validate_topic_overrides
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server.config_fields import BROKER, TOPIC, change_overrides
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+from logyard.broker.znodes import configs
+
+Change = Callable[[dict[str, str]], dict[str, str]]
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    responses = []
+    for resource in message.resources:
+        given = {c.name: c.value for c in resource.configs}
+        responses.append(await alter(services, resource, _replace(given), bool(message.validate_only)))
+    return {"responses": responses}
+
+
+def _replace(given: dict[str, str | None]) -> Change:
+    def change(before: dict[str, str]) -> dict[str, str]:
+        empty = [name for name, value in given.items() if value is None]
+        if empty:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{', '.join(empty)}: a value is needed")
+        return {name: value for name, value in given.items() if value is not None}
+
+    return change
+
+
+async def alter(services: Services, resource: Any, change: Change, validate_only: bool) -> Fields:
+    """Change one resource's overrides; answers with the error of that resource alone."""
+    head = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    try:
+        await _alter(services, resource.resource_type, resource.resource_name, change, validate_only)
+    except ApiError as refusal:
+        return {**head, "error_code": int(refusal.code), "error_message": refusal.message}
+    return {**head, "error_code": 0, "error_message": None}
+
+
+async def _alter(services: Services, kind: int, name: str, change: Change, validate_only: bool) -> None:
+    if kind == TOPIC:
+        if name not in services.metadata:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
+        if validate_only:
+            validate_topic_overrides(change(dict(services.configs.topic_overrides(name))))
+            return
+        await change_overrides(services.zk, configs.TOPICS, name, change, validate_topic_overrides)
+    elif kind == BROKER:
+        if name not in ("", str(services.broker_id)):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: ask broker {name} itself")
+        entity = name or configs.DEFAULT
+
+        def check(overrides: Any) -> None:
+            validate_dynamic_overrides(services.config, overrides, cluster_wide=not name)
+
+        if validate_only:
+            check(change(dict(services.configs.entity_overrides(entity))))
+            return
+        await change_overrides(services.zk, configs.BROKERS, entity, change, check)
+    else:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"resource type {kind}: topics (2) and brokers (4) have settings here"
+        )
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {
+        "responses": [
+            {
+                "error_code": int(code),
+                "error_message": text,
+                "resource_type": r.resource_type,
+                "resource_name": r.resource_name,
+            }
+            for r in message.resources
+        ]
+    }
+
+
+HANDLER = Handler(33, "AlterConfigs", message=handle, error=error)

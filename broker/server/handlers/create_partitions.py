@@ -1,0 +1,57 @@
+"""CreatePartitions (37): more partitions for a topic, never fewer; done when the new ones are led."""
+
+from typing import Any
+
+from logyard.broker.controller.events import CreatePartitions, NewPartitions, Outcome
+from logyard.broker.errors import ErrorCode
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+from logyard.broker.server.topic_waits import led_partitions
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    names = [topic.name for topic in message.topics]
+    twice = {name for name in names if names.count(name) > 1}
+    wanted = tuple(_new_partitions(topic) for topic in message.topics if topic.name not in twice)
+    validate_only = bool(message.validate_only)
+    outcomes = dict(await services.controller.create_partitions(CreatePartitions(wanted, validate_only)))
+    if not validate_only:
+        await _wait(services, wanted, outcomes, message.timeout_ms)
+    for name in twice:
+        outcomes[name] = Outcome(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+    return {
+        "results": [
+            {"name": name, "error_code": int(outcomes[name].error), "error_message": outcomes[name].message}
+            for name in dict.fromkeys(names)
+        ]
+    }
+
+
+def _new_partitions(topic: Any) -> NewPartitions:
+    placed = topic.assignments
+    return NewPartitions(
+        topic.name, topic.count, None if placed is None else tuple(tuple(a.broker_ids) for a in placed)
+    )
+
+
+async def _wait(
+    services: Services, wanted: tuple[NewPartitions, ...], outcomes: dict[str, Outcome], timeout_ms: int
+) -> None:
+    counts = {new.topic: new.count for new in wanted if outcomes[new.topic].error is ErrorCode.NONE}
+
+    def is_led(name: str) -> bool:
+        return led_partitions(services.metadata, name) >= counts[name]
+
+    await services.topic_waits.until(lambda: all(is_led(name) for name in counts), timeout_ms)
+    for name in counts:
+        if not is_led(name):
+            late = "the partitions are being created, but are not all led yet"
+            outcomes[name] = Outcome(ErrorCode.REQUEST_TIMED_OUT, late)
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    refused = {"error_code": int(code), "error_message": text}
+    return {"results": [{"name": topic.name, **refused} for topic in message.topics]}
+
+
+HANDLER = Handler(37, "CreatePartitions", message=handle, error=error)

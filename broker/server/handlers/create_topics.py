@@ -1,0 +1,77 @@
+"""CreateTopics (19): v4 -1 takes the defaults, v5 answers with counts and configs (KIP-525), v7 with the topic id.
+
+Only the active controller answers; it is done when every partition has a leader in this broker's metadata,
+else REQUEST_TIMED_OUT (7) while the creation goes on (facts §14).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from logyard.broker.controller.events import CreatedTopic, CreateTopics, NewTopic
+from logyard.broker.errors import ErrorCode
+from logyard.broker.server.config_fields import topic_config_fields
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+from logyard.broker.server.topic_waits import led_partitions
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    names = [topic.name for topic in message.topics]
+    twice = {name for name in names if names.count(name) > 1}
+    wanted = tuple(_new_topic(topic) for topic in message.topics if topic.name not in twice)
+    validate_only = request.api_version >= 1 and bool(message.validate_only)
+    created = list(await services.controller.create_topics(CreateTopics(wanted, validate_only)))
+    if not validate_only:
+        created = await _led(services, created, message.timeout_ms)
+    refusal = "the request names this topic more than once"
+    created += [CreatedTopic(name, ErrorCode.INVALID_REQUEST, refusal) for name in sorted(twice)]
+    return {"topics": [_fields(services, topic) for topic in created]}
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        tuple((a.partition_index, tuple(a.broker_ids)) for a in topic.assignments),
+        {c.name: c.value for c in topic.configs},
+    )
+
+
+async def _led(services: Services, created: Sequence[CreatedTopic], timeout_ms: int) -> list[CreatedTopic]:
+    """Wait until what was created is led everywhere; what is not in time is answered with 7."""
+    counts = {t.name: t.num_partitions for t in created if t.error is ErrorCode.NONE}
+
+    def is_led(name: str) -> bool:
+        return led_partitions(services.metadata, name) >= counts[name]
+
+    await services.topic_waits.until(lambda: all(is_led(name) for name in counts), timeout_ms)
+    late = "the topic is being created, but its partitions are not all led yet"
+    return [
+        topic
+        if topic.error is not ErrorCode.NONE or is_led(topic.name)
+        else CreatedTopic(topic.name, ErrorCode.REQUEST_TIMED_OUT, late)
+        for topic in created
+    ]
+
+
+def _fields(services: Services, topic: CreatedTopic) -> Fields:
+    if topic.error is not ErrorCode.NONE:
+        return {"name": topic.name, "error_code": int(topic.error), "error_message": topic.message, "configs": []}
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": 0,
+        "error_message": None,
+        "num_partitions": topic.num_partitions,
+        "replication_factor": topic.replication_factor,
+        "configs": topic_config_fields(services.config, topic.configs),
+    }
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    refused: dict[str, Any] = {"error_code": int(code), "error_message": text, "configs": []}
+    return {"topics": [{"name": topic.name, **refused} for topic in message.topics]}
+
+
+HANDLER = Handler(19, "CreateTopics", message=handle, error=error)

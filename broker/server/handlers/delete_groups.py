@@ -1,0 +1,19 @@
+"""DeleteGroups (42): empty groups go with their offsets; others answer NON_EMPTY_GROUP (68)."""
+
+from typing import Any
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    codes = {group_id: await services.groups.delete_group(group_id) for group_id in message.groups_names}
+    return {"results": [{"group_id": group_id, "error_code": int(code)} for group_id, code in codes.items()]}
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"results": [{"group_id": group_id, "error_code": int(code)} for group_id in message.groups_names]}
+
+
+HANDLER = Handler(42, "DeleteGroups", message=handle, error=error)

@@ -1,0 +1,61 @@
+"""DeleteTopics (20): v5 error messages, v6 by topic id. Done when the topics are gone from this broker's metadata."""
+
+from typing import Any
+
+from logyard.broker.controller.events import DeleteTopics, Outcome
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import ZERO_TOPIC_ID
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    version = request.api_version
+    asked = _asked(services, version, message)
+    names = tuple(dict.fromkeys(name for name, _, _ in asked if name is not None))
+    outcomes = await services.controller.delete_topics(DeleteTopics(names))
+    accepted = [name for name in names if outcomes[name].error is ErrorCode.NONE]
+
+    def is_gone(name: str) -> bool:
+        return name not in services.metadata
+
+    await services.topic_waits.until(lambda: all(is_gone(name) for name in accepted), message.timeout_ms)
+    late = Outcome(ErrorCode.REQUEST_TIMED_OUT, "the topic is being deleted, but is not gone yet")
+    answers = []
+    for name, topic_id, refusal in asked:
+        outcome = refusal if name is None else outcomes[name]
+        if name is not None and outcome.error is ErrorCode.NONE and not is_gone(name):
+            outcome = late
+        answers.append(_fields(version, name, topic_id, outcome))
+    return {"responses": answers}
+
+
+def _asked(services: Services, version: int, message: Any) -> list[tuple[str | None, Any, Outcome]]:
+    """(name, topic id, what to answer where the name is not known) of everything the request names."""
+    if version < 6:
+        return [(name, ZERO_TOPIC_ID, Outcome()) for name in message.topic_names]
+    unknown = Outcome(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+    found: list[tuple[str | None, Any, Outcome]] = []
+    for topic in message.topics:
+        by_id = topic.name is None
+        name = services.metadata.topic_name(topic.topic_id) if by_id else topic.name
+        known_id = topic.topic_id if by_id else services.metadata.topic_id(topic.name) or ZERO_TOPIC_ID
+        found.append((name, known_id, unknown))
+    return found
+
+
+def _fields(version: int, name: str | None, topic_id: Any, outcome: Outcome) -> Fields:
+    code = outcome.error
+    if code is ErrorCode.TOPIC_DELETION_DISABLED and version < 3:
+        code = ErrorCode.INVALID_REQUEST
+    return {"name": name, "topic_id": topic_id, "error_code": int(code), "error_message": outcome.message}
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    refused = {"error_code": int(code), "error_message": text}
+    if version < 6:
+        return {"responses": [{"name": name, **refused} for name in message.topic_names]}
+    return {"responses": [{"name": t.name, "topic_id": t.topic_id, **refused} for t in message.topics]}
+
+
+HANDLER = Handler(20, "DeleteTopics", message=handle, error=error)

@@ -1,0 +1,37 @@
+"""DescribeCluster (60): brokers on the listener asked through, controller, cluster id (KIP-700)."""
+
+from typing import Any
+
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+# Create, Alter, Describe, ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite, as a bit field.
+CLUSTER_OPERATIONS = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
+NOT_ASKED = -(2**31)
+BROKERS = 1
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    if request.api_version >= 1 and message.endpoint_type != BROKERS:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "endpoint type: only brokers (1) are known in ZooKeeper mode")
+    brokers = []
+    for broker in sorted(services.metadata.brokers.values(), key=lambda b: b.id):
+        endpoint = broker.endpoint(request.session.listener)
+        if endpoint is not None:
+            brokers.append({"broker_id": broker.id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack})
+    wanted = message.include_cluster_authorized_operations
+    return {
+        "error_code": 0,
+        "cluster_id": services.cluster_id,
+        "controller_id": services.metadata.controller_id,
+        "brokers": brokers,
+        "authorized_operations": CLUSTER_OPERATIONS if wanted else NOT_ASKED,
+    }
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"error_code": int(code), "error_message": text, "cluster_id": "", "brokers": []}
+
+
+HANDLER = Handler(60, "DescribeCluster", message=handle, error=error)

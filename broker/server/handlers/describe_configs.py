@@ -1,0 +1,56 @@
+"""DescribeConfigs (32): settings of topics and brokers, and where each comes from; v1 synonyms, v3 types, docs."""
+
+from typing import Any
+
+from logyard.broker.config import ConfigEntry
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server.config_fields import BROKER, TOPIC, described
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    version = request.api_version
+    with_synonyms = version >= 1 and message.include_synonyms
+    with_docs = version >= 3 and message.include_documentation
+    results = []
+    for resource in message.resources:
+        head = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+        try:
+            entries = _entries(services, resource.resource_type, resource.resource_name)
+        except ApiError as refusal:
+            results.append({**head, "error_code": int(refusal.code), "error_message": refusal.message, "configs": []})
+            continue
+        fields = described(entries, resource.configuration_keys, with_synonyms, with_docs)
+        results.append({**head, "error_code": 0, "error_message": None, "configs": fields})
+    return {"results": results}
+
+
+def _entries(services: Services, kind: int, name: str) -> list[ConfigEntry]:
+    if kind == TOPIC:
+        if name not in services.metadata:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
+        return services.config.describe_topic(services.configs.topic_overrides(name))
+    if kind == BROKER:
+        if name not in ("", str(services.broker_id)):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: ask broker {name} itself")
+        return services.describe_broker(cluster_wide=not name)
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {kind}: topics (2) and brokers (4) have settings here")
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {
+        "results": [
+            {
+                "error_code": int(code),
+                "error_message": text,
+                "resource_type": r.resource_type,
+                "resource_name": r.resource_name,
+                "configs": [],
+            }
+            for r in message.resources
+        ]
+    }
+
+
+HANDLER = Handler(32, "DescribeConfigs", message=handle, error=error)

@@ -1,0 +1,39 @@
+"""DescribeLogDirs (35): size and lag of every replica by log directory (KIP-113); v4 total and usable bytes."""
+
+from typing import Any
+
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.events import LogDirInfo
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    wanted = None
+    if message.topics is not None:
+        wanted = {TopicPartition(t.topic, p) for t in message.topics for p in t.partitions}
+    return {"error_code": 0, "results": [_directory(found, wanted) for found in services.log_dirs()]}
+
+
+def _directory(found: LogDirInfo, wanted: set[TopicPartition] | None) -> Fields:
+    topics: dict[str, list[Fields]] = {}
+    for replica in found.replicas:
+        if wanted is None or replica.tp in wanted:
+            topics.setdefault(replica.tp.topic, []).append(
+                {
+                    "partition_index": replica.tp.partition,
+                    "partition_size": replica.size,
+                    "offset_lag": replica.offset_lag,
+                    "is_future_key": replica.is_future,
+                }
+            )
+    return {
+        "error_code": int(found.error),
+        "log_dir": found.path,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+        "total_bytes": found.total_bytes,
+        "usable_bytes": found.usable_bytes,
+    }
+
+
+HANDLER = Handler(35, "DescribeLogDirs", message=handle)

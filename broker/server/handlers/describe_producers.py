@@ -1,0 +1,58 @@
+"""DescribeProducers (61): who writes idempotently to a partition, as its leader knows (KIP-664)."""
+
+from typing import Any
+
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import TopicPartition
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_partition(services, topic.name, index) for index in topic.partition_indexes],
+            }
+            for topic in message.topics
+        ]
+    }
+
+
+def _partition(services: Services, topic: str, index: int) -> dict[str, Any]:
+    try:
+        services.replicas.hosted.find(TopicPartition(topic, index)).log_for(-1, only_leader=True)
+    except ApiError as refusal:
+        return {"partition_index": index, "error_code": int(refusal.code), "error_message": refusal.message}
+    log = services.store.get(TopicPartition(topic, index))
+    return {
+        "partition_index": index,
+        "error_code": 0,
+        "active_producers": [
+            {
+                "producer_id": entry.producer_id,
+                "producer_epoch": entry.epoch,
+                "last_sequence": entry.last_sequence,
+                "last_timestamp": entry.last_timestamp,
+                "coordinator_epoch": entry.coordinator_epoch,
+                "current_txn_start_offset": entry.txn_first_offset,
+            }
+            for entry in (log.producers.entries.values() if log is not None else ())
+        ],
+    }
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {
+        "topics": [
+            {
+                "name": t.name,
+                "partitions": [{"partition_index": p, "error_code": int(code)} for p in t.partition_indexes],
+            }
+            for t in message.topics
+        ]
+    }
+
+
+HANDLER = Handler(61, "DescribeProducers", message=handle, error=error)

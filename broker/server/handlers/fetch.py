@@ -1,0 +1,73 @@
+"""Fetch (1), v0 to v17, for consumers and followers: hand-coded, sessions (KIP-227), records never copied here."""
+
+import asyncio
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.protocol import fetch
+from logyard.broker.records.downconvert import downconvert, magic_for_fetch
+from logyard.broker.replication import wire_fetch
+from logyard.broker.replication.events import FetchedPartition
+from logyard.broker.replication.fetch_sessions import FetchContext
+from logyard.broker.server.request import Encoded, Handler, Request
+from logyard.broker.server.services import Services
+
+
+def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
+    version = request.api_version
+    asked = fetch.parse_request(version, request.body)
+    params = wire_fetch.fetch_params(asked, version, request.session.listener)
+    if not params.from_follower:
+        params.max_bytes = min(params.max_bytes, services.fetch_bytes_max)
+        params.min_bytes = min(params.min_bytes, services.fetch_bytes_max)
+    asks, forgotten = wire_fetch.fetch_asks(asked, version, services.metadata.topic_name)
+    context = services.fetch_sessions.open(
+        params,
+        asked.session_id,
+        asked.session_epoch,
+        asks,
+        forgotten,
+        uses_topic_ids=version >= wire_fetch.TOPIC_IDS_SINCE,
+    )
+    if context.error is not ErrorCode.NONE:
+        return _answer(request, context, [])
+    outcome = services.replicas.fetch_from(params, context.source)
+    if isinstance(outcome, list):
+        return _answer(request, context, outcome)
+    answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
+
+    def done(future: "asyncio.Future[list[FetchedPartition]]") -> None:
+        if not answer.done():
+            answer.set_result(_answer(request, context, future.result()))
+
+    outcome.add_done_callback(done)
+    return answer
+
+
+def _answer(request: Request, context: FetchContext, answers: list[FetchedPartition]) -> Encoded:
+    error, session_id, news = context.finish(answers)
+    magic = magic_for_fetch(request.api_version)
+    if magic < 2:
+        _make_old(news, magic)
+    return fetch.encode_response(
+        request.api_version,
+        request.correlation_id,
+        wire_fetch.fetched(news, request.api_version),
+        error_code=int(error),
+        session_id=session_id,
+    )
+
+
+def _make_old(answers: list[FetchedPartition], magic: int) -> None:
+    """Turn records into the format that a consumer of Fetch v0 to v3 reads (magic 0 or 1)."""
+    for answer in answers:
+        if len(answer.records) == 0:
+            continue
+        try:
+            answer.records = downconvert(memoryview(answer.records), magic)
+        except ApiError as refusal:
+            answer.error, answer.records = refusal.code, b""
+        except CorruptData:
+            answer.error, answer.records = ErrorCode.CORRUPT_MESSAGE, b""
+
+
+HANDLER = Handler(1, "Fetch", raw=handle)

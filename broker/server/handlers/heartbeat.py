@@ -1,0 +1,15 @@
+"""Heartbeat (12): v3 static members."""
+
+from typing import Any
+
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    instance_id = message.group_instance_id if request.api_version >= 3 else None
+    code = services.groups.heartbeat(message.group_id, message.member_id, instance_id, message.generation_id)
+    return {"error_code": int(code)}
+
+
+HANDLER = Handler(12, "Heartbeat", message=handle)

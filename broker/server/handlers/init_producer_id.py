@@ -1,0 +1,21 @@
+"""InitProducerId (22): a fresh id for an idempotent producer, epoch 0. Transactions are not served yet."""
+
+from typing import Any
+
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    if message.transactional_id is not None:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactions are not served by this broker")
+    producer_id = await services.controller_channel.next_producer_id()
+    return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"error_code": int(code), "producer_id": -1, "producer_epoch": -1}
+
+
+HANDLER = Handler(22, "InitProducerId", message=handle, error=error)

@@ -1,0 +1,43 @@
+"""JoinGroup (11): v1 rebalance timeout, v4 known ids (KIP-394), v5 static members, v9 skip_assignment (KIP-814)."""
+
+from typing import Any
+
+from logyard.broker.coordinator.events import Join
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    version = request.api_version
+    joined = await services.groups.join(
+        message.group_id,
+        Join(
+            member_id=message.member_id,
+            instance_id=message.group_instance_id if version >= 5 else None,
+            client_id=request.client_id or "",
+            client_host=f"/{request.session.client_host}",
+            session_timeout_ms=message.session_timeout_ms,
+            rebalance_timeout_ms=message.rebalance_timeout_ms if version >= 1 else message.session_timeout_ms,
+            protocol_type=message.protocol_type,
+            protocols=tuple((p.name, bytes(p.metadata)) for p in message.protocols),
+            needs_known_id=version >= 4,
+            can_skip_assignment=version >= 9,
+        ),
+    )
+    return {
+        "error_code": int(joined.error),
+        "generation_id": joined.generation,
+        "protocol_type": joined.protocol_type,
+        # Nullable since v7; before that nothing chosen is the empty name.
+        "protocol_name": joined.protocol if version >= 7 else joined.protocol or "",
+        "leader": joined.leader_id,
+        "skip_assignment": joined.skip_assignment,
+        "member_id": joined.member_id,
+        "members": [
+            {"member_id": m.member_id, "group_instance_id": m.instance_id, "metadata": m.metadata}
+            for m in joined.members
+        ],
+    }
+
+
+HANDLER = Handler(11, "JoinGroup", message=handle)

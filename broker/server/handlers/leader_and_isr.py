@@ -1,0 +1,25 @@
+"""LeaderAndIsr (4), from the controller: lead or follow these partitions; v5+ answers by topic id (facts §9, §22)."""
+
+from typing import Any
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.replication import wire
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    order = wire.leader_and_isr(message, request.api_version)
+    # A log is opened with its topic's settings: of a new topic they may not have been notified yet.
+    new = dict.fromkeys(p.tp.topic for p in order.partitions if services.store.get(p.tp) is None)
+    if new:
+        await services.refresh_topic_overrides(new)
+    outcome = services.replicas.become_leader_or_follower(order)
+    return wire.leader_and_isr_response(outcome, request.api_version)
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"error_code": int(code), "partition_errors": [], "topics": []}
+
+
+HANDLER = Handler(4, "LeaderAndIsr", message=handle, error=error)

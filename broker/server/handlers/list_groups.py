@@ -1,0 +1,31 @@
+"""ListGroups (16): v4 filter by state (KIP-518), v5 by type; every group here is a classic one."""
+
+from typing import Any
+
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+TYPE = "classic"
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    states = message.states_filter if request.api_version >= 4 else ()
+    types = [name.lower() for name in message.types_filter] if request.api_version >= 5 else []
+    code, groups = services.groups.list_groups(states or ())
+    if types and TYPE not in types:
+        groups = []
+    return {
+        "error_code": int(code),
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type or "",
+                "group_state": group.state.value,
+                "group_type": TYPE,
+            }
+            for group in groups
+        ],
+    }
+
+
+HANDLER = Handler(16, "ListGroups", message=handle)

@@ -1,0 +1,61 @@
+"""ListOffsets (2): v0 several offsets per partition, v1 one, v2 isolation, v4 leader epochs, v7 max timestamp."""
+
+from typing import Any
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.events import CONSUMER_ID, DEBUG_CONSUMER_ID, Isolation, OffsetAnswer, OffsetQuery
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    version = request.api_version
+    isolation = Isolation(message.isolation_level) if version >= 2 else Isolation.READ_UNCOMMITTED
+    if message.replica_id != CONSUMER_ID:
+        isolation = Isolation.LOG_END
+    queries = [
+        OffsetQuery(
+            TopicPartition(topic.name, p.partition_index),
+            p.timestamp,
+            p.current_leader_epoch if version >= 4 else -1,
+        )
+        for topic in message.topics
+        for p in topic.partitions
+    ]
+    # The debugging consumer may ask a follower; everyone else asks the leader.
+    only_leader = message.replica_id != DEBUG_CONSUMER_ID
+    answers = services.replicas.list_offsets(queries, isolation, only_leader=only_leader)
+    topics: dict[str, list[Fields]] = {}
+    for answer in answers:
+        topics.setdefault(answer.tp.topic, []).append(_fields(version, answer))
+    return {"topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()]}
+
+
+def _fields(version: int, answer: OffsetAnswer) -> Fields:
+    code = answer.error
+    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < 5:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    return {
+        "partition_index": answer.tp.partition,
+        "error_code": int(code),
+        "old_style_offsets": [answer.offset] if code is ErrorCode.NONE and answer.offset >= 0 else [],
+        "timestamp": answer.timestamp,
+        "offset": answer.offset,
+        "leader_epoch": answer.leader_epoch,
+    }
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {
+        "topics": [
+            {
+                "name": t.name,
+                "partitions": [{"partition_index": p.partition_index, "error_code": int(code)} for p in t.partitions],
+            }
+            for t in message.topics
+        ]
+    }
+
+
+HANDLER = Handler(2, "ListOffsets", message=handle, error=error)

@@ -1,0 +1,37 @@
+"""ListPartitionReassignments (46): what moves now. It passes through the controller's queue, so it also probes it."""
+
+from typing import Any
+
+from logyard.broker.controller.events import ListReassignments
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import TopicPartition
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    named = message.topics
+    wanted = None if named is None else tuple(TopicPartition(t.name, p) for t in named for p in t.partition_indexes)
+    moving = await services.controller.list_reassignments(ListReassignments(wanted))
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for tp, assignment in moving.items():
+        topics.setdefault(tp.topic, []).append(
+            {
+                "partition_index": tp.partition,
+                "replicas": list(assignment.replicas),
+                "adding_replicas": list(assignment.adding),
+                "removing_replicas": list(assignment.removing),
+            }
+        )
+    return {
+        "error_code": 0,
+        "error_message": None,
+        "topics": [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()],
+    }
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"error_code": int(code), "error_message": text, "topics": []}
+
+
+HANDLER = Handler(46, "ListPartitionReassignments", message=handle, error=error)

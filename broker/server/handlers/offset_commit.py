@@ -1,0 +1,71 @@
+"""OffsetCommit (8): v1 generation and member, v2–v4 retention time, v6 leader epoch, v7 static members.
+
+Partitions the broker does not know are refused one by one (error 3) without harm to the others.
+"""
+
+from typing import Any
+
+from logyard.broker.coordinator.events import OffsetCommit
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import TopicPartition
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    version = request.api_version
+    now_ms = services.clock.now_ms()
+    retention_ms = message.retention_time_ms if 2 <= version <= 4 else -1
+    commits = [
+        OffsetCommit(
+            topic.name,
+            p.partition_index,
+            p.committed_offset,
+            p.committed_leader_epoch if version >= 6 else -1,
+            p.committed_metadata or "",
+            p.commit_timestamp if version == 1 and p.commit_timestamp >= 0 else now_ms,
+            now_ms + retention_ms if retention_ms >= 0 else -1,
+        )
+        for topic in message.topics
+        for p in topic.partitions
+    ]
+    known = [c for c in commits if services.metadata.partition(TopicPartition(c.topic, c.partition)) is not None]
+    codes = await services.groups.commit_offsets(
+        message.group_id,
+        message.member_id if version >= 1 else "",
+        message.group_instance_id if version >= 7 else None,
+        message.generation_id_or_member_epoch if version >= 1 else -1,
+        known,
+    )
+    answered = {(c.topic, c.partition): code for c, code in zip(known, codes, strict=True)}
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": p.partition_index,
+                        "error_code": int(answered.get((topic.name, p.partition_index), missing)),
+                    }
+                    for p in topic.partitions
+                ],
+            }
+            for topic in message.topics
+        ]
+    }
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {
+        "topics": [
+            {
+                "name": t.name,
+                "partitions": [{"partition_index": p.partition_index, "error_code": int(code)} for p in t.partitions],
+            }
+            for t in message.topics
+        ]
+    }
+
+
+HANDLER = Handler(8, "OffsetCommit", message=handle, error=error)

@@ -1,0 +1,62 @@
+"""OffsetFetch (9): v2 null topics mean all and errors stand at the top, v8 several groups (KIP-709)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from logyard.broker.coordinator.events import OffsetCommit
+from logyard.broker.errors import ErrorCode
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    if request.api_version >= 8:
+        return {"groups": [_group(services, g.group_id, g.topics) for g in message.groups]}
+    answer = _group(services, message.group_id, message.topics)
+    if request.api_version < 2 and answer["error_code"]:
+        # Before v2 there is no place for the group's error but every partition's.
+        return {**answer, "topics": _refused(message.topics, answer["error_code"])}
+    return answer
+
+
+def _group(services: Services, group_id: str, topics: Any) -> dict[str, Any]:
+    wanted = None if topics is None else [(t.name, p) for t in topics for p in t.partition_indexes]
+    code, found = services.groups.fetch_offsets(group_id, wanted)
+    return {"group_id": group_id, "error_code": int(code), "topics": _by_topic(found)}
+
+
+def _by_topic(commits: Sequence[OffsetCommit]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for commit in commits:
+        topics.setdefault(commit.topic, []).append(
+            {
+                "partition_index": commit.partition,
+                "committed_offset": commit.offset,
+                "committed_leader_epoch": commit.leader_epoch,
+                "metadata": commit.metadata,
+                "error_code": 0,
+            }
+        )
+    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+
+
+def _refused(topics: Any, code: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": t.name,
+            "partitions": [
+                {"partition_index": p, "committed_offset": -1, "metadata": "", "error_code": code}
+                for p in t.partition_indexes
+            ],
+        }
+        for t in topics or ()
+    ]
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    if version >= 8:
+        return {"groups": [{"group_id": g.group_id, "topics": [], "error_code": int(code)} for g in message.groups]}
+    return {"error_code": int(code), "topics": _refused(message.topics, int(code)) if version < 2 else []}
+
+
+HANDLER = Handler(9, "OffsetFetch", message=handle, error=error)

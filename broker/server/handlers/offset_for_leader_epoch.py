@@ -1,0 +1,47 @@
+"""OffsetForLeaderEpoch (23): where an epoch ends in the leader's log (KIP-101, KIP-320); v3 replica id."""
+
+from typing import Any
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.events import EpochQuery
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    queries = [
+        EpochQuery(
+            TopicPartition(topic.topic, p.partition),
+            p.leader_epoch,
+            p.current_leader_epoch if request.api_version >= 2 else -1,
+        )
+        for topic in message.topics
+        for p in topic.partitions
+    ]
+    topics: dict[str, list[Fields]] = {}
+    for answer in services.replicas.offsets_for_leader_epoch(queries):
+        topics.setdefault(answer.tp.topic, []).append(
+            {
+                "error_code": int(answer.error),
+                "partition": answer.tp.partition,
+                "leader_epoch": answer.epoch,
+                "end_offset": answer.end_offset,
+            }
+        )
+    return {"topics": [{"topic": name, "partitions": partitions} for name, partitions in topics.items()]}
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {
+        "topics": [
+            {
+                "topic": t.topic,
+                "partitions": [{"partition": p.partition, "error_code": int(code)} for p in t.partitions],
+            }
+            for t in message.topics
+        ]
+    }
+
+
+HANDLER = Handler(23, "OffsetForLeaderEpoch", message=handle, error=error)

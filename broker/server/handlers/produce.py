@@ -1,0 +1,82 @@
+"""Produce (0): hand-coded, the records stay where they were received.
+
+v3 transactional id, v5 log start offset in the answer, v8 record errors (KIP-467), v9 flexible, v10 current leader.
+acks=0 gets no answer; where something went wrong then, the connection is closed, as in Kafka.
+"""
+
+import asyncio
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.log.log import Origin
+from logyard.broker.model import TopicPartition
+from logyard.broker.protocol import produce
+from logyard.broker.records import batch
+from logyard.broker.records.legacy import is_legacy, upconvert
+from logyard.broker.replication.events import ProduceResult
+from logyard.broker.server.request import Encoded, Handler, Request
+from logyard.broker.server.services import Services
+
+
+def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
+    asked = produce.parse_request(request.api_version, request.body)
+    entries = [(TopicPartition(topic, partition), records) for topic, partition, records in asked.partitions]
+    if asked.transactional_id is not None:
+        refusal = "transactions are not served by this broker"
+        results = [ProduceResult(tp, ErrorCode.INVALID_TXN_STATE, message=refusal) for tp, _ in entries]
+        return _answer(request, asked.acks, results)
+    entries, refused = _fit(request.api_version, entries)
+    outcome = services.replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
+    if isinstance(outcome, list):
+        return _answer(request, asked.acks, outcome + refused)
+    answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
+
+    def done(future: "asyncio.Future[list[ProduceResult]]") -> None:
+        if not answer.done():
+            answer.set_result(_answer(request, -1, future.result() + refused))
+
+    outcome.add_done_callback(done)
+    return answer
+
+
+Entries = list[tuple[TopicPartition, memoryview]]
+
+
+def _fit(version: int, entries: Entries) -> tuple[Entries, list[ProduceResult]]:
+    """Check what depends on the version, and turn the message sets of old clients (v0 to v2) into v2 batches."""
+    fit: Entries = []
+    refused = []
+    for tp, records in entries:
+        try:
+            batch.check_produce_version(records, version)
+            if version < 3 and is_legacy(records):
+                records = memoryview(upconvert(records))
+            fit.append((tp, records))
+        except ApiError as error:
+            refused.append(ProduceResult(tp, error.code, message=error.message))
+        except CorruptData as error:
+            refused.append(ProduceResult(tp, ErrorCode.CORRUPT_MESSAGE, message=str(error)))
+    return fit, refused
+
+
+def _answer(request: Request, acks: int, results: list[ProduceResult]) -> Encoded:
+    if acks == 0:
+        failed = next((r for r in results if r.error is not ErrorCode.NONE), None)
+        if failed is not None:
+            raise CorruptData(f"produce with acks=0 to {failed.tp} failed: {failed.error.name}")
+        return None
+    return produce.encode_response(request.api_version, request.correlation_id, [_outcome(r) for r in results])
+
+
+def _outcome(result: ProduceResult) -> produce.PartitionOutcome:
+    return produce.PartitionOutcome(
+        result.tp.topic,
+        result.tp.partition,
+        int(result.error),
+        result.base_offset,
+        result.append_time_ms,
+        result.log_start_offset,
+        error_message=result.message,
+    )
+
+
+HANDLER = Handler(0, "Produce", raw=handle, pipelined=True)

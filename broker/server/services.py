@@ -1,0 +1,93 @@
+"""What handlers may use: one object, made by app.py, handed to every handler."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from logyard.broker.client.controller_channel import ControllerChannel
+from logyard.broker.clock import Clock
+from logyard.broker.config import DEFAULT_ENTITY, BrokerConfig, ConfigEntry, ConfigSource
+from logyard.broker.controller.runner import ControllerRunner
+from logyard.broker.coordinator.runner import GroupCoordinator
+from logyard.broker.errors import CorruptData, ErrorCode
+from logyard.broker.log.store import LogStore
+from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.configs import DynamicConfigs
+from logyard.broker.replication.events import LogDirInfo, ReplicaLogInfo
+from logyard.broker.replication.fetch_sessions import FetchSessions
+from logyard.broker.replication.replicas import Replicas
+from logyard.broker.server.auto_create import AutoCreate
+from logyard.broker.server.kept_answers import KeptAnswers
+from logyard.broker.server.topic_waits import TopicWaits
+from logyard.broker.znodes import configs
+from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
+
+log = structlog.get_logger("logyard.services")
+
+
+@dataclass(slots=True)
+class Services:
+    """The broker's parts as the handlers see them."""
+
+    config: BrokerConfig
+    clock: Clock
+    cluster_id: str
+    zk: ZooKeeper
+    metadata: MetadataCache
+    configs: DynamicConfigs
+    replicas: Replicas
+    store: LogStore
+    fetch_sessions: FetchSessions
+    groups: GroupCoordinator
+    controller: ControllerRunner
+    controller_channel: ControllerChannel
+    auto_create: AutoCreate
+    topic_waits: TopicWaits
+    fetch_bytes_max: int = 57_671_680
+    http_address: str | None = None
+    kept_metadata: KeptAnswers = field(default_factory=KeptAnswers)
+
+    @property
+    def broker_id(self) -> int:
+        return self.config.broker_id
+
+    async def refresh_topic_overrides(self, topics: Iterable[str]) -> None:
+        """Read these topics' overrides from ZooKeeper now; what does not parse is left as it was."""
+        named = list(topics)
+        paths = [configs.topic_path(topic) for topic in named]
+        try:
+            znodes = await self.zk.read(paths)
+        except SessionExpired:
+            return
+        for topic, path, znode in zip(named, paths, znodes, strict=True):
+            try:
+                self.configs.set_topic(topic, {} if znode is None else configs.decode(znode.data, path))
+            except CorruptData as error:
+                log.warning("topic settings unreadable, kept as they were", topic=topic, error=str(error))
+
+    def describe_broker(self, *, cluster_wide: bool) -> list[ConfigEntry]:
+        """This broker's settings as they are now; `cluster_wide` only the overrides that hold for every broker."""
+        everyones = self.configs.entity_overrides(DEFAULT_ENTITY)
+        if cluster_wide:
+            entries = self.config.with_dynamic({}, everyones).describe()
+            return [e for e in entries if e.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
+        entries = self.config.with_dynamic(self.configs.entity_overrides(str(self.broker_id)), everyones).describe()
+        if self.http_address is None:
+            return entries
+        return [replace(e, value=self.http_address) if e.name == "http.advertised.listener" else e for e in entries]
+
+    def log_dirs(self) -> list[LogDirInfo]:
+        """Every log directory with the replicas in it."""
+        return [self._log_dir(path) for path in self.config.log_dirs]
+
+    def _log_dir(self, path: str) -> LogDirInfo:
+        if path not in self.store.online_directories:
+            return LogDirInfo(path, ErrorCode.KAFKA_STORAGE_ERROR)
+        replicas = [
+            ReplicaLogInfo(log.tp, log.size, max(0, log.high_watermark - log.log_end_offset), log.is_future)
+            for log in self.store.all_logs()
+            if log.directory.startswith(path.rstrip("/") + "/")
+        ]
+        total, usable = self.store.space(path)
+        return LogDirInfo(path, ErrorCode.NONE, replicas, total, usable)

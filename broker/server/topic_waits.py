@@ -1,0 +1,39 @@
+"""Waiting until topics appear in (or leave) this broker's metadata: CreateTopics, DeleteTopics, ElectLeaders."""
+
+import asyncio
+from collections.abc import Callable
+
+from logyard.broker.metadata.cache import MetadataCache
+
+
+def led_partitions(metadata: MetadataCache, topic: str) -> int:
+    """How many partitions of the topic have a leader that lives, as far as this broker knows."""
+    return sum(metadata.is_alive(partition.leader) for partition in metadata.partitions(topic).values())
+
+
+class TopicWaits:
+    """Futures that are looked at again whenever the metadata changed."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._waiting: dict[asyncio.Future[bool], Callable[[], bool]] = {}
+        metadata.subscribe(lambda *_: self._look())
+
+    async def until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
+        """Return True as soon as the condition holds, False after `timeout_ms` (at once where it is ≤ 0)."""
+        if condition():
+            return True
+        if timeout_ms <= 0:
+            return False
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = condition
+        try:
+            return await asyncio.wait_for(future, timeout_ms / 1000)
+        except TimeoutError:
+            return condition()
+        finally:
+            self._waiting.pop(future, None)
+
+    def _look(self) -> None:
+        for future, condition in list(self._waiting.items()):
+            if not future.done() and condition():
+                future.set_result(True)

@@ -1,0 +1,34 @@
+"""Everything outside a broker, as ports: built for real by app.py, in memory by the simulator."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from logyard.broker.clock import Clock
+from logyard.broker.controller.ports import Chance
+from logyard.broker.http.server import HttpServer
+from logyard.broker.log.disk import Disk
+from logyard.broker.model import Endpoint
+from logyard.broker.replication.ports import RunBlocking
+
+
+@dataclass(slots=True)
+class World:
+    """Clock, disk, randomness, threads, ZooKeeper and sockets of one broker.
+
+    `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py); `open_listener` something
+    that binds at once and serves later (server/listener.py).
+    """
+
+    clock: Clock
+    disk: Disk
+    chance: Chance
+    new_uuid: Callable[[], uuid.UUID]
+    new_session_id: Callable[[], int]
+    run_blocking: RunBlocking
+    open_zookeeper: Callable[[], Any]
+    open_listener: Callable[[Endpoint], Any]
+    open_http: Callable[[str, int], HttpServer] | None
+    close: Callable[[], None]
+    open_files_max: int = 1 << 20

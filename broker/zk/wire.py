@@ -1,0 +1,237 @@
+"""ZooKeeper requests as bytes: only the ones the port needs, among them MultiRead and SetWatches, which kazoo lacks.
+
+A request has what kazoo's connection asks of one: `type` (ZooKeeper's opcode), `serialize()` and
+`deserialize(buffer, offset)`. Empty data is written as null, as Kafka does: its readers take an empty
+array for text that does not parse. Opcode 22 (MultiRead) needs ZooKeeper 3.6 or newer.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.zk.watch_table import WatchKind
+from logyard.broker.znodes.ops import Check, Create, Delete, OpResult, SetData, Watcher, ZkCode, ZkOp, Znode
+
+CHECK, CHILDREN, CREATE2, DELETE, EXISTS, GET_DATA, SET_DATA = 13, 8, 15, 2, 3, 4, 5
+MULTI, MULTI_READ, SET_WATCHES = 14, 22, 101
+_ERROR = -1
+
+_INT = struct.Struct("!i")
+_HEADER = struct.Struct("!iBi")  # of one operation in a multi: type, is it the end, error
+# czxid mzxid ctime mtime version cversion aversion ephemeralOwner dataLength numChildren pzxid
+_STAT = struct.Struct("!qqqqiiiqiiq")
+_END = _HEADER.pack(-1, 1, -1)
+
+NO_NODE = -101
+_CODES = {
+    NO_NODE: ZkCode.NO_NODE,
+    -103: ZkCode.BAD_VERSION,
+    -110: ZkCode.NODE_EXISTS,
+    -111: ZkCode.NOT_EMPTY,
+    # Operations before the one that failed carry 0, those after it "runtime inconsistency".
+    0: ZkCode.ROLLED_BACK,
+    -2: ZkCode.ROLLED_BACK,
+}
+
+# world:anyone may do everything; what Kafka uses while zookeeper.set.acl is off.
+_OPEN_ACL = _INT.pack(1) + _INT.pack(31) + _INT.pack(5) + b"world" + _INT.pack(6) + b"anyone"
+
+
+class Stat(NamedTuple):
+    """The part of a znode's stat that anybody here asks for."""
+
+    czxid: int
+    mtime_ms: int
+    version: int
+    ephemeral_owner: int
+    mzxid: int
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode("utf-8")
+    return _INT.pack(len(raw)) + raw
+
+
+def _buffer(value: bytes) -> bytes:
+    return _INT.pack(len(value)) + value if value else _INT.pack(-1)
+
+
+def _read_buffer(buffer: bytes, offset: int) -> tuple[bytes, int]:
+    (length,) = _INT.unpack_from(buffer, offset)
+    offset += 4
+    if length < 0:
+        return b"", offset
+    return buffer[offset : offset + length], offset + length
+
+
+def _read_stat(buffer: bytes, offset: int) -> tuple[Stat, int]:
+    czxid, mzxid, _, mtime_ms, version, _, _, owner, _, _, _ = _STAT.unpack_from(buffer, offset)
+    return Stat(czxid, mtime_ms, version, owner, mzxid), offset + _STAT.size
+
+
+def _read_znode(buffer: bytes, offset: int) -> tuple[Znode, int]:
+    data, offset = _read_buffer(buffer, offset)
+    stat, offset = _read_stat(buffer, offset)
+    return Znode(data, stat.version, stat.czxid, stat.mtime_ms, stat.ephemeral_owner, stat.mzxid), offset
+
+
+def _read_names(buffer: bytes, offset: int) -> tuple[list[str], int]:
+    (count,) = _INT.unpack_from(buffer, offset)
+    offset += 4
+    names = []
+    for _ in range(max(count, 0)):
+        name, offset = _read_buffer(buffer, offset)
+        names.append(name.decode("utf-8"))
+    return sorted(names), offset
+
+
+class Request:
+    """What goes out; `sent` tells whether a lost connection leaves its outcome open."""
+
+    type: int
+    sent = False
+    size = 0
+
+    def serialize(self) -> bytes:
+        """Return the body; called by the connection at the moment of sending."""
+        body = self.body()
+        self.sent, self.size = True, len(body)
+        return body
+
+    def body(self) -> bytes:
+        raise NotImplementedError
+
+    def deserialize(self, buffer: bytes, offset: int) -> Any:
+        raise NotImplementedError
+
+
+class Multi(Request):
+    """All operations or none; the answer is a list of OpResult. `root` is the chroot, "" for none."""
+
+    type = MULTI
+
+    def __init__(self, ops: Sequence[ZkOp], root: str = "") -> None:
+        self.ops = ops
+        self._root = root
+
+    def body(self) -> bytes:
+        return b"".join([*(self._op(op) for op in self.ops), _END])
+
+    def _op(self, op: ZkOp) -> bytes:
+        path = _text(self._root + op.path)
+        match op:
+            case SetData():
+                return _HEADER.pack(SET_DATA, 0, -1) + path + _buffer(op.data) + _INT.pack(op.version)
+            case Check():
+                return _HEADER.pack(CHECK, 0, -1) + path + _INT.pack(op.version)
+            case Create():
+                flags = _INT.pack(op.ephemeral | op.sequential << 1)
+                return _HEADER.pack(CREATE2, 0, -1) + path + _buffer(op.data) + _OPEN_ACL + flags
+            case Delete():
+                return _HEADER.pack(DELETE, 0, -1) + path + _INT.pack(op.version)
+
+    def deserialize(self, buffer: bytes, offset: int) -> list[OpResult]:
+        results = []
+        for op in self.ops:
+            kind, _, _ = _HEADER.unpack_from(buffer, offset)
+            offset += _HEADER.size
+            if kind == _ERROR:
+                (error,) = _INT.unpack_from(buffer, offset)
+                offset += 4
+                results.append(OpResult(_CODES.get(error, ZkCode.FAILED)))
+            elif kind == CREATE2:
+                path, offset = _read_buffer(buffer, offset)
+                stat, offset = _read_stat(buffer, offset)
+                real = path.decode("utf-8").removeprefix(self._root)
+                results.append(OpResult(ZkCode.OK, real, stat.version, stat.czxid))
+            elif kind == SET_DATA:
+                stat, offset = _read_stat(buffer, offset)
+                results.append(OpResult(ZkCode.OK, op.path, stat.version, stat.czxid))
+            elif kind in (CHECK, DELETE):
+                results.append(OpResult(ZkCode.OK, op.path))
+            else:
+                raise CorruptData(f"ZooKeeper answered an operation of a multi with type {kind}")
+        return results
+
+
+class MultiRead(Request):
+    """Data (kind GET_DATA) or children (CHILDREN) of many znodes; None for each that is not there."""
+
+    type = MULTI_READ
+
+    def __init__(self, kind: int, paths: Sequence[str], root: str = "") -> None:
+        self._kind = kind
+        self._paths = paths
+        self._root = root
+
+    def body(self) -> bytes:
+        head = _HEADER.pack(self._kind, 0, -1)
+        parts = [
+            head + _text((self._root + path) if path != "/" else self._root or "/") + b"\0" for path in self._paths
+        ]
+        return b"".join([*parts, _END])
+
+    def deserialize(self, buffer: bytes, offset: int) -> list[Any]:
+        answers: list[Any] = []
+        for path in self._paths:
+            kind, _, _ = _HEADER.unpack_from(buffer, offset)
+            offset += _HEADER.size
+            if kind == _ERROR:
+                (error,) = _INT.unpack_from(buffer, offset)
+                offset += 4
+                if error != NO_NODE:
+                    raise CorruptData(f"ZooKeeper refuses to read {path}: error {error}")
+                answers.append(None)
+            else:
+                read = _read_znode if kind == GET_DATA else _read_names
+                answer, offset = read(buffer, offset)
+                answers.append(answer)
+        return answers
+
+
+class WatchedRead(Request):
+    """One read that leaves a watch: GET_DATA gives a Znode, EXISTS a Stat, CHILDREN sorted names."""
+
+    def __init__(self, kind: int, path: str, root: str, caller: Watcher) -> None:
+        self.type = kind
+        self.path = path
+        self.real_path = (root + path) if path != "/" else root or "/"
+        self.caller = caller  # under kazoo's name for it, `watcher`, kazoo would call it by rules of its own
+
+    def leaves(self, answer: Any) -> WatchKind:
+        """The kind of watch that the server keeps after this answer (None: there is no such znode)."""
+        if self.type == CHILDREN:
+            return WatchKind.CHILDREN
+        return WatchKind.ABSENT if answer is None else WatchKind.DATA
+
+    def body(self) -> bytes:
+        return _text(self.real_path) + b"\x01"
+
+    def deserialize(self, buffer: bytes, offset: int) -> Znode | Stat | list[str]:
+        if self.type == GET_DATA:
+            return _read_znode(buffer, offset)[0]
+        if self.type == CHILDREN:
+            return _read_names(buffer, offset)[0]
+        return _read_stat(buffer, offset)[0]
+
+
+class SetWatches(Request):
+    """Leave watches again after a reconnect; what changed since `zxid` is told at once (paths with the chroot)."""
+
+    type = SET_WATCHES
+
+    def __init__(self, zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
+        self._zxid = zxid
+        self._watches = watches
+
+    def body(self) -> bytes:
+        parts = [struct.pack("!q", self._zxid)]
+        for wanted in (WatchKind.DATA, WatchKind.ABSENT, WatchKind.CHILDREN):
+            paths = [path for kind, path in self._watches if kind is wanted]
+            parts.append(_INT.pack(len(paths)))
+            parts.extend(map(_text, paths))
+        return b"".join(parts)
+
+    def deserialize(self, buffer: bytes, offset: int) -> None:
+        return None

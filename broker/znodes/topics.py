@@ -1,0 +1,77 @@
+"""/brokers/topics/T: a topic's id and the replicas of its partitions; versions 1 to 3 read (facts §1)."""
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.model import Assignment, TopicAssignment, TopicId, topic_id_from_text, topic_id_text
+from logyard.broker.znodes import fields
+from logyard.broker.znodes.paths import TOPICS
+
+PATH = TOPICS
+
+VERSION_PLAIN = 1  # the article era: partitions only
+VERSION_REASSIGNING = 2  # Kafka 2.4: adding_replicas, removing_replicas
+VERSION_TOPIC_ID = 3  # Kafka 2.8 (inter.broker.protocol.version 2.8): topic_id
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """The parent of a topic's partition znodes; empty data, made by the controller only."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """The parent of one state znode; empty data, made by the controller only."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def encode(assignment: TopicAssignment, version: int = VERSION_TOPIC_ID) -> bytes:
+    """Write a topic znode; below version 3 the id, below 2 a running reassignment is not kept."""
+    ordered = sorted(assignment.partitions.items())
+    content: dict[str, object] = {
+        "version": version,
+        "partitions": {str(partition): list(a.replicas) for partition, a in ordered},
+    }
+    if version >= VERSION_REASSIGNING:
+        content["adding_replicas"] = {str(p): list(a.adding) for p, a in ordered if a.adding}
+        content["removing_replicas"] = {str(p): list(a.removing) for p, a in ordered if a.removing}
+    if version >= VERSION_TOPIC_ID and assignment.topic_id is not None:
+        content["topic_id"] = topic_id_text(assignment.topic_id)
+    return fields.dump(content)
+
+
+def decode(data: bytes, path: str = f"{TOPICS}/?") -> TopicAssignment:
+    """Read any version; partitions in the order of their numbers. Raises CorruptData."""
+    content = fields.Fields.parse(path, data)
+    partitions = content.object("partitions")
+    adding = content.optional_object("adding_replicas")
+    removing = content.optional_object("removing_replicas")
+    numbers = sorted((_partition(path, key), key) for key in partitions.names())
+    return TopicAssignment(
+        partitions={
+            number: Assignment(
+                replicas=partitions.integers(key),
+                adding=adding.integers(key) if adding.has(key) else (),
+                removing=removing.integers(key) if removing.has(key) else (),
+            )
+            for number, key in numbers
+        },
+        topic_id=_topic_id(content),
+    )
+
+
+def _partition(path: str, key: str) -> int:
+    if not (key.isascii() and key.isdecimal() and str(int(key)) == key):
+        raise CorruptData(f"znode {path}: a partition number is expected as key of 'partitions', found {key!r}")
+    return int(key)
+
+
+def _topic_id(content: fields.Fields) -> TopicId | None:
+    text = content.optional_text("topic_id")
+    if text is None:
+        return None
+    try:
+        return topic_id_from_text(text)
+    except ValueError:
+        raise content.wrong("topic_id", "22 base64url characters of a uuid") from None
