@@ -1,0 +1,305 @@
+"""The twins of `client.py`, `ensemble.py` and the launcher onto a `MemoryCluster`, for tests of everything above."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.ports import (
+    EARLIEST,
+    LATEST,
+    ClusterClient,
+    ClusterUnreachable,
+    ControllerView,
+    Ensemble,
+    EnsembleUnreachable,
+    Launcher,
+    PartitionsView,
+    Pause,
+    Probe,
+)
+from logyard.admin.settings import ClusterSettings
+from logyard.admin.snapshot import (
+    BrokerNode,
+    ClusterSnapshot,
+    ConfigValue,
+    GroupView,
+    NewTopic,
+    PartitionView,
+    ReplicaSize,
+    TopicView,
+)
+from logyard.broker.controller import assignment as placement
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartition
+
+
+class MemoryConnector:
+    """`connect.Connector` onto one MemoryCluster; each look and each sleep is a tick of it."""
+
+    def __init__(self, cluster: MemoryCluster, *, zookeeper: bool = True) -> None:
+        self.cluster_state = cluster
+        self._zookeeper = zookeeper
+
+    def cluster(self, settings: ClusterSettings) -> ClusterClient:
+        return MemoryClient(self.cluster_state)
+
+    def ensemble(self, settings: ClusterSettings) -> Ensemble:
+        if not self._zookeeper:
+            raise EnsembleUnreachable("this needs ZooKeeper")
+        return MemoryEnsemble(self.cluster_state)
+
+    def launcher(self, start: Sequence[str], stop: Sequence[str] = ()) -> Launcher:
+        return MemoryLauncher(self.cluster_state, can_stop=bool(stop))
+
+    def pause(self) -> Pause:
+        return MemoryPause(self.cluster_state)
+
+
+class MemoryLauncher:
+    def __init__(self, cluster: MemoryCluster, *, can_stop: bool = False) -> None:
+        self._cluster, self._can_stop = cluster, can_stop
+
+    def start(self, broker: int, host: str = "", rack: str = "") -> None:
+        self._cluster.start(broker)
+
+    def stop(self, broker: int, host: str = "", rack: str = "") -> bool:
+        if self._can_stop:
+            self._cluster.stop(broker)
+        return self._can_stop
+
+
+class MemoryPause:
+    """Sleeping is what lets the cluster move."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+        self._cluster.tick()
+
+
+class MemoryEnsemble:
+    """`ports.Ensemble` onto a MemoryCluster."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+
+    def close(self) -> None:
+        pass
+
+    def controller(self) -> ControllerView:
+        c = self._cluster
+        epoch = None if c.epoch_garbled else c.epoch
+        return ControllerView(c.controller, c.zxid, epoch, c.epoch, {b: _info(b, c.racks[b]) for b in c.live()})
+
+    def partitions(self) -> PartitionsView:
+        c = self._cluster
+        return PartitionsView(
+            dict(c.states), dict(c.assignments), tuple(tp for tp in sorted(c.assignments) if tp not in c.states)
+        )
+
+    def fence(self, seen: ControllerView) -> bool:
+        c = self._cluster
+        if c.controller is None or (seen.czxid, seen.epoch_version) != (c.zxid, c.epoch):
+            return False
+        c.controller = None
+        return True
+
+    def nudge_election(self) -> bool:
+        if self._cluster.controller is not None:
+            return False
+        self._cluster.electing = True
+        return True
+
+    def repair_epoch(self, seen: ControllerView, epoch: int) -> bool:
+        self._cluster.epoch, self._cluster.epoch_garbled = epoch, False
+        return True
+
+
+class MemoryClient:
+    """`ports.ClusterClient` onto a MemoryCluster."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot:
+        c = self._cluster
+        c.looks += 1
+        c.tick()
+        if not c.running:
+            raise ClusterUnreachable("no broker answered")
+        names = sorted(c.configs) if topics is None else [t for t in sorted(set(topics)) if t in c.configs]
+        return ClusterSnapshot(
+            cluster_id="memory",
+            controller=-1 if c.controller is None else c.controller,
+            brokers={b: BrokerNode(b, f"host{b}", 9092, c.racks[b]) for b in c.live()},
+            topics={name: self._topic(name) for name in names},
+            reassignments={tp: a for tp, a in c.assignments.items() if a.is_reassigning} if reassignments else None,
+            missing=tuple(t for t in topics or () if t not in c.configs),
+        )
+
+    def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None:
+        c = self._cluster
+        if topic.name in c.configs:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
+        brokers = [(b, c.racks[b]) for b in c.live()]
+        placed = (
+            placement.check_manual([(p, r) for p, r in topic.assignment.items()])
+            if topic.assignment
+            else placement.place(brokers, max(topic.partitions, 1), max(topic.replication_factor, 1))
+        )
+        if validate_only:
+            return
+        c.configs[topic.name] = dict(topic.configs)
+        for number, replicas in placed.items():
+            c.assignments[TopicPartition(topic.name, number)] = Assignment(tuple(replicas))
+
+    def delete_topic(self, topic: str) -> None:
+        self._known(topic)
+        c = self._cluster
+        del c.configs[topic]
+        for table in (c.assignments, c.states, c.moving):
+            for tp in [tp for tp in table if tp.topic == topic]:
+                table.pop(tp)
+
+    def add_partitions(
+        self, topic: str, total: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
+    ) -> None:
+        self._known(topic)
+        c = self._cluster
+        existing = {tp.partition: a.replicas for tp, a in c.assignments.items() if tp.topic == topic}
+        if total <= len(existing):
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, f"topic {topic} has {len(existing)} partitions already")
+        if not validate_only:
+            for number, replicas in placement.grow([(b, None) for b in c.live()], existing, total).items():
+                c.assignments[TopicPartition(topic, number)] = Assignment(replicas)
+
+    def topic_configs(self, topic: str) -> dict[str, ConfigValue]:
+        self._known(topic)
+        set_here = {k: ConfigValue(v, "DYNAMIC_TOPIC_CONFIG") for k, v in self._cluster.configs[topic].items()}
+        return {"cleanup.policy": ConfigValue("delete", "DEFAULT_CONFIG"), **set_here}
+
+    def alter_topic_configs(
+        self, topic: str, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
+    ) -> None:
+        self._known(topic)
+        if not validate_only:
+            _alter(self._cluster.configs[topic], values, delete)
+
+    def broker_configs(self, broker: int) -> dict[str, ConfigValue]:
+        mine = self._cluster.broker_config.get(broker, {})
+        return {key: ConfigValue(value, "DYNAMIC_BROKER_CONFIG") for key, value in mine.items()}
+
+    def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None:
+        _alter(self._cluster.broker_config.setdefault(broker, {}), values, delete)
+
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, ApiError | None]:
+        return {tp: self._reassign(tp, target) for tp, target in targets.items()}
+
+    def _reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> ApiError | None:
+        c = self._cluster
+        placed = c.assignments.get(tp)
+        if placed is None:
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} is unknown")
+        if target is None:
+            if not placed.is_reassigning:
+                return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{tp} is not being moved")
+            c.assignments[tp] = Assignment(placed.origin)
+            c.moving.pop(tp, None)
+            return None
+        if not set(target) - set(placed.replicas) <= set(c.live()):
+            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{tp}: a broker of {list(target)} is not alive")
+        c.assignments[tp] = placed.reassign_to(target)
+        c.moving[tp] = c.ticks_to_move
+        return None
+
+    def list_reassignments(self) -> dict[TopicPartition, Assignment]:
+        return {tp: a for tp, a in sorted(self._cluster.assignments.items()) if a.is_reassigning}
+
+    def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, ApiError | None]:
+        c = self._cluster
+        return {tp: self._prefer(tp) for tp in (sorted(c.assignments) if partitions is None else partitions)}
+
+    def _prefer(self, tp: TopicPartition) -> ApiError | None:
+        c = self._cluster
+        state, preferred = c.states[tp], c.assignments[tp].replicas[0]
+        if state.leader == preferred:
+            return ApiError(ErrorCode.ELECTION_NOT_NEEDED)
+        if preferred not in state.isr or preferred not in c.sessions:
+            return ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        c.states[tp] = replace(state, leader=preferred, leader_epoch=state.leader_epoch + 1)
+        return None
+
+    def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
+        c = self._cluster
+        return [
+            ReplicaSize(broker, f"/data/{broker}", tp, c.sizes.get(tp, 0))
+            for tp, placed in sorted(c.assignments.items())
+            for broker in placed.replicas
+            if broker in c.sessions and (brokers is None or broker in brokers)
+        ]
+
+    def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]:
+        table = self._cluster.start_offsets if timestamp == EARLIEST else self._cluster.end_offsets
+        return {tp: table.get(tp, 0) for tp in partitions}
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self._cluster.start_offsets.update(before)
+        return dict(before)
+
+    def groups(self) -> list[GroupView]:
+        return [GroupView(group, "Empty") for group in sorted(self._cluster.group_commits)]
+
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        return dict(self._cluster.group_commits.get(group_id, {}))
+
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._cluster.group_commits.setdefault(group_id, {}).update(offsets)
+
+    def probe(self, broker: int, host: str, port: int, timeout_s: float) -> Probe:
+        c = self._cluster
+        if broker not in c.running:
+            return Probe(broker, reachable=False, metadata=False, queue=None)
+        # What hangs here does nothing at all, as under SIGSTOP: connections are accepted by the kernel alone.
+        answers = broker not in c.hung
+        return Probe(broker, True, answers, answers or None, -1 if c.controller is None else c.controller)
+
+    def _known(self, topic: str) -> None:
+        if topic not in self._cluster.configs:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
+
+    def _topic(self, name: str) -> TopicView:
+        c = self._cluster
+        views = []
+        for tp, placed in sorted(c.assignments.items()):
+            if tp.topic == name:
+                state = c.states.get(tp)
+                views.append(
+                    PartitionView(tp.partition, state.leader, placed.replicas, state.isr, state.leader_epoch)
+                    if state
+                    else PartitionView(tp.partition, -1, placed.replicas, ())
+                )
+        return TopicView(name, tuple(views))
+
+
+def _alter(table: dict[str, str], values: Mapping[str, str], delete: Sequence[str]) -> None:
+    table.update(values)
+    for key in delete:
+        table.pop(key, None)
+
+
+def _info(broker: int, rack: str | None) -> BrokerInfo:
+    return BrokerInfo(broker, (Endpoint("PLAINTEXT", "PLAINTEXT", f"host{broker}", 9092),), rack)

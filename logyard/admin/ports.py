@@ -1,0 +1,156 @@
+"""What the administration needs from a cluster and from ZooKeeper; `client.py` and `ensemble.py` do it for real.
+
+`memory.py` is the twin of both. Every call is synchronous and bounded by the timeouts of the settings.
+Refusals by the cluster are ApiError; ClusterUnreachable is a cluster that does not answer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from logyard.admin.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
+from logyard.broker.errors import ApiError, LogyardError
+from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
+
+EARLIEST = -2
+LATEST = -1
+
+
+class ClusterUnreachable(LogyardError):
+    """No broker answered in time (wrong address, all down, TLS or credentials refused); the text says what to check."""
+
+
+class EnsembleUnreachable(LogyardError):
+    """ZooKeeper did not answer in time, or the connection names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How one broker answered: Metadata (control) and ListPartitionReassignments (passes the controller's queue).
+
+    `reachable`: a TCP connection came about. `queue` is None where it was not asked (Metadata failed already).
+    `refused`: the second question was answered, by an error (a broker says NOT_CONTROLLER while it takes over, too).
+    `controller` is whom the broker believes to be the controller.
+    """
+
+    broker: int
+    reachable: bool
+    metadata: bool
+    queue: bool | None
+    controller: int = -1
+    detail: str = ""
+    refused: bool = False
+
+
+class ClusterClient(Protocol):
+    """Kafka's admin requests, as far as the operators, the command and the page need them."""
+
+    def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
+
+    def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None: ...
+
+    def delete_topic(self, topic: str) -> None: ...
+
+    def add_partitions(
+        self, topic: str, total: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
+    ) -> None: ...
+
+    def topic_configs(self, topic: str) -> dict[str, ConfigValue]: ...
+
+    def alter_topic_configs(
+        self, topic: str, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
+    ) -> None: ...
+
+    def broker_configs(self, broker: int) -> dict[str, ConfigValue]: ...
+
+    def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None: ...
+
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, ApiError | None]: ...
+
+    def list_reassignments(self) -> dict[TopicPartition, Assignment]: ...
+
+    def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, ApiError | None]: ...
+
+    def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]: ...
+
+    def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]: ...
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]: ...
+
+    def groups(self) -> list[GroupView]: ...
+
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, int]: ...
+
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None: ...
+
+    def probe(self, broker: int, host: str, port: int, timeout_s: float) -> Probe: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerView:
+    """What ZooKeeper says about the controller; versions and czxid fence what is done about it later.
+
+    `holder` None: no /controller. `epoch` None: /controller_epoch is no number, or missing (`epoch_version` -1).
+    """
+
+    holder: int | None
+    czxid: int
+    epoch: int | None
+    epoch_version: int
+    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsView:
+    """Every partition's state as ZooKeeper holds it; `stateless` are assigned but have no state yet (half-made)."""
+
+    states: Mapping[TopicPartition, PartitionState]
+    assignments: Mapping[TopicPartition, Assignment]
+    stateless: tuple[TopicPartition, ...] = ()
+    deleting: tuple[str, ...] = ()
+
+
+class Ensemble(Protocol):
+    """The cluster's ZooKeeper, read by the schemas of broker/znodes; what is written is fenced."""
+
+    def controller(self) -> ControllerView: ...
+
+    def partitions(self) -> PartitionsView: ...
+
+    def fence(self, seen: ControllerView) -> bool:
+        """Delete /controller unless someone was elected since `seen`; False: diagnose again."""
+        ...
+
+    def nudge_election(self) -> bool:
+        """Make and remove an ephemeral /controller, so that brokers that lost their watch stand again."""
+        ...
+
+    def repair_epoch(self, seen: ControllerView, epoch: int) -> bool:
+        """Write a number into a garbled /controller_epoch; False where it changed since `seen`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Pause(Protocol):
+    """Time for procedures that wait: seconds that never go back, and sleeping."""
+
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Launcher(Protocol):
+    """How a broker is started again. Both raise LogyardError with what the command said."""
+
+    def start(self, broker: int, host: str = "", rack: str = "") -> None: ...
+
+    def stop(self, broker: int, host: str = "", rack: str = "") -> bool:
+        """End what is left of a broker; False where no way to do that is known."""
+        ...

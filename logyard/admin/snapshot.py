@@ -1,0 +1,206 @@
+"""What a cluster looked like at one moment: brokers, controller, topics, partitions; values only.
+
+Everything that waits (sensors, triggers, the recovery) and everything that plans looks at a snapshot, so that
+"is it done?" is a pure question about one moment.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from logyard.broker.model import NO_LEADER, Assignment, TopicPartition
+
+NO_CONTROLLER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    """A live broker as clients see it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition as Metadata tells it; `replicas` in assignment order, the preferred leader first."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader_epoch: int = -1
+
+    @property
+    def preferred(self) -> int:
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    @property
+    def is_led(self) -> bool:
+        return self.leader >= 0
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(set(self.isr) & set(self.replicas)) < len(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic; `partitions` in the order of their numbers."""
+
+    name: str
+    partitions: tuple[PartitionView, ...]
+    topic_id: str | None = None
+    internal: bool = False
+
+    @property
+    def replication_factor(self) -> int:
+        """The largest number of replicas that any of its partitions has."""
+        return max((len(p.replicas) for p in self.partitions), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """One look at a cluster.
+
+    `reassignments` is None where it was not asked for or no controller answered; `missing` names topics that were
+    asked for by name and do not exist.
+    """
+
+    cluster_id: str
+    controller: int
+    brokers: Mapping[int, BrokerNode]
+    topics: Mapping[str, TopicView]
+    taken_at_ms: int = 0
+    reassignments: Mapping[TopicPartition, Assignment] | None = None
+    missing: tuple[str, ...] = ()
+
+    def partitions(self, topics: Sequence[str] | None = None) -> Iterator[tuple[TopicPartition, PartitionView]]:
+        """Every partition (of those topics), in the order of topic name and number."""
+        for name in sorted(self.topics if topics is None else set(topics) & set(self.topics)):
+            for view in self.topics[name].partitions:
+                yield TopicPartition(name, view.partition), view
+
+    def partition(self, tp: TopicPartition) -> PartitionView | None:
+        topic = self.topics.get(tp.topic)
+        return next((p for p in topic.partitions if p.partition == tp.partition), None) if topic else None
+
+    def unled(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
+        """Partitions without a leader that is alive."""
+        return [tp for tp, p in self.partitions(topics) if p.leader not in self.brokers]
+
+    def under_replicated(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
+        """Partitions whose ISR lacks an assigned replica."""
+        return [tp for tp, p in self.partitions(topics) if p.is_under_replicated]
+
+    def not_preferred(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
+        """Partitions led by another replica than the first of their list."""
+        return [tp for tp, p in self.partitions(topics) if p.leader != p.preferred]
+
+    def ready(self, topic: str, partitions: int | None = None) -> bool:
+        """Whether the topic exists (with at least that many partitions) and each one is led."""
+        view = self.topics.get(topic)
+        if view is None or not view.partitions:
+            return False
+        enough = partitions is None or len(view.partitions) >= partitions
+        return enough and not self.unled([topic])
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """One replica on one broker's disk. `offset_lag`: records behind (a future replica: behind the current one)."""
+
+    broker: int
+    log_dir: str
+    tp: TopicPartition
+    size: int
+    offset_lag: int = 0
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One setting of a topic or broker. `source` is Kafka's name for where it comes from."""
+
+    value: str | None
+    source: str
+    read_only: bool = False
+    sensitive: bool = False
+
+    @property
+    def is_override(self) -> bool:
+        """Whether it is set on this very resource, not inherited or a default."""
+        return self.source in ("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A consumer group: its state and its members' number."""
+
+    group_id: str
+    state: str
+    members: int = 0
+    protocol_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made; either partitions and replication factor (-1: the broker's default) or `assignment`."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignment: Mapping[int, Sequence[int]] | None = None
+
+
+def as_json(snapshot: ClusterSnapshot) -> dict[str, Any]:
+    """The snapshot as plain JSON values: what the page and the command show."""
+    under = snapshot.under_replicated()
+    return {
+        "cluster_id": snapshot.cluster_id,
+        "controller": snapshot.controller,
+        "taken_at_ms": snapshot.taken_at_ms,
+        "brokers": [broker_json(snapshot, broker) for _, broker in sorted(snapshot.brokers.items())],
+        "topics": [topic_json(snapshot.topics[name]) for name in sorted(snapshot.topics)],
+        "under_replicated": [str(tp) for tp in under],
+        "offline": [str(tp) for tp in snapshot.unled()],
+        "reassignments": [
+            {"partition": str(tp), "replicas": list(a.replicas), "adding": list(a.adding), "removing": list(a.removing)}
+            for tp, a in sorted((snapshot.reassignments or {}).items())
+        ],
+    }
+
+
+def broker_json(snapshot: ClusterSnapshot, broker: BrokerNode) -> dict[str, Any]:
+    """One broker with the numbers of replicas it holds and partitions it leads."""
+    views = [p for _, p in snapshot.partitions()]
+    return {
+        "id": broker.id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "replicas": sum(broker.id in p.replicas for p in views),
+        "leaders": sum(p.leader == broker.id for p in views),
+    }
+
+
+def topic_json(topic: TopicView) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "internal": topic.internal,
+        "partitions": [
+            {
+                "partition": p.partition,
+                "leader": p.leader,
+                "leader_epoch": p.leader_epoch,
+                "replicas": list(p.replicas),
+                "isr": list(p.isr),
+                "under_replicated": p.is_under_replicated,
+            }
+            for p in topic.partitions
+        ],
+    }

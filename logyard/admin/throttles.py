@@ -1,0 +1,100 @@
+"""Replication throttles of a reassignment: set before the first move, previous values remembered and put back.
+
+Topic lists name the partitions that move, broker rates hold for the brokers they move between (facts §6). A value
+that somebody else set stays his: a `*` list is not touched, a list is extended and later put back as it was.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from logyard.admin.execution import Move
+from logyard.admin.ports import ClusterClient
+from logyard.admin.snapshot import ConfigValue
+from logyard.broker.errors import ApiError, ErrorCode
+
+LEADERS = "leader.replication.throttled.replicas"
+FOLLOWERS = "follower.replication.throttled.replicas"
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """What was there before: topic → key → value and broker → key → value, None where nothing was set."""
+
+    topics: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    brokers: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topics": {t: dict(v) for t, v in self.topics.items()},
+            "brokers": {str(b): dict(v) for b, v in self.brokers.items()},
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "Throttle":
+        return cls(
+            topics={str(t): dict(v) for t, v in content["topics"].items()},
+            brokers={int(b): dict(v) for b, v in content["brokers"].items()},
+        )
+
+
+def throttled_replicas(moves: Sequence[Move]) -> dict[str, dict[str, list[str]]]:
+    """Topic → key → entries `partition:broker`: sources on the leaders' list, destinations on the followers'."""
+    lists: dict[str, dict[str, list[str]]] = {}
+    for move in moves:
+        if move.adding:
+            entry = lists.setdefault(move.tp.topic, {LEADERS: [], FOLLOWERS: []})
+            entry[LEADERS] += [f"{move.tp.partition}:{broker}" for broker in move.replicas]
+            entry[FOLLOWERS] += [f"{move.tp.partition}:{broker}" for broker in move.adding]
+    return lists
+
+
+def set_throttle(client: ClusterClient, moves: Sequence[Move], rate: int) -> Throttle:
+    """Throttle the moves to `rate` bytes per second on each broker; returns what `restore` puts back."""
+    lists = throttled_replicas(moves)
+    brokers = sorted({b for move in moves if move.adding for b in (*move.replicas, *move.adding)})
+    before = Throttle(
+        topics={topic: _own(client.topic_configs(topic), (LEADERS, FOLLOWERS)) for topic in lists},
+        brokers={b: _own(client.broker_configs(b), (LEADER_RATE, FOLLOWER_RATE)) for b in brokers},
+    )
+    for broker in brokers:
+        client.alter_broker_configs(broker, {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)})
+    for topic, keys in lists.items():
+        values = {k: _joined(before.topics[topic][k], entries) for k, entries in keys.items()}
+        client.alter_topic_configs(topic, values)
+    return before
+
+
+def restore(client: ClusterClient, before: Throttle) -> None:
+    """Put back what was there; topics that have vanished since are left out, what else fails is raised at the end."""
+    problem: ApiError | None = None
+    for topic, values in before.topics.items():
+        try:
+            client.alter_topic_configs(topic, *_back(values))
+        except ApiError as refusal:
+            if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                problem = refusal
+    for broker, values in before.brokers.items():
+        try:
+            client.alter_broker_configs(broker, *_back(values))
+        except ApiError as refusal:
+            problem = refusal
+    if problem is not None:
+        raise problem
+
+
+def _own(configs: Mapping[str, ConfigValue], keys: Sequence[str]) -> dict[str, str | None]:
+    return {k: configs[k].value or None if k in configs and configs[k].is_override else None for k in keys}
+
+
+def _joined(before: str | None, entries: Sequence[str]) -> str:
+    if before == "*":
+        return "*"
+    existing = [entry for entry in (before or "").split(",") if entry]
+    return ",".join(dict.fromkeys((*existing, *entries)))
+
+
+def _back(values: Mapping[str, str | None]) -> tuple[dict[str, str], list[str]]:
+    return {k: v for k, v in values.items() if v is not None}, [k for k, v in values.items() if v is None]

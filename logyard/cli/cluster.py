@@ -1,0 +1,169 @@
+"""`logyard cluster`: ZooKeeper and brokers on this machine."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from logyard.local import interrupts
+from logyard.local.cluster import Cluster
+from logyard.local.errors import LocalError
+from logyard.local.layout import Settings
+
+app = typer.Typer(
+    help="Start, stop and look at a cluster on this machine.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Directory = Annotated[Path, typer.Option("--dir", help="Where the cluster keeps its files and its cluster.json.")]
+BrokerId = Annotated[int, typer.Option("--id", help="Which broker, counted from 0.")]
+
+
+@app.command()
+def start(
+    directory: Directory,
+    brokers: Annotated[int, typer.Option("--brokers", help="How many brokers.")] = 3,
+    zookeeper: Annotated[
+        str | None, typer.Option("--zookeeper", help="HOST:PORT[/chroot] of one that runs already; else our own.")
+    ] = None,
+    port_base: Annotated[
+        int | None, typer.Option("--port-base", help="Broker N listens on this plus N, ZooKeeper behind the last.")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", help="key=value for every broker's server.properties; repeatable.")
+    ] = None,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay, and end everything with this command.")
+    ] = False,
+) -> None:
+    """Start ZooKeeper and brokers, wait until all serve, and write DIR/cluster.json.
+
+    Example:
+
+    \b
+        logyard cluster start --brokers 3 --dir /tmp/yard
+        logyard cluster start --brokers 1 --dir /tmp/one --config log.retention.hours=1 --foreground
+    """
+    settings = Settings(brokers, zookeeper, port_base, parse_config(config or []))
+    cluster = Cluster(directory, say=_say)
+    if not foreground:
+        cluster.start(settings)
+        _print_addresses(cluster)
+        return
+    try:
+        cluster.start(settings)
+        _print_addresses(cluster)
+        _stay(cluster)
+    finally:
+        with interrupts.ignored():
+            cluster.stop()
+
+
+@app.command()
+def stop(directory: Directory) -> None:
+    """End every broker, then ZooKeeper; the files stay.
+
+    Example:
+
+    \b
+        logyard cluster stop --dir /tmp/yard
+    """
+    with interrupts.ignored():
+        ran = Cluster(directory).stop()
+    typer.echo("stopped" if ran else "nothing ran")
+
+
+@app.command("start-broker")
+def start_broker(directory: Directory, broker: BrokerId) -> None:
+    """Start one broker of the cluster again and wait until it serves.
+
+    Example:
+
+    \b
+        logyard cluster start-broker --dir /tmp/yard --id 1
+    """
+    Cluster(directory, say=_say).start_broker(broker)
+    typer.echo(f"broker {broker} serves")
+
+
+@app.command("stop-broker")
+def stop_broker(
+    directory: Directory,
+    broker: BrokerId,
+    number: Annotated[str, typer.Option("--signal", help="TERM lets it hand over first; KILL is a crash.")] = "TERM",
+) -> None:
+    """End one broker.
+
+    Example:
+
+    \b
+        logyard cluster stop-broker --dir /tmp/yard --id 1 --signal KILL
+    """
+    with interrupts.ignored():
+        ran = Cluster(directory).stop_broker(broker, parse_signal(number))
+    typer.echo(f"broker {broker} stopped" if ran else f"broker {broker} did not run")
+
+
+@app.command()
+def status(directory: Directory) -> None:
+    """Show every broker; the exit status is 0 only when all of them serve.
+
+    Example:
+
+    \b
+        logyard cluster status --dir /tmp/yard
+    """
+    found = Cluster(directory).status()
+    for broker in found:
+        state = "serves" if broker.answers and broker.registered else "registered" if broker.registered else "down"
+        controller = "\tcontroller" if broker.is_controller else ""
+        typer.echo(f"broker {broker.id}\tpid {broker.pid or '-'}\tport {broker.port}\t{state}{controller}")
+    if not all(broker.answers and broker.registered for broker in found):
+        raise LocalError(f"not every broker serves: see {Cluster(directory).processes.logs}")
+
+
+def parse_config(pairs: list[str]) -> dict[str, str]:
+    """Read `key=value` options; raises LocalError naming the one that is none."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise LocalError(f"--config {pair}: write it as key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def parse_signal(name: str) -> signal.Signals:
+    """Read KILL, SIGKILL, kill or 9; raises LocalError on anything that is no signal."""
+    try:
+        if name.isdigit():
+            return signal.Signals(int(name))
+        return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
+    except (KeyError, ValueError):
+        raise LocalError(f"--signal {name}: no such signal; TERM and KILL are the usual ones") from None
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _print_addresses(cluster: Cluster) -> None:
+    description = cluster.layout.read_description()
+    typer.echo(f"zookeeper  {description['zookeeper']}")
+    typer.echo(f"bootstrap  {description['bootstrap']}")
+    typer.echo(f"described  {cluster.layout.description}")
+
+
+def _stay(cluster: Cluster) -> None:
+    """Stay until a signal comes or somebody else stops the cluster; name every process that ends by itself."""
+    reported: set[str] = set()
+    while True:
+        entries = cluster.processes.entries()
+        if not entries:
+            return
+        for name in [name for name, entry in entries.items() if not entry.alive and name not in reported]:
+            reported.add(name)
+            _say(cluster.processes.failure(name))
+        time.sleep(0.5)

@@ -1,0 +1,62 @@
+"""The `logyard` command: parses, calls, and turns every refusal into one line on stderr and an exit status."""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from logyard.broker.errors import LogyardError
+from logyard.cli import cluster, platform, topics
+from logyard.local import interrupts
+from logyard.local.errors import LocalError
+
+app = typer.Typer(
+    name="logyard",
+    help="A yard where partitioned logs are made, moved, mended and shipped, worked from Airflow.",
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+)
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(topics.app, name="topics")
+platform.add_commands(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status: 0 success, 1 refused or failed, 2 misused, 128 + signal."""
+    interrupts.raise_once()
+    command = typer.main.get_command(app)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = command.main(given, prog_name="logyard", standalone_mode=False)
+    except interrupts.Interrupted as interrupt:
+        return _complain(f"interrupted by {interrupt}: what this command started was ended", 128 + interrupt.number)
+    except (LocalError, LogyardError) as error:
+        return _complain(str(error), 1)
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        # Typer's own errors have no public common class; what marks them is how they end a command.
+        status = getattr(error, "exit_code", None)
+        if status is None:
+            raise
+        return _complain(_misuse(error, given), int(status))
+    return status if isinstance(status, int) else 0
+
+
+def _misuse(error: Exception, given: Sequence[str]) -> str:
+    wording = getattr(error, "format_message", lambda: str(error))()
+    if "\n" in wording:  # no command given: the whole help
+        return str(wording)
+    words = [word for word in given[:2] if not word.startswith("-")]
+    return f"{wording.rstrip('.')}: see `{' '.join(['logyard', *words])} --help`"
+
+
+def _complain(text: str, status: int) -> int:
+    if text:
+        print(text if "\n" in text else f"logyard: {text}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

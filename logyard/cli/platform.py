@@ -1,0 +1,80 @@
+"""`logyard up`, `logyard down`, `logyard demo`: the whole platform on this machine."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from logyard.cli.cluster import parse_config
+from logyard.local import interrupts
+from logyard.local.layout import Settings
+from logyard.local.platform import Platform
+
+STATE = Path(".logyard")
+
+State = Annotated[Path, typer.Option("--dir", help="Where everything is kept.")]
+
+
+def up(
+    directory: State = STATE,
+    brokers: Annotated[int, typer.Option("--brokers", help="How many brokers.")] = 3,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", help="key=value for every broker's server.properties; repeatable.")
+    ] = None,
+) -> None:
+    """Start ZooKeeper, brokers and Airflow, and leave them running; prints how to reach them.
+
+    Example:
+
+    \b
+        logyard up
+        logyard up --brokers 1 --config log.retention.hours=1
+    """
+    platform = Platform(directory / "up", _say)
+    platform.start(Settings(brokers, config=parse_config(config or [])))
+    for name, value in platform.addresses():
+        typer.echo(f"{name:<18} {value}")
+    typer.echo("`make down` ends all of it")
+
+
+def down(directory: State = STATE) -> None:
+    """End what `logyard up`, or a demo that was cut off, left running.
+
+    Example:
+
+    \b
+        logyard down
+    """
+    with interrupts.ignored():
+        ran = [Platform(directory / name).stop() for name in ("up", "demo") if (directory / name).is_dir()]
+    typer.echo("stopped" if any(ran) else "nothing ran")
+
+
+def demo(
+    directory: State = STATE,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the platform running at the end, also on failure.")
+    ] = False,
+) -> None:
+    """Run the main job on real data, on a platform of its own, check every step, and show what was done.
+
+    Example:
+
+    \b
+        logyard demo
+        logyard demo --keep
+    """
+    from logyard.local.demo.run import run  # pandas is loaded only where it is needed
+
+    run(directory / "demo", keep=keep)
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put the three commands at the top of `logyard`."""
+    for command in (up, down, demo):
+        app.command()(command)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,269 @@
+"""`logyard topics`: the commands of kafka-topics.sh, by the brokers or straight into ZooKeeper."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import typer
+
+from logyard.admin.snapshot import NewTopic
+from logyard.cli import command_config
+from logyard.cli.cluster import parse_config
+from logyard.cli.topic_text import (
+    COLLISION_WARNING,
+    Report,
+    TopicLines,
+    matching,
+    parse_assignment,
+)
+from logyard.cli.topic_text import (
+    describe as described,
+)
+from logyard.local.errors import LocalError
+
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, rich_markup_mode=None)
+
+Bootstrap = Annotated[
+    str | None, typer.Option("--bootstrap-server", help="host:port[,host:port…] of brokers; the usual way.")
+]
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option("--zookeeper", help="host:port[/chroot]: znodes directly, as before Kafka 3.0."),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", help="Properties for the connection to the brokers."),
+]
+Topic = Annotated[str, typer.Option("--topic", help="The topic's name.")]
+Pattern = Annotated[str, typer.Option("--topic", help="A name or regular expression over whole names; commas: or.")]
+MaybePattern = Annotated[
+    str | None, typer.Option("--topic", help="A name or regular expression over whole names; else all.")
+]
+Partitions = Annotated[int | None, typer.Option("--partitions", help="How many partitions.")]
+Assignment = Annotated[
+    str | None, typer.Option("--replica-assignment", help="Brokers by hand, such as 0:1,1:2 for two partitions.")
+]
+Config = Annotated[list[str] | None, typer.Option("--config", help="key=value for the topic; repeatable.")]
+ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out the internal topics.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="No error where there is no such topic.")]
+
+
+class Topics(Protocol):
+    """What both ways can do; methods that change return the lines to print."""
+
+    def names(self) -> list[str]: ...
+
+    def live(self) -> list[int]: ...
+
+    def lines(self, names: Sequence[str]) -> list[TopicLines]: ...
+
+    def create(self, topic: NewTopic, *, if_not_exists: bool) -> list[str]: ...
+
+    def add_partitions(self, name: str, total: int, assignment: Mapping[int, Sequence[int]] | None) -> list[str]: ...
+
+    def alter_configs(self, name: str, values: Mapping[str, str], delete: Sequence[str]) -> list[str]: ...
+
+    def delete(self, name: str) -> list[str]: ...
+
+    def close(self) -> None: ...
+
+
+@app.command()
+def create(
+    topic: Topic,
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    partitions: Partitions = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", help="How many replicas of each partition.")
+    ] = None,
+    replica_assignment: Assignment = None,
+    config: Config = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error where it exists already.")] = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Create a topic; without numbers the brokers' defaults hold.
+
+    Example:
+
+    \b
+        logyard topics create --bootstrap-server localhost:9092 --topic flights --partitions 6 --replication-factor 3
+        logyard topics create --zookeeper localhost:2181 --topic t --replica-assignment 0:1,1:2
+    """
+    if replica_assignment is not None and (partitions is not None or replication_factor is not None):
+        raise LocalError("--replica-assignment says it all: leave out --partitions and --replication-factor")
+    if partitions is not None and partitions < 1:
+        raise LocalError("The partitions must be greater than 0")
+    if replication_factor is not None and not 1 <= replication_factor <= 32767:
+        raise LocalError("The replication factor must be between 1 and 32767 inclusive")
+    assignment = parse_assignment(replica_assignment) if replica_assignment is not None else None
+    wanted = NewTopic(
+        name=topic,
+        partitions=partitions if partitions is not None else -1,
+        replication_factor=replication_factor if replication_factor is not None else -1,
+        configs=parse_config(config or []),
+        assignment=assignment,
+    )
+    with _open(bootstrap_server, zookeeper, command_config_file) as topics:
+        if "." in topic or "_" in topic:
+            typer.echo(COLLISION_WARNING)
+        _print(topics.create(wanted, if_not_exists=if_not_exists))
+
+
+@app.command("list")
+def list_(
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    topic: MaybePattern = None,
+    exclude_internal: ExcludeInternal = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Print the names of topics, one a line.
+
+    Example:
+
+    \b
+        logyard topics list --bootstrap-server localhost:9092 --exclude-internal
+    """
+    with _open(bootstrap_server, zookeeper, command_config_file) as topics:
+        _print(matching(topic, topics.names(), exclude_internal=exclude_internal))
+
+
+@app.command()
+def describe(
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    topic: MaybePattern = None,
+    exclude_internal: ExcludeInternal = False,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Only partitions whose ISR lacks a replica.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only partitions without a living leader.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool,
+        typer.Option("--under-min-isr-partitions", help="Only partitions below min.insync.replicas."),
+    ] = False,
+    at_min_isr: Annotated[
+        bool, typer.Option("--at-min-isr-partitions", help="Only partitions at min.insync.replicas.")
+    ] = False,
+    overrides: Annotated[
+        bool, typer.Option("--topics-with-overrides", help="Only the first line of topics that have settings.")
+    ] = False,
+    if_exists: IfExists = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Show topics, their settings and where their replicas are.
+
+    Example:
+
+    \b
+        logyard topics describe --bootstrap-server localhost:9092 --topic flights
+        logyard topics describe --bootstrap-server localhost:9092 --under-replicated-partitions
+    """
+    asked = {
+        Report.UNDER_REPLICATED: under_replicated,
+        Report.UNAVAILABLE: unavailable,
+        Report.UNDER_MIN_ISR: under_min_isr,
+        Report.AT_MIN_ISR: at_min_isr,
+        Report.OVERRIDES: overrides,
+    }
+    chosen = [report for report, wanted in asked.items() if wanted]
+    if len(chosen) > 1:
+        raise LocalError(f"describe {' and '.join(one.value for one in chosen)}: one of these at a time")
+    report = chosen[0] if chosen else Report.ALL
+    with _open(bootstrap_server, zookeeper, command_config_file) as topics:
+        names = _existing(topics, topic, if_exists, exclude_internal)
+        _print(described(topics.lines(names), report, topics.live()))
+
+
+@app.command()
+def alter(
+    topic: Pattern,
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    partitions: Partitions = None,
+    replica_assignment: Assignment = None,
+    config: Config = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", help="A key to set back to the default; repeatable.")
+    ] = None,
+    if_exists: IfExists = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Add partitions to topics, or change their settings.
+
+    Example:
+
+    \b
+        logyard topics alter --bootstrap-server localhost:9092 --topic flights --partitions 12
+        logyard topics alter --bootstrap-server localhost:9092 --topic flights --config retention.ms=3600000
+    """
+    if partitions is None and not config and not delete_config:
+        raise LocalError("nothing to alter: give --partitions, --config or --delete-config")
+    if replica_assignment is not None and partitions is None:
+        raise LocalError("--replica-assignment places new partitions: give --partitions with it")
+    assignment = parse_assignment(replica_assignment) if replica_assignment is not None else None
+    values = parse_config(config or [])
+    with _open(bootstrap_server, zookeeper, command_config_file) as topics:
+        for name in _existing(topics, topic, if_exists):
+            if values or delete_config:
+                _print(topics.alter_configs(name, values, delete_config or []))
+            if partitions is not None:
+                _print(topics.add_partitions(name, partitions, assignment))
+
+
+@app.command()
+def delete(
+    topic: Pattern,
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    if_exists: IfExists = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Delete topics with everything in them.
+
+    Example:
+
+    \b
+        logyard topics delete --bootstrap-server localhost:9092 --topic flights
+    """
+    with _open(bootstrap_server, zookeeper, command_config_file) as topics:
+        for name in _existing(topics, topic, if_exists):
+            _print(topics.delete(name))
+
+
+@contextmanager
+def _open(bootstrap: str | None, zookeeper: str | None, config_file: Path | None) -> Iterator[Topics]:
+    if (bootstrap is None) == (zookeeper is None):
+        raise LocalError("say which cluster: --bootstrap-server host:port, or --zookeeper host:port[/chroot]")
+    topics: Topics
+    if zookeeper is not None:
+        if config_file is not None:
+            raise LocalError("--command-config is for --bootstrap-server: leave it out with --zookeeper")
+        from logyard.cli.topics_by_zookeeper import ZooKeeperTopics
+
+        topics = ZooKeeperTopics(zookeeper)
+    else:
+        from logyard.cli.topics_by_brokers import BrokerTopics
+
+        properties = command_config.read(config_file) if config_file is not None else {}
+        topics = BrokerTopics(command_config.settings(bootstrap or "", properties))
+    try:
+        yield topics
+    finally:
+        topics.close()
+
+
+def _existing(topics: Topics, pattern: str | None, if_exists: bool, exclude_internal: bool = False) -> list[str]:
+    found = matching(pattern, topics.names(), exclude_internal=exclude_internal)
+    if not found and pattern is not None and not if_exists:
+        raise LocalError(f"Topic '{pattern}' does not exist as expected")
+    return found
+
+
+def _print(lines: Sequence[str]) -> None:
+    for line in lines:
+        typer.echo(line)

@@ -1,0 +1,129 @@
+"""Apache Airflow on loopback: database, api-server, scheduler, dag-processor and triggerer, started and ended by pid.
+
+Not `airflow standalone`: that leaves its children behind, and opens log servers on every interface.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import httpx
+
+from logyard.local.airflow_settings import Home, environment
+from logyard.local.errors import LocalError
+from logyard.local.java import Java
+from logyard.local.ports import HOST, Ports, is_free
+from logyard.local.processes import Processes
+
+COMPONENTS: Mapping[str, tuple[str, ...]] = {
+    "api-server": ("api-server",),
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "dag-processor": ("dag-processor",),
+    "triggerer": ("triggerer", "--skip-serve-logs"),
+}
+HEALTH = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+MIGRATE_S = 180.0
+READY_S = 180.0
+# The scheduler waits for its idle workers longer than anybody does for it; nothing is lost by ending it sooner.
+STOP_S = 4.0
+PORT_TRIES = 5
+
+Say = Callable[[str], None]
+
+
+class Airflow:
+    """The Airflow of one directory. Methods raise LocalError with one line that says what to do."""
+
+    def __init__(self, directory: Path, say: Say = lambda text: None, kernels: Path | None = None) -> None:
+        self.directory = directory.absolute()
+        self.home = Home(self.directory / "home", kernels or self.directory / "kernels")
+        self.processes = Processes(self.directory)
+        self._ports = Ports(self.directory)
+        self._say = say
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self._ports.choose('api-server')}"
+
+    def prepare(self, java: Java) -> None:
+        """Make passwords, keys and the database: all that can be done before the cluster's addresses are known."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.home.prepare()
+        self._say("preparing Airflow's database")
+        # A process of the table as well, so that an interrupt in the middle of it leaves nothing running.
+        name = "db-migrate"
+        self.processes.start(
+            name, _airflow("db", "migrate"), environment=self._environment({}, java), cwd=self.directory
+        )
+        deadline = time.monotonic() + MIGRATE_S
+        while self.processes.alive(name):
+            if time.monotonic() > deadline:
+                self.processes.stop(name)
+                raise LocalError(f"Airflow's database is not ready after {MIGRATE_S:.0f} s: see {self._log(name)}")
+            time.sleep(0.1)
+        status = self.processes.status(name)
+        if status != 0:
+            raise LocalError(self.processes.failure(name))
+        self.processes.stop(name)
+
+    def start(self, connections: Mapping[str, str], java: Java) -> None:
+        """Start the four components (after `prepare`) and wait until each says that it is well."""
+        self._say("starting Airflow")
+        for _ in range(PORT_TRIES):
+            port = self._ports.choose("api-server")
+            if is_free(port) or self.processes.alive("api-server"):
+                for name, arguments in COMPONENTS.items():
+                    if not self.processes.alive(name):
+                        variables = self._environment(connections, java)
+                        self.processes.start(name, _airflow(*arguments), environment=variables, cwd=self.directory)
+                if self._await_health(port):
+                    return
+                self.processes.stop_together(COMPONENTS, grace_s=STOP_S)  # all of them were told that port
+            self._ports.again("api-server")
+        raise LocalError(
+            "Airflow's api-server found no port that stays free: stop whatever takes ports on this machine"
+        )
+
+    def stop(self, grace_s: float = STOP_S) -> bool:
+        """End every component and every task it runs; False where nothing ran."""
+        return self.processes.stop_together(list(self.processes.entries()), grace_s=grace_s)
+
+    def health(self, timeout_s: float = 5.0) -> dict[str, str]:
+        """How each component does, by Airflow's own word; empty where the api-server does not answer."""
+        try:
+            answer = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=timeout_s, trust_env=False).json()
+        except (httpx.HTTPError, ValueError):
+            return {}
+        return {name: str((answer.get(name) or {}).get("status")) for name in HEALTH}
+
+    def _await_health(self, port: int) -> bool:
+        """True when all is well, False where the api-server lost its port to another; raises LocalError otherwise."""
+        deadline = time.monotonic() + READY_S
+        ill: list[str] = []
+        while time.monotonic() < deadline:
+            for name in COMPONENTS:
+                if not self.processes.alive(name):
+                    if name == "api-server" and not is_free(port):
+                        return False
+                    raise LocalError(f"Airflow's {self.processes.failure(name)}")
+            found = self.health()
+            before, ill = ill, [name for name in HEALTH if found.get(name) != "healthy"]
+            if not ill:
+                return True
+            if ill != before:
+                self._say(f"waiting for Airflow: {', '.join(ill)}")
+            time.sleep(0.5)
+        raise LocalError(f"Airflow's {', '.join(ill)} is not well after {READY_S:.0f} s: see {self.processes.logs}")
+
+    def _environment(self, connections: Mapping[str, str], java: Java) -> dict[str, str]:
+        port = self._ports.choose("api-server")
+        return environment(self.home, port, connections, java.environment(os.environ))
+
+    def _log(self, name: str) -> Path:
+        return self.processes.logs / f"{name}.log"
+
+
+def _airflow(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "airflow", *arguments]

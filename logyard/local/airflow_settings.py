@@ -1,0 +1,151 @@
+"""What Airflow is told, all through its environment: where, who, which DAGs, how to reach the cluster."""
+
+import base64
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from logyard.local import files
+from logyard.local.ports import HOST
+
+USERS = {"admin": "admin", "ops": "op", "viewer": "viewer"}  # name → role of the simple auth manager
+CONNECTION = "logyard_default"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where one Airflow keeps everything; `kernels`: where compiled ones of the Spark jobs are kept."""
+
+    directory: Path
+    kernels: Path
+
+    @property
+    def passwords(self) -> Path:
+        return self.directory / "passwords.json"
+
+    @property
+    def database(self) -> Path:
+        return self.directory / "airflow.db"
+
+    @property
+    def plugins(self) -> Path:
+        """Empty, always: the plugin's entry point is its only registration."""
+        return self.directory / "plugins"
+
+    def prepare(self) -> None:
+        """Make the folders, and the passwords and keys that are not there yet; only the owner can read these."""
+        for folder in (self.directory, self.plugins, self.kernels):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.passwords.exists():
+            words = {name: secrets.token_urlsafe(15) for name in USERS}
+            files.write_json(self.passwords, words, files.PRIVATE)
+        if not self._keys_file.exists():
+            keys = {
+                # Without these each component would make its own, and refuse the others' tokens.
+                "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+                "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(48),
+                "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(48),
+            }
+            files.write_json(self._keys_file, keys, files.PRIVATE)
+
+    def password(self, user: str = "admin") -> str:
+        return str(files.read_json(self.passwords)[user])
+
+    def keys(self) -> dict[str, str]:
+        return {str(name): str(value) for name, value in files.read_json(self._keys_file).items()}
+
+    @property
+    def _keys_file(self) -> Path:
+        return self.directory / "keys.json"
+
+
+def dags_folder() -> Path:
+    """The DAGs that come with the package, by their real place."""
+    return (Path(__file__).resolve().parents[1] / "dags").resolve()
+
+
+def environment(home: Home, port: int, connections: Mapping[str, str], base: Mapping[str, str]) -> dict[str, str]:
+    """The variables for every component of Airflow and for the tasks it starts, on top of `base`.
+
+    Settings of another Airflow that the caller's shell may carry (AIRFLOW…) are left out.
+    """
+    url = f"http://{HOST}:{port}"
+    kept = {name: value for name, value in base.items() if not name.startswith("AIRFLOW")}
+    programs = str(Path(sys.executable).parent)  # spark-submit, logyard
+    return {
+        **kept,
+        **home.keys(),
+        **connections,
+        "PATH": os.pathsep.join([programs, kept.get("PATH", os.defpath)]),
+        "AIRFLOW_HOME": str(home.directory),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(home.plugins),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__PARALLELISM": "8",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home.passwords),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.database}",
+        "AIRFLOW__API__HOST": HOST,
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+        # A file that changed is read again at once all the same.
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
+        # A worker notices its task's end at its next heartbeat only. At the default of 5 s a task that deferred and was
+        # resumed in less is taken for killed: the scheduler hears of the first part's end after it queued the second.
+        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home.directory / "logs"),
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        # Spark, in the tasks: this very Python, loopback only, scratch files where `down` finds them.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_LOCAL_DIRS": str(home.directory / "spark"),
+        # Compiled kernels outlive the platform: the next one need not compile them again.
+        "NUMBA_CACHE_DIR": str(home.kernels),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def connections(description: Mapping[str, Any], cluster_file: Path, spark_master: str = "local[2]") -> dict[str, str]:
+    """The connections of a local cluster as variables: `logyard_default` and `spark_default`.
+
+    `description` is what cluster.json holds. The command that starts a dead broker is a list of arguments in which
+    the operators put the broker's id for {broker_id}.
+    """
+    command = str(Path(sys.executable).with_name("logyard"))
+    start = [command, "cluster", "start-broker", "--dir", str(cluster_file.parent), "--id", "{broker_id}"]
+    # What is left of a broker that hung is ended before it is started again.
+    stop = [command, "cluster", "stop-broker", "--dir", str(cluster_file.parent), "--id", "{broker_id}"]
+    stop += ["--signal", "KILL"]
+    logyard = {
+        "conn_type": "logyard",
+        "host": description["bootstrap"],
+        "extra": {
+            "zookeeper": description["zookeeper"],
+            "cluster_file": str(cluster_file),
+            "broker_start_command": start,
+        },
+    }
+    spark = {
+        "conn_type": "spark",
+        "host": spark_master,
+        "extra": {"deploy-mode": "client", "spark-binary": "spark-submit"},
+    }
+    return {
+        f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(logyard),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
+        # What a connection says is not run unless the configuration says so as well; here it says so itself.
+        "AIRFLOW__LOGYARD__BROKER_START_COMMAND": json.dumps(start),
+        "AIRFLOW__LOGYARD__BROKER_STOP_COMMAND": json.dumps(stop),
+    }

@@ -1,0 +1,253 @@
+"""A cluster on this machine: ZooKeeper and N brokers, started together, found again by its directory."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from logyard.local import files, registrations, wire, zookeeper
+from logyard.local.errors import LocalError
+from logyard.local.java import find_java
+from logyard.local.layout import BrokerEntry, Layout, Settings
+from logyard.local.ports import HOST, Ports, is_free
+from logyard.local.processes import GRACE_S, Processes
+from logyard.local.registrations import Registration, Registrations
+
+READY_S = 120.0
+OLD_SESSION_S = 130.0  # longer than the longest session that ZooKeeper grants
+PORT_TRIES = 5
+POLL_S = 0.1
+
+# -P: the directory it runs in is no place to import from.
+BROKER_COMMAND = (sys.executable, "-P", "-m", "logyard.broker")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker as found: its process, its registration, its answer on the wire."""
+
+    id: int
+    pid: int | None
+    port: int
+    registered: bool
+    answers: bool
+    is_controller: bool
+
+
+@dataclass(slots=True)
+class _Start:
+    """A broker that is coming up: the registration it must replace, and how many ports it lost to others."""
+
+    broker: int
+    port: int
+    previous: Registration | None
+    lost_ports: int = 0
+
+
+class Cluster:
+    """The cluster of one directory. Every method raises LocalError with one line that says what to do."""
+
+    def __init__(
+        self, directory: Path, say: Say = lambda text: None, broker_command: Sequence[str] = BROKER_COMMAND
+    ) -> None:
+        self.layout = Layout(directory)
+        self.processes = Processes(self.layout.directory)
+        self._ports = Ports(self.layout.directory)
+        self._say = say
+        self._broker_command = tuple(broker_command)
+
+    def start(self, settings: Settings) -> None:
+        """Start what does not run yet and wait until all of it serves; ends all that it started if it cannot."""
+        settings.check()
+        self.layout.directory.mkdir(parents=True, exist_ok=True)
+        before = {name for name, entry in self.processes.entries().items() if entry.alive}
+        with files.locked(self.layout.lock):
+            try:
+                self.layout.keep_settings(settings)
+                address = self._start_zookeeper(settings)
+                with registrations.connect(address) as registered:
+                    self._start_brokers(settings.ids, settings, address, registered)
+                    self._describe(settings, address, registered)
+            except BaseException:
+                # Also on Ctrl-C: half a cluster serves nobody.
+                self._end(name for name in self.processes.entries() if name not in before)
+                raise
+
+    def start_broker(self, broker: int) -> None:
+        """Start one broker of this cluster again and wait until it serves; nothing happens when it runs."""
+        settings = self.layout.settings()
+        _check_id(broker, settings)
+        address = self.address
+        ran = self.processes.alive(broker_name(broker))
+        with files.locked(self.layout.lock), registrations.connect(address) as registered:
+            try:
+                self._start_brokers([broker], settings, address, registered)
+            except BaseException:
+                if not ran:
+                    self._end([broker_name(broker)])
+                raise
+            self._describe(settings, address, registered)
+
+    def stop_broker(self, broker: int, number: signal.Signals = signal.SIGTERM) -> bool:
+        """End one broker with that signal; False where it did not run."""
+        settings = self.layout.settings()
+        _check_id(broker, settings)
+        with files.locked(self.layout.lock):
+            ran = self.processes.stop_together([broker_name(broker)], number=number)
+            with registrations.connect(self.address) as registered:
+                self._describe(settings, self.address, registered)
+        return ran
+
+    def stop(self, grace_s: float = GRACE_S) -> bool:
+        """End the brokers, then ZooKeeper; False where nothing ran."""
+        ran = self._end(self.processes.entries(), grace_s)
+        self.layout.description.unlink(missing_ok=True)
+        return ran
+
+    def status(self) -> list[BrokerStatus]:
+        """Look at every broker now."""
+        settings = self.layout.settings()
+        with registrations.connect(self.address) as registered:
+            controller = registered.controller()
+            return [self._status_of(broker, registered, controller) for broker in settings.ids]
+
+    @property
+    def address(self) -> str:
+        """ZooKeeper's address, chroot included; raises LocalError while the cluster is down."""
+        return str(self.layout.read_description()["zookeeper"])
+
+    def _start_zookeeper(self, settings: Settings) -> str:
+        if settings.zookeeper is not None:
+            return settings.zookeeper
+        self._say("starting ZooKeeper")
+        java = find_java(self.layout.directory)
+        port = zookeeper.start(self.layout.directory, self.processes, self._ports, java, settings.zookeeper_port)
+        return f"{HOST}:{port}"
+
+    def _start_brokers(
+        self, brokers: Iterable[int], settings: Settings, address: str, registered: Registrations
+    ) -> None:
+        down = [broker for broker in brokers if not self.processes.alive(broker_name(broker))]
+        if down:
+            self._say(f"starting broker{'s' if len(down) > 1 else ''} {', '.join(map(str, down))}")
+        starts = []
+        for broker in down:
+            # Two brokers of one id must never be: the dead one's session has to be over first.
+            self._await_unregistered(broker, registered)
+            port = self._ports.choose(broker_name(broker), settings.port_of(broker))
+            starts.append(_Start(broker, port, registered.get(broker)))
+            self._launch(broker, port, settings, address)
+        self._await_serving(starts, settings, address, registered)
+
+    def _launch(self, broker: int, port: int, settings: Settings, address: str) -> None:
+        path = self.layout.write_properties(broker, port, address, settings)
+        command = [*self._broker_command, "--config", str(path), "--strict"]
+        # A task of Airflow may be starting it: the keys of that are none of the broker's business.
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        self.processes.start(broker_name(broker), command, environment=variables)
+
+    def _await_unregistered(self, broker: int, registered: Registrations) -> None:
+        deadline = time.monotonic() + OLD_SESSION_S
+        found = registered.get(broker)
+        while found is not None:
+            if time.monotonic() > deadline:
+                raise LocalError(
+                    f"broker id {broker} is registered by {found.host}:{found.port}: stop that broker first"
+                )
+            time.sleep(POLL_S)
+            found = registered.get(broker)
+
+    def _await_serving(self, starts: list[_Start], settings: Settings, address: str, registered: Registrations) -> None:
+        deadline = time.monotonic() + READY_S
+        waiting = list(starts)
+        expected = {start.broker for start in starts}
+        while waiting:
+            for start in list(waiting):
+                if not self.processes.alive(broker_name(start.broker)):
+                    self._try_other_port(start, settings, address)
+                elif self._serves(start, expected, registered):
+                    waiting.remove(start)
+            if waiting and time.monotonic() > deadline:
+                ids = ", ".join(str(start.broker) for start in waiting)
+                raise LocalError(f"brokers {ids} do not serve after {READY_S:.0f} s: see {self.processes.logs}")
+            if waiting:
+                time.sleep(POLL_S)
+
+    def _serves(self, start: _Start, expected: set[int], registered: Registrations) -> bool:
+        """Registered anew, and on the wire it knows the others that are starting and a controller."""
+        found = registered.get(start.broker)
+        if found is None or found == start.previous or found.port != start.port:
+            return False
+        try:
+            wire.ask_api_versions(HOST, start.port)
+            view = wire.ask_metadata(HOST, start.port)
+        except wire.WireError:
+            return False
+        return expected <= view.brokers.keys() and view.controller in view.brokers
+
+    def _try_other_port(self, start: _Start, settings: Settings, address: str) -> None:
+        """A broker ended while it was starting: on a port that another took meanwhile it gets a new one."""
+        name = broker_name(start.broker)
+        if is_free(start.port):
+            raise LocalError(self.processes.failure(name))
+        if settings.port_base is not None:
+            raise LocalError(f"port {start.port} for broker {start.broker} is taken: choose another --port-base")
+        start.lost_ports += 1
+        if start.lost_ports > PORT_TRIES:
+            raise LocalError(
+                f"broker {start.broker} found no port that stays free: see {self.processes.logs}/{name}.log"
+            )
+        start.port = self._ports.again(name)
+        self._launch(start.broker, start.port, settings, address)
+
+    def _describe(self, settings: Settings, address: str, registered: Registrations) -> None:
+        known = self._ports.known()
+        entries = []
+        for broker in settings.ids:
+            entry = self.processes.get(broker_name(broker))
+            up = entry is not None and entry.alive
+            found = registered.get(broker) if up else None
+            entries.append(
+                BrokerEntry(
+                    id=broker,
+                    pid=entry.pid if entry is not None and up else None,
+                    host=HOST,
+                    port=known[broker_name(broker)],
+                    http_port=found.http_port if found is not None else None,
+                    log_dirs=self.layout.log_dirs(broker, settings),
+                )
+            )
+        self.layout.write_description(address, entries)
+
+    def _status_of(self, broker: int, registered: Registrations, controller: int | None) -> BrokerStatus:
+        entry = self.processes.get(broker_name(broker))
+        port = self._ports.known().get(broker_name(broker), 0)
+        try:
+            answers = bool(wire.ask_api_versions(HOST, port))
+        except wire.WireError:
+            answers = False
+        pid = entry.pid if entry is not None and entry.alive else None
+        return BrokerStatus(broker, pid, port, registered.get(broker) is not None, answers, controller == broker)
+
+    def _end(self, names: Iterable[str], grace_s: float = GRACE_S) -> bool:
+        """End those brokers together, then those servers: a broker needs ZooKeeper to leave well."""
+        chosen = list(names)
+        brokers = [name for name in chosen if name != zookeeper.NAME]
+        ran = self.processes.stop_together(brokers, grace_s=grace_s)
+        servers = [name for name in chosen if name == zookeeper.NAME]
+        return self.processes.stop_together(servers, grace_s=grace_s) or ran
+
+
+def broker_name(broker: int) -> str:
+    """What a broker is called in processes.json, ports.json and logs."""
+    return f"broker-{broker}"
+
+
+def _check_id(broker: int, settings: Settings) -> None:
+    if broker not in settings.ids:
+        raise LocalError(f"--id {broker}: this cluster has the brokers {', '.join(map(str, settings.ids))}")

@@ -1,0 +1,70 @@
+"""DAG runs over Airflow's REST API, as the steps want them: several at a time, results by task."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from logyard.local.airflow_api import AirflowApi, AirflowError, Run
+from logyard.local.errors import LocalError
+
+KNOWN_S = 90.0
+RUN_S = 240.0
+
+Note = Callable[[str], None]
+
+
+class DagRuns:
+    """Starts runs and waits for them; `note` hears which task a run is at. Raises LocalError."""
+
+    def __init__(self, url: str, user: str, password: str, note: Note = lambda text: None) -> None:
+        self._api = AirflowApi(url, user, password)
+        self._note = note
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._api.close()
+
+    def await_known(self, dag_ids: Sequence[str]) -> None:
+        """Wait until Airflow has parsed these DAGs, and see that no file and no plugin failed to import."""
+        try:
+            for dag_id in dag_ids:
+                self._api.wait_dag(dag_id, KNOWN_S)
+            errors = [*self._api.import_errors(), *self._api.plugin_import_errors()]
+        except AirflowError as error:
+            raise LocalError(one_line(str(error))) from error
+        if errors:
+            raise LocalError(f"Airflow could not import everything: {one_line(str(errors[0]))}")
+
+    def run_all(self, runs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        """Start these (DAG id, conf) together, wait for all; what the tasks of each returned, by task id."""
+        try:
+            started = [self._api.trigger(dag_id, conf) for dag_id, conf in runs]
+            return [self._results(self._wait(run)) for run in started]
+        except AirflowError as error:
+            raise LocalError(one_line(str(error))) from error
+
+    def _wait(self, run: Run) -> Run:
+        def progress(tasks: Sequence[Any]) -> None:
+            at_work = [f"{task.task_id} {task.state}" for task in tasks if task.state not in ("none", "success")]
+            if at_work:
+                self._note(f"DAG {run.dag_id}: {', '.join(at_work)}")
+
+        return self._api.wait_run(run, RUN_S, progress)
+
+    def _results(self, run: Run) -> dict[str, Any]:
+        results = {}
+        for task in self._api.tasks(run):
+            try:
+                results[task.task_id] = self._api.xcom(run, task.task_id)
+            except AirflowError:  # a sensor returns nothing, and a skipped task neither
+                results[task.task_id] = None
+        return results
+
+
+def one_line(text: str) -> str:
+    """The first thing that a long account says, and the last that is neither small talk of Spark's nor blank."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and " INFO " not in line]
+    if len(lines) <= 1:
+        return text.strip().splitlines()[0] if text.strip() else text
+    return f"{lines[0][:200]}: {lines[-1][:400]}"

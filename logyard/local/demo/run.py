@@ -1,0 +1,103 @@
+"""The demo: the platform up, the eight steps, a table and report.json, the platform down."""
+
+import os
+import platform as machine
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from logyard.local import interrupts
+from logyard.local.demo import dataset
+from logyard.local.demo.dags import DagRuns
+from logyard.local.demo.progress import Display
+from logyard.local.demo.report import Report, StepReport
+from logyard.local.demo.steps import DAGS, STEPS, Figures, Yard
+from logyard.local.errors import LocalError
+from logyard.local.layout import Settings
+from logyard.local.platform import Platform, only_one
+
+BROKERS = 3
+
+
+def run(directory: Path, *, keep: bool = False, console: Console | None = None) -> None:
+    """Run everything and write report.json; raises LocalError naming the step that failed and why.
+
+    Whatever happens, nothing runs afterwards, unless `keep` asks for it.
+    """
+    directory = directory.absolute()
+    console = console or Console()
+    with only_one(directory / "demo.lock", "demo"):
+        report = Report(datetime.now(UTC).isoformat(timespec="seconds"), _machine())
+        display = Display(console)
+        platform = Platform(directory, display.note)
+        platform.clear()
+        started = time.monotonic()
+        try:
+            _steps(platform, display, report)
+            report.passed = True
+        except BaseException as error:
+            report.error = str(error) or type(error).__name__
+            raise
+        finally:
+            report.seconds = round(time.monotonic() - started, 1)
+            report.write(directory / "report.json")
+            if not keep:
+                with interrupts.ignored():
+                    platform.abandon()
+            report.print(console)
+            console.print(f"the same as JSON: {directory / 'report.json'}", highlight=False)
+
+
+def _steps(platform: Platform, display: Display, report: Report) -> None:
+    total = len(STEPS)
+    yard: Yard | None = None
+    try:
+        with _reported(display, report, 0, total, "start", "start ZooKeeper, brokers and Airflow") as figures:
+            yard = _start(platform, display)
+            figures.update(brokers=BROKERS, airflow=platform.airflow.url)
+        for number, step in enumerate(STEPS, start=1):
+            with _reported(display, report, number, total, step.name, step.title) as figures:
+                figures.update(step.do(yard))
+    finally:
+        if yard is not None and yard.traffic is not None:
+            yard.traffic.close()
+
+
+@contextmanager
+def _reported(display: Display, report: Report, number: int, total: int, name: str, title: str) -> Iterator[Figures]:
+    """Time a step, show it, and keep its figures; a failure names the step."""
+    step = StepReport(number, name, title)
+    report.steps.append(step)
+    started = time.monotonic()
+    try:
+        with display.step(number, total, title):
+            yield step.figures
+        step.passed = True
+    except LocalError as error:
+        step.error = str(error)
+        raise LocalError(f"step {number} ({name}): {error}") from error
+    finally:
+        step.seconds = round(time.monotonic() - started, 1)
+
+
+def _start(platform: Platform, display: Display) -> Yard:
+    platform.start(Settings(BROKERS))
+    airflow = platform.airflow
+    dags = DagRuns(airflow.url, "admin", airflow.home.password(), display.note)
+    display.note("waiting for the DAGs")
+    dags.await_known(DAGS)
+    return Yard(
+        platform=platform,
+        dags=dags,
+        display=display,
+        flights=dataset.load(),
+        export_to=platform.directory / "export",
+    )
+
+
+def _machine() -> dict[str, int | float | str | bool | None]:
+    return {"cores": len(os.sched_getaffinity(0)), "python": machine.python_version(), "system": machine.platform()}

@@ -1,0 +1,302 @@
+"""The main job, step by step: each does its part through Airflow, then checks it by other means than it was done by.
+
+A step returns the figures that the report shows, and raises LocalError where anything is not as it must be.
+"""
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from logyard.local import identity, registrations
+from logyard.local.cluster import broker_name
+from logyard.local.demo import checks, cluster_view, exported, loader
+from logyard.local.demo.dataset import Flights
+from logyard.local.demo.progress import Display
+from logyard.local.demo.report import Figure
+from logyard.local.demo.traffic import Traffic
+from logyard.local.errors import LocalError
+from logyard.local.platform import Platform
+
+FLIGHTS, UNASSIGNED = "flights", "flights-unassigned"
+TOPICS = (FLIGHTS, UNASSIGNED)
+PARTITIONS, REPLICAS = 6, 3
+SEGMENT_BYTES = 256 * 1024
+CONFIGS: Mapping[str, Mapping[str, str]] = {
+    FLIGHTS: {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(SEGMENT_BYTES),
+        "min.insync.replicas": "2",
+        # The broker's own cleaner leaves the topic to the Spark job that this demonstrates.
+        "min.cleanable.dirty.ratio": "1",
+    },
+    UNASSIGNED: {"cleanup.policy": "delete", "segment.bytes": str(SEGMENT_BYTES), "min.insync.replicas": "2"},
+}
+
+Figures = dict[str, Figure]
+
+
+class Dags(Protocol):
+    """Runs DAGs as a click in the UI would."""
+
+    def run_all(self, runs: Sequence[tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        """Start these (DAG id, conf) together, wait for all; what the tasks of each returned, by task id.
+
+        Raises LocalError naming the task that failed and its last words.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class Yard:
+    """What the steps share. `expected[topic]`: the records that must be there now, at their places."""
+
+    platform: Platform
+    dags: Dags
+    display: Display
+    flights: Flights
+    export_to: Path
+    expected: dict[str, pd.DataFrame] = field(default_factory=dict)
+    traffic: Traffic | None = None
+
+    @property
+    def description(self) -> dict[str, Any]:
+        return self.platform.cluster.layout.read_description()
+
+    @property
+    def bootstrap(self) -> str:
+        return str(self.description["bootstrap"])
+
+    def run(self, dag: str, **conf: Any) -> dict[str, Any]:
+        """Run one DAG; what its tasks returned, by task id."""
+        self.display.note(f"DAG {dag}")
+        return self.dags.run_all([(dag, conf)])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: what it is called in the report's JSON, what it says it does, and doing it."""
+
+    name: str
+    title: str
+    do: Callable[[Yard], Figures]
+
+
+def create(yard: Yard) -> Figures:
+    """Both topics, by two runs of one DAG at the same time."""
+    yard.display.note("DAG logyard_create_topic, twice")
+    confs = [
+        {"topic": topic, "partitions": PARTITIONS, "replication_factor": REPLICAS, "configs": dict(CONFIGS[topic])}
+        for topic in TOPICS
+    ]
+    yard.dags.run_all([("logyard_create_topic", conf) for conf in confs])
+    view = cluster_view.look(yard.bootstrap)
+    for topic in TOPICS:
+        found = view.of(topic)
+        if len(found) != PARTITIONS or any(len(p.replicas) != REPLICAS for p in found.values()):
+            raise LocalError(f"{topic} has not {PARTITIONS} partitions of {REPLICAS} replicas: {found}")
+    _require_health(view)
+    return {"topics": len(TOPICS), "partitions": len(TOPICS) * PARTITIONS, "replicas_of_each": REPLICAS}
+
+
+def load(yard: Yard) -> Figures:
+    """All flights by a stock client with acks=all; read back by another."""
+    keyed, unassigned = yard.flights.keyed, yard.flights.unassigned
+    yard.display.note(f"{len(keyed):,} events to {FLIGHTS}, acks=all")
+    acknowledged = loader.load(yard.bootstrap, FLIGHTS, keyed, yard.display.advance)
+    yard.display.note(f"{len(unassigned):,} events without a key")
+    refused = loader.count_refused(yard.bootstrap, FLIGHTS, unassigned)
+    if refused != len(unassigned):
+        raise LocalError(f"{FLIGHTS} refused {refused} of {len(unassigned)} events without a key, not all")
+    others = loader.load_unkeyed(yard.bootstrap, UNASSIGNED, unassigned)
+    yard.expected = {
+        FLIGHTS: checks.acknowledged_table(acknowledged, keyed.keys, keyed.values),
+        UNASSIGNED: checks.acknowledged_table(others, None, unassigned),
+    }
+    _require_content(yard, TOPICS)
+    return {
+        "events": len(keyed),
+        "keys": len(set(keyed.keys)),
+        "without_key_refused": refused,
+        "events_unassigned": len(unassigned),
+        "bytes_of_events": sum(map(len, keyed.values)) + sum(map(len, unassigned)),
+        "bytes_on_disk": sum(cluster_view.topic_bytes(yard.description, t, range(PARTITIONS)) for t in TOPICS),
+    }
+
+
+def audit(yard: Yard) -> Figures:
+    """Every replica by Spark; the number of records must be what was acknowledged, on each replica."""
+    summary = result(yard.run("logyard_audit", topics=list(TOPICS)), "verdict")
+    records = sum(len(yard.expected[topic]) for topic in TOPICS)
+    replicas = sum(len(p.replicas) for p in cluster_view.look(yard.bootstrap).partitions.values())
+    if summary["verdict"] != "ok":
+        raise LocalError(f"the audit says {summary['verdict']}: {summary['first_findings'][:1]}")
+    if summary["records"] != records * REPLICAS:
+        raise LocalError(f"the audit saw {summary['records']} records in all replicas, not {records * REPLICAS}")
+    names = ("replicas", "segments", "batches", "records", "bytes")
+    return {"verdict": summary["verdict"], "replicas_known": replicas, **{name: summary[name] for name in names}}
+
+
+def compact(yard: Yard) -> Figures:
+    """By Spark while the brokers are live; then a stock consumer against pandas."""
+    partitions = range(PARTITIONS)
+    before = cluster_view.topic_bytes(yard.description, FLIGHTS, partitions)
+    ends = cluster_view.compactable_ends(yard.description, FLIGHTS, partitions)
+    sent = yard.expected[FLIGHTS]
+    # Asked for by hand: also where a topic is not dirty enough for its own settings.
+    summary = result(yard.run("logyard_compact", topics=[FLIGHTS], options={"force": True}), "replicas_compacted")
+    if summary["replicas_compacted"] != PARTITIONS * REPLICAS:
+        raise LocalError(f"{summary['replicas_compacted']} replicas were compacted, not {PARTITIONS * REPLICAS}")
+    yard.expected[FLIGHTS] = checks.expected_after_compaction(sent, ends)
+    _require_content(yard, [FLIGHTS])
+    after = cluster_view.topic_bytes(yard.description, FLIGHTS, partitions)
+    kept = yard.expected[FLIGHTS]
+    active = int((kept["offset"] >= kept["partition"].map(ends)).sum())
+    return {
+        "records_before": len(sent),
+        "records_after": len(kept),
+        "in_active_segments": active,
+        "bytes_before": before,
+        "bytes_after": after,
+    }
+
+
+def export(yard: Yard) -> Figures:
+    """To Parquet, twice: the second run has nothing to do."""
+    destination = str(yard.export_to)
+    once = result(yard.run("logyard_export", topics=[FLIGHTS], destination=destination), "rows")
+    first = exported.read(yard.export_to)
+    exported.require(yard.expected[FLIGHTS], first)
+    yard.display.note("once more: nothing may be exported twice")
+    again = result(yard.run("logyard_export", topics=[FLIGHTS], destination=destination), "rows")
+    second = exported.read(yard.export_to)
+    if again["rows"] or len(second) != len(first):
+        raise LocalError(f"the second export brought {again['rows']} rows, {len(second) - len(first)} of them twice")
+    return {
+        "rows": once["rows"],
+        "rows_of_second_run": again["rows"],
+        "sha256": checks.checksum(first),
+        "bytes_of_parquet": sum(path.stat().st_size for path in yard.export_to.rglob("*.parquet")),
+    }
+
+
+def reassign(yard: Yard) -> Figures:
+    """Empty one broker, then give it its share again; a producer goes on meanwhile."""
+    yard.traffic = Traffic(yard.bootstrap, UNASSIGNED, yard.flights.unassigned)
+    yard.traffic.start()
+    before = cluster_view.look(yard.bootstrap)
+    # Not the controller, which the next step kills: two brokers see the worst of it.
+    drained = min(broker for broker in before.brokers if broker != before.controller)
+    led = sum(before.partitions[topic, p].leader == drained for topic in TOPICS for p in range(PARTITIONS))
+    held = sum(cluster_view.log_bytes(d) for d in _replicas_on(yard, drained))
+    yard.run("logyard_reassign", topics=list(TOPICS), drain=[drained], replication_factor=REPLICAS - 1)
+    empty = cluster_view.look(yard.bootstrap)
+    still = [tp for tp, p in empty.partitions.items() if tp[0] in TOPICS and drained in p.replicas]
+    if still:
+        raise LocalError(f"broker {drained} was to be emptied and still has {still}")
+    yard.display.note(f"broker {drained} is empty; back to {REPLICAS} replicas")
+    yard.run("logyard_reassign", topics=list(TOPICS), replication_factor=REPLICAS)
+    after = cluster_view.look(yard.bootstrap)
+    _require_health(after)
+    again = sum(after.partitions[topic, p].leader == drained for topic in TOPICS for p in range(PARTITIONS))
+    return {
+        "broker": drained,
+        "replicas_moved_off": len(TOPICS) * PARTITIONS,
+        "leaders_moved_off": led,
+        "bytes_moved_off": held,
+        "leaders_after_return": again,
+    }
+
+
+def recover(yard: Yard) -> Figures:
+    """kill -9 for the controller's process; Airflow brings a new controller and the broker back."""
+    cluster = yard.platform.cluster
+    with registrations.connect(cluster.address) as registered:
+        epoch_before = registered.controller_epoch()
+        controller = registered.controller()
+    if controller is None:
+        raise LocalError("the cluster has no controller to kill")
+    entry = cluster.processes.get(broker_name(controller))
+    if entry is None or entry.identity is None or not identity.send(entry.identity, signal.SIGKILL):
+        raise LocalError(f"broker {controller} is controller and its process was not found")
+    yard.display.note(f"broker {controller} was controller and is dead; DAG logyard_recover_controller")
+    yard.dags.run_all([("logyard_recover_controller", {"epoch_before": epoch_before, "controller_before": controller})])
+    with registrations.connect(cluster.address) as registered:
+        epoch_after = registered.controller_epoch()
+    if epoch_after <= epoch_before:
+        raise LocalError(f"the controller epoch is {epoch_after} and was {epoch_before}: it must grow")
+    view = cluster_view.look(yard.bootstrap)
+    _require_health(view)
+    if controller not in view.brokers:
+        raise LocalError(f"broker {controller} did not come back")
+    return {
+        "controller_killed": controller,
+        "controller_now": view.controller,
+        "epoch_before": epoch_before,
+        "epoch_after": epoch_after,
+        "partitions_led": len(view.partitions),
+    }
+
+
+def audit_again(yard: Yard) -> Figures:
+    """Nothing that was acknowledged is lost: neither what was loaded nor what was sent while brokers died."""
+    if yard.traffic is None:
+        raise LocalError("nothing was sent while brokers moved and died")
+    acknowledged, values = yard.traffic.end()
+    yard.traffic = None
+    more = checks.acknowledged_table(acknowledged, None, values)
+    both = pd.concat([yard.expected[UNASSIGNED], more])
+    yard.expected[UNASSIGNED] = both.sort_values(checks.PLACE, ignore_index=True)
+    _require_content(yard, TOPICS)
+    return {"events_sent_meanwhile": len(values), "lost": 0, **audit(yard)}
+
+
+DAGS = (
+    "logyard_create_topic",
+    "logyard_audit",
+    "logyard_compact",
+    "logyard_export",
+    "logyard_reassign",
+    "logyard_recover_controller",
+)
+
+STEPS = (
+    Step("create", "create topics", create),
+    Step("load", "load 336,776 flights", load),
+    Step("audit", "audit all replicas with Spark", audit),
+    Step("compact", "compact with Spark under live brokers", compact),
+    Step("export", "export to Parquet with Spark, twice", export),
+    Step("reassign", "move a broker's leadership and data", reassign),
+    Step("recover", "kill -9 the controller and recover", recover),
+    Step("audit_again", "audit again, nothing is lost", audit_again),
+)
+
+
+def result(returned: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """What that one task returned whose result has `key`. Raises LocalError where no task's has."""
+    for value in returned.values():
+        if isinstance(value, dict) and key in value:
+            return value
+    raise LocalError(f"no task returned {key}: {sorted(returned)}")
+
+
+def _require_content(yard: Yard, topics: Sequence[str]) -> None:
+    """What a stock consumer reads must be what is expected, record by record."""
+    for topic in topics:
+        yard.display.note(f"reading {topic} with a stock consumer")
+        difference = checks.compare(yard.expected[topic], checks.read_topic(yard.bootstrap, topic))
+        if difference:
+            raise LocalError(f"{topic} does not hold what it must: {difference}")
+
+
+def _require_health(view: cluster_view.View) -> None:
+    if view.unled() or view.under_replicated():
+        raise LocalError(f"without leader: {view.unled()}; not in sync: {view.under_replicated()}")
+
+
+def _replicas_on(yard: Yard, broker: int) -> list[Path]:
+    found = (cluster_view.directories(yard.description, t, p) for t in TOPICS for p in range(PARTITIONS))
+    return [held[broker] for held in found if broker in held]

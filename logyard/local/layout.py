@@ -1,0 +1,148 @@
+"""What a local cluster's directory holds: its settings, each broker's server.properties, and cluster.json."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from logyard.local import files
+from logyard.local.errors import LocalError
+from logyard.local.ports import HOST
+
+# What the launcher decides for each broker; a --config that names one of these would be overruled.
+OWN_KEYS = ("broker.id", "node.id", "listeners", "advertised.listeners", "zookeeper.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the cluster was asked for; kept so that restarts and single brokers come back the same.
+
+    `zookeeper` is host:port[/chroot] of one that already runs, None for our own.
+    """
+
+    brokers: int
+    zookeeper: str | None = None
+    port_base: int | None = None
+    config: dict[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise LocalError on what no cluster can be made of."""
+        if not 1 <= self.brokers <= 100:
+            raise LocalError(f"--brokers {self.brokers}: between 1 and 100 brokers can be started")
+        if self.port_base is not None and not 1024 <= self.port_base <= 65535 - self.brokers:
+            raise LocalError(f"--port-base {self.port_base}: between 1024 and {65535 - self.brokers} is allowed")
+        for key in self.config:
+            if key in OWN_KEYS:
+                raise LocalError(f"--config {key}: the launcher sets {key} for each broker; leave it out")
+
+    def port_of(self, broker: int) -> int | None:
+        """The port that --port-base gives that broker; ZooKeeper's is the one after the last broker's."""
+        return None if self.port_base is None else self.port_base + broker
+
+    @property
+    def zookeeper_port(self) -> int | None:
+        return self.port_of(self.brokers)
+
+    @property
+    def ids(self) -> range:
+        return range(self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEntry:
+    """One broker in cluster.json; `pid` and `http_port` are None while it is down."""
+
+    id: int
+    pid: int | None
+    host: str
+    port: int
+    http_port: int | None
+    log_dirs: list[str]
+
+
+class Layout:
+    """The paths of one cluster directory, and the files that the launcher keeps there."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        self.description = self.directory / "cluster.json"
+        self.lock = self.directory / "cluster.lock"
+        self._settings = self.directory / "settings.json"
+
+    def broker_home(self, broker: int) -> Path:
+        return self.directory / f"broker-{broker}"
+
+    def properties_path(self, broker: int) -> Path:
+        return self.broker_home(broker) / "server.properties"
+
+    def log_dirs(self, broker: int, settings: Settings) -> list[str]:
+        """The broker's log directories: `log.dirs` of --config are names below the broker's own folder."""
+        names = [name.strip() for name in settings.config.get("log.dirs", "data").split(",") if name.strip()]
+        home = self.broker_home(broker)
+        for name in names:
+            if not (home / name).resolve().is_relative_to(home.resolve()):
+                raise LocalError(
+                    f"--config log.dirs={name}: give names below the broker's own folder, such as data1,data2"
+                )
+        return [str(home / name) for name in names]
+
+    def settings(self) -> Settings:
+        """The settings of the last start; raises LocalError where there was none."""
+        found = files.read_json(self._settings)
+        if found is None:
+            raise LocalError(f"no cluster was started in {self.directory}: use `logyard cluster start --dir` first")
+        return Settings(**found)
+
+    def keep_settings(self, settings: Settings) -> None:
+        files.write_json(self._settings, asdict(settings))
+
+    def write_properties(self, broker: int, port: int, zookeeper: str, settings: Settings) -> Path:
+        """Write the broker's server.properties and make its log directories; returns the file's path."""
+        log_dirs = self.log_dirs(broker, settings)
+        for folder in log_dirs:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        keys = properties(broker, port, zookeeper, log_dirs, settings)
+        lines = ["# Written by `logyard cluster start`; changes are lost at the next one. Use --config."]
+        lines += [f"{key}={_escape(value)}" for key, value in keys.items()]
+        path = self.properties_path(broker)
+        files.write_text(path, "\n".join(lines) + "\n")
+        return path
+
+    def write_description(self, zookeeper: str, brokers: list[BrokerEntry]) -> None:
+        """Write cluster.json, what tools and operators find the cluster by."""
+        bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+        description = {"zookeeper": zookeeper, "bootstrap": bootstrap, "brokers": [asdict(one) for one in brokers]}
+        files.write_json(self.description, description)
+
+    def read_description(self) -> dict[str, Any]:
+        """What cluster.json says; raises LocalError where the cluster is not up."""
+        found = files.read_json(self.description)
+        if not isinstance(found, dict):
+            raise LocalError(f"no cluster runs in {self.directory}: use `logyard cluster start --dir {self.directory}`")
+        return found
+
+
+def properties(broker: int, port: int, zookeeper: str, log_dirs: list[str], settings: Settings) -> Mapping[str, str]:
+    """The broker's configuration: Kafka's own keys, sized for one machine, --config last."""
+    replicas = min(3, settings.brokers)
+    keys = {
+        "broker.id": str(broker),
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "zookeeper.connect": zookeeper,
+        # A killed broker is noticed in seconds, as suits one machine; Kafka's default is 18 s for real networks.
+        "zookeeper.session.timeout.ms": "6000",
+        "offsets.topic.replication.factor": str(replicas),
+        "offsets.topic.num.partitions": "8",
+        "group.initial.rebalance.delay.ms": "0",
+        "controlled.shutdown.retry.backoff.ms": "500",
+    }
+    keys.update(settings.config)
+    keys["log.dirs"] = ",".join(log_dirs)
+    return keys
+
+
+def _escape(value: str) -> str:
+    """A value as java.util.Properties reads it: backslashes doubled, a leading blank kept."""
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "\\" + escaped if escaped.startswith(" ") else escaped

@@ -1,0 +1,80 @@
+"""Ports that are chosen once, by binding, and kept: a name has the same port at every restart.
+
+They are taken from below the range that the kernel gives to outgoing connections, so that nobody's client
+connection sits on a broker's port while that broker is down. Between our look and the server's own bind somebody
+else may be faster; the starter sees its server fail, and calls `again`.
+"""
+
+import random
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from logyard.local import files
+from logyard.local.errors import LocalError
+
+HOST = "127.0.0.1"
+LOWEST, HIGHEST = 15_000, 32_000
+TRIES = 500
+
+
+def is_free(port: int, host: str = HOST) -> bool:
+    """Whether a server could listen on that port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a past connection is no obstacle
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def answers(port: int, host: str = HOST, timeout_s: float = 1.0) -> bool:
+    """Whether somebody listens on that port now."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s):
+            return True
+    except OSError:
+        return False
+
+
+class Ports:
+    """The ports of one directory, by name, kept in its ports.json."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "ports.json"
+        self._lock = directory / "ports.lock"
+
+    def known(self) -> Mapping[str, int]:
+        return {str(name): int(port) for name, port in files.read_json(self._path, {}).items()}
+
+    def choose(self, name: str, wanted: int | None = None) -> int:
+        """The port of that name: the recorded one, else `wanted`, else a free one; recorded from now on.
+
+        A recorded or wanted port is returned whether free or not: its server says so at its start, or still runs.
+        """
+        with files.locked(self._lock):
+            known = dict(self.known())
+            if wanted is not None:
+                known[name] = wanted
+            elif name not in known:
+                known[name] = _free_port(taken=set(known.values()))
+            files.write_json(self._path, known)
+        return known[name]
+
+    def again(self, name: str) -> int:
+        """Choose another port for that name: somebody else has taken the recorded one."""
+        with files.locked(self._lock):
+            known = dict(self.known())
+            known[name] = _free_port(taken=set(known.values()))
+            files.write_json(self._path, known)
+        return known[name]
+
+
+def _free_port(taken: set[int]) -> int:
+    for _ in range(TRIES):
+        port = random.randrange(LOWEST, HIGHEST)
+        if port not in taken and is_free(port):
+            return port
+    raise LocalError(f"no free port between {LOWEST} and {HIGHEST} on {HOST}: stop something, or give --port-base")

@@ -1,0 +1,213 @@
+"""The processes of one directory: started in sessions of their own, found again, and ended for certain.
+
+Rules:
+1. An entry is on disk before its process is started, with a token that the process carries in its
+   environment; so whoever is interrupted between the two still leaves something to find it by.
+2. A signal goes only to a process whose pid and start time are the recorded ones (identity.py).
+3. Stopping ends the whole family: the process, its descendants, its session. TERM first, KILL after a grace.
+"""
+
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from logyard.local import files, identity
+from logyard.local.errors import LocalError
+from logyard.local.identity import Identity
+
+TOKEN = "LOGYARD_PROCESS"
+GRACE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One started process as processes.json holds it; `pid` is None while it is being started."""
+
+    name: str
+    token: str
+    command: tuple[str, ...]
+    log: str
+    pid: int | None = None
+    started: int | None = None
+    boot: str | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        if self.pid is None or self.started is None or self.boot is None:
+            return None
+        return Identity(self.pid, self.started, self.boot)
+
+    @property
+    def alive(self) -> bool:
+        return self.identity is not None and identity.is_alive(self.identity)
+
+
+class Processes:
+    """The processes that were started under one directory; any process of ours may open the same directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.logs = directory / "logs"
+        self._path = directory / "processes.json"
+        self._lock = directory / "processes.lock"
+        self._closed = False
+        self._children: list[subprocess.Popen[bytes]] = []  # kept to be reaped when they end
+
+    def entries(self) -> dict[str, Entry]:
+        """Everything that was started and not stopped since, in the order of its start, dead or alive."""
+        recorded = files.read_json(self._path, {})
+        return {name: Entry(**{**fields, "command": tuple(fields["command"])}) for name, fields in recorded.items()}
+
+    def get(self, name: str) -> Entry | None:
+        return self.entries().get(name)
+
+    def alive(self, name: str) -> bool:
+        self._reap()
+        entry = self.get(name)
+        return entry is not None and entry.alive
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> Entry:
+        """Start `command` under `name`, its output appended to logs/NAME.log; returns its recorded entry.
+
+        Raises LocalError where that name already runs or the command cannot be started.
+        """
+        self.logs.mkdir(parents=True, exist_ok=True)
+        entry = Entry(name, secrets.token_hex(16), tuple(command), str(self.logs / f"{name}.log"))
+        variables = {**(os.environ if environment is None else environment), TOKEN: entry.token}
+        with files.locked(self._lock):
+            if self._closed:
+                raise LocalError(f"{name} is not started: {self.directory} is being stopped")
+            if self.alive(name):
+                raise LocalError(f"{name} already runs in {self.directory}: stop it first")
+            known = self.entries()
+            if name in known:  # it died by itself: end what it may have left behind
+                self._end([known.pop(name)], signal.SIGTERM, GRACE_S)
+            self._write({**known, name: entry})
+            try:
+                child = _spawn(entry, variables, cwd or self.directory)
+            except OSError as error:
+                self._write(known)
+                raise LocalError(f"{name} cannot be started: {error}") from error
+            self._children.append(child)
+            found = identity.stat_of(child.pid)  # there even if it ended at once: nobody has reaped it yet
+            if found is not None:
+                entry = replace(entry, pid=child.pid, started=found.started, boot=identity.boot_id())
+            self._write({**known, name: entry})
+        return entry
+
+    def stop(self, name: str, *, number: signal.Signals = signal.SIGTERM, grace_s: float = GRACE_S) -> bool:
+        """End that process and its family and forget it; False where nothing of it ran any more."""
+        return self.stop_together([name], number=number, grace_s=grace_s)
+
+    def stop_together(
+        self, names: Iterable[str], *, number: signal.Signals = signal.SIGTERM, grace_s: float = GRACE_S
+    ) -> bool:
+        """End these at the same time (it takes as long as the slowest of them); False where nothing ran."""
+        known = self.entries()
+        ended = [known[name] for name in names if name in known]
+        ran = self._end(ended, number, grace_s)
+        for entry in ended:
+            self._forget(entry)
+        return ran
+
+    def close(self) -> None:
+        """From now on this object starts nothing more, whatever its other threads are about to do."""
+        self._closed = True
+
+    def status(self, name: str) -> int | None:
+        """The exit status of a process that this object started, None while it runs or where another started it."""
+        entry = self.get(name)
+        return next((child.poll() for child in self._children if entry and child.pid == entry.pid), None)
+
+    def failure(self, name: str) -> str:
+        """Why that process is gone, for a one-line message: its exit status where known, its log's last line."""
+        entry = self.get(name)
+        if entry is None:
+            return f"{name} was never started"
+        status = self.status(name)
+        ended = "ended" if status is None else f"ended with status {status}"
+        return f"{name} {ended}: {last_line(Path(entry.log))} (see {entry.log})"
+
+    def _end(self, entries: Sequence[Entry], number: signal.Signals, grace_s: float) -> bool:
+        leaders = [found for entry in entries for found in _leaders(entry)]
+        families = [member for leader in leaders for member in identity.family(leader)]
+        signalled = [identity.send(leader, number) for leader in leaders]
+        left = self._wait(leaders, grace_s)
+        # Leaders that did not listen, and those that they left behind, wherever these have put themselves.
+        families += [member for leader in leaders for member in identity.family(leader)]
+        families += [member for entry in entries for member in identity.carriers(TOKEN, entry.token)]
+        families = list(dict.fromkeys(families))
+        for member in families:
+            identity.send(member, signal.SIGKILL if member in left else signal.SIGTERM)
+        for member in self._wait(families, min(grace_s, 5.0)):
+            identity.send(member, signal.SIGKILL)
+        stubborn = self._wait(families, 10.0)
+        if stubborn:
+            pids = ", ".join(str(member.pid) for member in stubborn)
+            raise LocalError(f"processes {pids} do not end even on KILL: look for a hung disk")
+        return any(signalled) or bool(families)
+
+    def _wait(self, members: Sequence[Identity], timeout_s: float) -> list[Identity]:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self._reap()
+            left = [member for member in members if identity.is_alive(member)]
+            if not left or time.monotonic() >= deadline:
+                return left
+            time.sleep(identity.POLL_S)
+
+    def _reap(self) -> None:
+        for child in self._children:
+            child.poll()
+
+    def _forget(self, entry: Entry) -> None:
+        with files.locked(self._lock):
+            # Only this very start of it: somebody may have started the name again meanwhile.
+            kept = {name: known for name, known in self.entries().items() if known.token != entry.token}
+            self._write(kept)
+
+    def _write(self, entries: Mapping[str, Entry]) -> None:
+        files.write_json(self._path, {name: asdict(entry) for name, entry in entries.items()})
+
+
+def _spawn(entry: Entry, variables: Mapping[str, str], cwd: Path) -> subprocess.Popen[bytes]:
+    with Path(entry.log).open("ab") as output:
+        return subprocess.Popen(
+            list(entry.command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(variables),
+            cwd=cwd,
+            start_new_session=True,
+        )
+
+
+def _leaders(entry: Entry) -> list[Identity]:
+    """The process of that entry, or whatever carries its token when its start was interrupted."""
+    return [entry.identity] if entry.identity is not None else identity.carriers(TOKEN, entry.token)
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that is not blank, cut to a readable length."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 8192))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][-300:] if said else "it said nothing"

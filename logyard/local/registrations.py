@@ -1,0 +1,90 @@
+"""Which brokers are registered in ZooKeeper: read from /brokers/ids, as any of Kafka's tools would."""
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from logyard.local.errors import LocalError
+
+CONNECT_S = 15.0
+IDS = "/brokers/ids"
+
+_silent = logging.getLogger("logyard.local.kazoo")  # what goes wrong is said by the caller, once
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One /brokers/ids/N: its creating transaction, so that a new one is told from an old one."""
+
+    broker: int
+    host: str | None
+    port: int | None
+    http_port: int | None
+    czxid: int
+
+
+class Registrations:
+    """A ZooKeeper session that looks at the brokers' registrations and the controller."""
+
+    def __init__(self, client: KazooClient, chroot: str = "") -> None:
+        self._client = client
+        self._chroot = chroot
+
+    def get(self, broker: int) -> Registration | None:
+        """That broker's registration; None where it has none. Raises LocalError where ZooKeeper fails."""
+        found = self._read(f"{IDS}/{broker}")
+        return None if found is None else parse(broker, *found)
+
+    def controller(self) -> int | None:
+        """The broker that /controller names, None where nobody is controller."""
+        found = self._read("/controller")
+        return None if found is None else int(json.loads(found[0])["brokerid"])
+
+    def controller_epoch(self) -> int:
+        """How many controllers there have been; 0 before the first."""
+        found = self._read("/controller_epoch")
+        return 0 if found is None else int(found[0])
+
+    def _read(self, path: str) -> tuple[bytes, int] | None:
+        try:
+            data, stat = self._client.get(self._chroot + path)
+        except NoNodeError:
+            return None
+        except (KazooException, KazooTimeoutError) as error:
+            raise LocalError(f"ZooKeeper fails to read {path}: {type(error).__name__} {error}") from error
+        return data, stat.czxid
+
+
+def parse(broker: int, data: bytes, czxid: int) -> Registration:
+    """Read a registration's JSON. `logyard_http` is host:port; Kafka's own brokers have no such key."""
+    fields = json.loads(data)
+    http = fields.get("logyard_http")
+    http_port = int(str(http).rstrip("/").rsplit(":", 1)[1]) if http else None
+    return Registration(broker, fields.get("host"), fields.get("port"), http_port, czxid)
+
+
+@contextmanager
+def connect(zookeeper: str) -> Iterator[Registrations]:
+    """A session with `host:port[,host:port…][/chroot]` for the time of the block; LocalError where none comes up."""
+    # kazoo warns of a chroot that does not exist yet; the brokers make it.
+    hosts, slash, chroot = zookeeper.partition("/")
+    client = KazooClient(hosts=hosts, timeout=10.0, logger=_silent)
+    try:
+        client.start(timeout=CONNECT_S)
+    except (KazooTimeoutError, KazooException) as error:
+        client.stop()
+        client.close()
+        raise LocalError(f"no ZooKeeper answers at {zookeeper}: start it, or give another --zookeeper") from error
+    try:
+        yield Registrations(client, slash + chroot if chroot else "")
+    finally:
+        client.stop()
+        client.close()

@@ -1,0 +1,112 @@
+"""One real ZooKeeper server on loopback, out of the jars that PySpark ships."""
+
+import importlib.util
+import socket
+import time
+from pathlib import Path
+
+from logyard.local import files
+from logyard.local.errors import LocalError
+from logyard.local.java import Java
+from logyard.local.ports import HOST, Ports, is_free
+from logyard.local.processes import Processes
+
+NAME = "zookeeper"
+READY_S = 60.0
+PORT_TRIES = 5
+
+_CONFIG = """\
+# Written by `logyard cluster start`.
+dataDir={data}
+clientPort={port}
+clientPortAddress={host}
+tickTime=1000
+minSessionTimeout=2000
+maxSessionTimeout=120000
+maxClientCnxns=0
+autopurge.snapRetainCount=3
+autopurge.purgeInterval=1
+admin.enableServer=false
+4lw.commands.whitelist=srvr,ruok,mntr,stat,cons
+"""
+
+# jute.maxbuffer: the largest znode or multi; a reassignment of many partitions is one znode.
+_OPTIONS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-Djute.maxbuffer=4194304",
+    "-Dzookeeper.preAllocSize=4096",
+    "-Djava.net.preferIPv4Stack=true",
+)
+
+
+def jars() -> Path:
+    """The folder of PySpark's jars; raises LocalError where PySpark is not installed."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        raise LocalError(
+            "PySpark is not installed and ZooKeeper comes out of it: install logyard[local], or give --zookeeper"
+        )
+    return Path(found.submodule_search_locations[0]) / "jars"
+
+
+def four_letters(port: int, word: str, host: str = HOST, timeout_s: float = 2.0) -> str:
+    """The server's answer to a four-letter word (`srvr`, `mntr`…); "" where nothing answers."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as link:
+            link.sendall(word.encode("ascii"))
+            return b"".join(iter(lambda: link.recv(65536), b"")).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def is_ready(port: int) -> bool:
+    return "Zookeeper version" in four_letters(port, "srvr")
+
+
+def start(directory: Path, processes: Processes, ports: Ports, java: Java, wanted_port: int | None = None) -> int:
+    """Start the server of `directory` (or find it running) and wait until it serves; returns its port.
+
+    Raises LocalError with the reason when it does not come up.
+    """
+    if processes.alive(NAME):
+        port = ports.choose(NAME)
+        _wait_ready(port, processes)
+        return port
+    for _ in range(PORT_TRIES):
+        port = ports.choose(NAME, wanted_port)
+        if is_free(port):
+            processes.start(NAME, _command(directory, port, java), environment=java.environment())
+            if _wait_ready(port, processes):
+                return port
+            processes.stop(NAME)
+        if wanted_port is not None:
+            raise LocalError(f"port {wanted_port} for ZooKeeper is taken: choose another --port-base")
+        ports.again(NAME)
+    raise LocalError("ZooKeeper found no port that stays free: stop whatever takes ports on this machine")
+
+
+def _command(directory: Path, port: int, java: Java) -> list[str]:
+    home = directory / "zookeeper"
+    (home / "data").mkdir(parents=True, exist_ok=True)
+    config = home / "zoo.cfg"
+    files.write_text(config, _CONFIG.format(data=home / "data", port=port, host=HOST))
+    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+    return [str(java.binary), *_OPTIONS, "-cp", f"{jars()}/*", main, str(config)]
+
+
+def _wait_ready(port: int, processes: Processes) -> bool:
+    """True once it serves, False where it lost the race for its port; raises LocalError on any other end."""
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        # Alive first: a stranger who took the port may well be another ZooKeeper that answers.
+        if not processes.alive(NAME):
+            if not is_free(port):
+                return False
+            raise LocalError(processes.failure(NAME))
+        if is_ready(port) and processes.alive(NAME):
+            return True
+        time.sleep(0.1)
+    raise LocalError(
+        f"ZooKeeper does not answer on {HOST}:{port} after {READY_S:.0f} s: see {processes.logs}/{NAME}.log"
+    )
