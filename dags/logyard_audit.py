@@ -1,0 +1,43 @@
+"""Audit the segments of every replica with Spark; nothing is changed."""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from logyard.dags import params
+from logyard.operators.spark import AuditSegmentsOperator
+
+
+def audit_dag(
+    prefix: str = "logyard_",
+    logyard_conn_id: str = params.CONNECTION,
+    spark_conn_id: str = params.SPARK_CONNECTION,
+) -> DAG:
+    """The DAG `<prefix>audit` on the cluster of that connection, by the Spark of the other."""
+    with DAG(
+        dag_id=f"{prefix}audit",
+        description="Check every replica of topics: checksums, offsets, indexes, agreement",
+        schedule=None,
+        catchup=False,
+        tags=[*params.TAGS, "segments", "spark"],
+        default_args={"owner": params.OWNER},
+        dagrun_timeout=timedelta(minutes=60),
+        doc_md=__doc__,
+        params={
+            "topics": params.topics("Topics to audit."),
+            "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
+            "options": params.mapping("Options", "Further options of the job, by their names without dashes."),
+        },
+    ) as dag:
+        AuditSegmentsOperator(
+            task_id="audit",
+            topics="{{ params.topics | tojson }}",
+            options="{{ params.options | tojson }}",
+            spark_settings="{{ params.spark | tojson }}",
+            logyard_conn_id=logyard_conn_id,
+            conn_id=spark_conn_id,
+        )
+    return dag
+
+
+dag = audit_dag()

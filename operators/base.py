@@ -1,0 +1,144 @@
+"""What all operators on a cluster share: the connection, the link to the page, and how they wait."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import BaseOperator, conf
+
+from logyard.admin.settings import BadSettings
+from logyard.admin.snapshot import ClusterSnapshot
+from logyard.operators.hooks.cluster import ClusterHook
+from logyard.operators.links import ClusterPageLink
+from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
+
+# How long after its own deadline a trigger may still report; only then Airflow ends the deferral by itself.
+_GRACE_S = 60
+
+
+class ClusterOperator(BaseOperator):
+    """A task on one cluster.
+
+    :param logyard_conn_id: the connection. (templated)
+    :param deferrable: wait in the triggerer, not in a worker's slot.
+    :param poll_interval_s: seconds between two looks while waiting.
+    :param wait_timeout_s: seconds after which a wait has failed.
+    """
+
+    ui_color = "#dfe9e4"
+    operator_extra_links = (ClusterPageLink(),)
+
+    def __init__(
+        self,
+        *,
+        logyard_conn_id: str = ClusterHook.default_conn_name,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poll_interval_s: float = 1.0,
+        wait_timeout_s: float = 600.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.logyard_conn_id = logyard_conn_id
+        self.deferrable = deferrable
+        self.poll_interval_s = poll_interval_s
+        self.wait_timeout_s = wait_timeout_s
+
+    @property
+    def hook(self) -> ClusterHook:
+        return ClusterHook(self.logyard_conn_id)
+
+    def waiting(self) -> dict[str, Any]:
+        """The arguments that every trigger takes."""
+        return {
+            "logyard_conn_id": self.logyard_conn_id,
+            "poll_interval_s": self.poll_interval_s,
+            "deadline_ms": round((time.time() + self.wait_timeout_s) * 1000),
+        }
+
+    def wait(self, trigger: ClusterTrigger, method_name: str, **kwargs: Any) -> dict[str, Any]:
+        """Return what `trigger` waits for if it is there; else defer to `method_name`, or poll. Raises WaitFailed."""
+        hook, said = self.hook, ""
+        with hook.client() as client:
+            pause = hook.pause()
+            deadline = pause.monotonic() + self.wait_timeout_s
+            while True:
+                snapshot = client.snapshot(reassignments=True)
+                values = trigger.look(snapshot)
+                if values is not None:
+                    return values
+                said = self._say(trigger, snapshot, said)
+                if self.deferrable:
+                    break
+                if pause.monotonic() >= deadline:
+                    raise WaitFailed(f"gave up waiting for {said}")
+                pause.sleep(self.poll_interval_s)
+        return self.defer(  # raises TaskDeferred
+            trigger=trigger,
+            method_name=method_name,
+            kwargs=kwargs or None,
+            timeout=timedelta(seconds=self.wait_timeout_s + _GRACE_S),
+        )
+
+    def _say(self, trigger: ClusterTrigger, snapshot: ClusterSnapshot, said: str) -> str:
+        missing = trigger.missing(snapshot)
+        if missing != said:
+            self.log.info("waiting for %s", missing)
+        return missing
+
+
+def as_mapping(name: str, value: Mapping[str, Any] | str | None) -> dict[str, Any]:
+    """A templated field that is a mapping or the JSON text of one. Raises BadSettings."""
+    parsed = _parsed(name, value, {})
+    if not isinstance(parsed, Mapping):
+        raise BadSettings(f"{name}: a JSON object is expected, found {value!r}")
+    return dict(parsed)
+
+
+def as_list(name: str, value: Sequence[Any] | str | int | None) -> list[Any]:
+    """A templated field that is a list, the JSON text of one, or a single value. Raises BadSettings."""
+    parsed = _parsed(name, value, [])
+    if isinstance(parsed, Mapping):
+        raise BadSettings(f"{name}: a JSON list is expected, found {value!r}")
+    return list(parsed) if isinstance(parsed, (list, tuple)) else [parsed]
+
+
+def as_integer(name: str, value: int | str | None, absent: int) -> int:
+    """A templated field that is a number, its text, or nothing ("", "None": `absent`). Raises BadSettings."""
+    if value in (None, "", "None", "null"):
+        return absent
+    try:
+        return int(str(value))
+    except ValueError:
+        raise BadSettings(f"{name}: an integer is expected, found {value!r}") from None
+
+
+def as_truth(name: str, value: bool | str) -> bool:
+    """A templated field that is true or false, or its text. Raises BadSettings."""
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise BadSettings(f"{name}: true or false is expected, found {value!r}")
+    return text == "true"
+
+
+def as_config_text(value: Any) -> str:
+    """A setting's value as Kafka writes it: true and false in small letters, lists joined by commas."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ",".join(as_config_text(item) for item in value)
+    return str(value)
+
+
+def _parsed(name: str, value: Any, empty: Any) -> Any:
+    if value is None or value in ("", "None", "null"):
+        return empty
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        if isinstance(empty, list):
+            return [part.strip() for part in value.split(",")]
+        raise BadSettings(f"{name}: JSON is expected, found {value!r}") from None

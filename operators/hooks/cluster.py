@@ -1,0 +1,143 @@
+"""The connection type `logyard`: a cluster's bootstrap servers, ZooKeeper, security, and how a broker is started."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from airflow.sdk import BaseHook, conf
+
+from logyard.admin.connect import Connector, RealConnector
+from logyard.admin.ports import ClusterClient, Ensemble, Launcher, Pause
+from logyard.admin.settings import BadSettings, ClusterSettings
+
+CONFIG_SECTION = "logyard"
+_TEST_PATIENCE_S = 8.0
+
+
+class ClusterHook(BaseHook):
+    """A cluster, as one Airflow connection describes it.
+
+    The connection's host holds the bootstrap servers (with the port of each one, or one name and the connection's
+    port), login and password the SASL credentials, extra the fields that `provider_info` declares.
+
+    :param logyard_conn_id: the connection.
+    """
+
+    conn_name_attr = "logyard_conn_id"
+    default_conn_name = "logyard_default"
+    conn_type = "logyard"
+    hook_name = "Logyard"
+
+    # Where clients come from; tests put the in-memory twin here.
+    connector: ClassVar[Connector] = RealConnector()
+
+    def __init__(self, logyard_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.logyard_conn_id = logyard_conn_id
+        self._settings: ClusterSettings | None = None
+
+    @property
+    def settings(self) -> ClusterSettings:
+        """What the connection says. Raises BadSettings."""
+        if self._settings is None:
+            self._settings = read_connection(self.get_connection(self.logyard_conn_id))
+        return self._settings
+
+    async def asettings(self) -> ClusterSettings:
+        """The same from a trigger, where the synchronous look-up would block the event loop."""
+        if self._settings is None:
+            self._settings = read_connection(await self.aget_connection(self.logyard_conn_id))
+        return self._settings
+
+    def get_conn(self) -> ClusterClient:
+        """A client, which connects at its first request; the caller closes it."""
+        return self.connector.cluster(self.settings)
+
+    @contextmanager
+    def client(self) -> Iterator[ClusterClient]:
+        """A client that is closed at the end of the block."""
+        client = self.get_conn()
+        try:
+            yield client
+        finally:
+            client.close()
+
+    @contextmanager
+    def ensemble(self) -> Iterator[Ensemble]:
+        """A session with the cluster's ZooKeeper. Raises EnsembleUnreachable where the connection names none."""
+        ensemble = self.connector.ensemble(self.settings)
+        try:
+            yield ensemble
+        finally:
+            ensemble.close()
+
+    def pause(self) -> Pause:
+        return self.connector.pause()
+
+    def launcher(self) -> Launcher:
+        """How brokers are started: `[logyard] broker_start_command`, else the connection's where that is allowed.
+
+        The same for `broker_stop_command`, which ends what is left of a broker that hangs.
+        Whoever may edit a connection is not thereby allowed to run commands on the workers, hence the switch
+        `[logyard] allow_connection_launcher`. Raises BadSettings.
+        """
+        configured = conf.get(CONFIG_SECTION, "broker_start_command", fallback="") or ""
+        stop = conf.get(CONFIG_SECTION, "broker_stop_command", fallback="") or ""
+        if configured:
+            start_command = _command("broker_start_command", configured)
+            return self.connector.launcher(start_command, _command("broker_stop_command", stop) if stop else ())
+        if not self.settings.broker_start_command:
+            raise BadSettings(
+                "no way to start a broker: set broker_start_command in the section [logyard] or in the connection"
+            )
+        if not conf.getboolean(CONFIG_SECTION, "allow_connection_launcher", fallback=False):
+            raise BadSettings(
+                "the connection's broker_start_command is not used unless [logyard] allow_connection_launcher is True"
+            )
+        return self.connector.launcher(self.settings.broker_start_command, self.settings.broker_stop_command)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Try it in the order in which things go wrong: settings, brokers, controller, ZooKeeper."""
+        try:
+            # Whoever presses the button does not want to wait for all the patience that a task has.
+            self._settings = replace(self.settings, total_timeout_s=_TEST_PATIENCE_S)
+            with self.client() as client:
+                snapshot = client.snapshot([])
+        except Exception as problem:  # the form shows whatever it was
+            return False, f"Brokers: {problem}"
+        if snapshot.controller not in snapshot.brokers:
+            return False, f"{len(snapshot.brokers)} brokers answer, but the cluster has no controller"
+        said = f"{len(snapshot.brokers)} brokers, controller {snapshot.controller}, cluster {snapshot.cluster_id}"
+        if self.settings.zookeeper is None:
+            return True, f"{said}; no ZooKeeper given: what needs it will say so"
+        try:
+            with self.ensemble() as ensemble:
+                view = ensemble.controller()
+        except Exception as problem:
+            return False, f"{said}; ZooKeeper: {problem}"
+        if set(view.brokers) != set(snapshot.brokers):
+            return (
+                False,
+                f"{said}; ZooKeeper {self.settings.zookeeper} knows brokers {sorted(view.brokers)}: another one?",
+            )
+        return True, f"{said}; ZooKeeper agrees, controller epoch {view.epoch}"
+
+
+def read_connection(connection: Any) -> ClusterSettings:
+    """Settings of an Airflow connection. Raises BadSettings."""
+    host = connection.host or ""
+    if connection.port and "," not in host and ":" not in host:
+        host = f"{host}:{connection.port}"
+    return ClusterSettings.read(host, connection.extra_dejson, username=connection.login, password=connection.password)
+
+
+def _command(name: str, text: str) -> list[str]:
+    try:
+        command = json.loads(text)
+    except ValueError:
+        command = None
+    if not isinstance(command, list) or not all(isinstance(argument, str) for argument in command):
+        raise BadSettings(f"[logyard] {name}: a JSON list of arguments is expected")
+    return command

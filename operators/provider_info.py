@@ -1,0 +1,146 @@
+"""What Airflow is told about Logyard: the provider.yaml of a third-party package, as its entry point returns it."""
+
+from typing import Any
+
+_NAME = "Logyard"
+_OPERATORS = "logyard.operators"
+
+
+def _text(label: str, description: str, **schema: Any) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": ["string", "null"], **schema}}
+
+
+_CONN_FIELDS: dict[str, Any] = {
+    "zookeeper": _text(
+        "ZooKeeper",
+        "host:port[,host:port…][/chroot] of the cluster's ensemble. Needed to recover controllers only.",
+    ),
+    "security_protocol": _text(
+        "Security protocol",
+        "How brokers are spoken to.",
+        enum=["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"],
+        default="PLAINTEXT",
+    ),
+    "sasl_mechanism": _text(
+        "SASL mechanism",
+        "With SASL; login and password hold the credentials.",
+        enum=["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"],
+    ),
+    "ssl_cafile": _text("CA file", "PEM file of the authorities that signed the brokers' certificates."),
+    "ssl_certfile": _text("Certificate file", "PEM file of the client's certificate, where brokers ask for one."),
+    "ssl_keyfile": _text("Key file", "PEM file of the client's key."),
+    "ssl_password": _text("Key password", "Password of the key file.", format="password"),
+    "ssl_check_hostname": {
+        "label": "Check host names",
+        "description": "Whether a broker's certificate has to name its host.",
+        "schema": {"type": ["boolean", "null"], "default": True},
+    },
+    "request_timeout_s": {
+        "label": "Request timeout",
+        "description": "Seconds that one request may take.",
+        "schema": {"type": ["number", "null"], "default": 10},
+    },
+    "total_timeout_s": {
+        "label": "Total timeout",
+        "description": "Seconds that a request is repeated while no broker or controller answers.",
+        "schema": {"type": ["number", "null"], "default": 60},
+    },
+    "cluster_file": _text(
+        "Cluster file",
+        "The cluster.json of `logyard cluster start`: which brokers ought to run, and where Spark finds their leases.",
+    ),
+    "broker_ids": {
+        "label": "Broker ids",
+        "description": "Which brokers ought to run, where there is no cluster file.",
+        "schema": {"type": ["array", "null"]},
+    },
+    "broker_start_command": {
+        "label": "Broker start command",
+        "description": (
+            "A list of arguments that starts a broker, run without a shell; {broker_id}, {host} and {rack} are filled "
+            "in. Used only where [logyard] allow_connection_launcher is set."
+        ),
+        "schema": {"type": ["array", "null"]},
+    },
+    "broker_stop_command": {
+        "label": "Broker stop command",
+        "description": "The same to end what is left of a broker that hung, before it is started again.",
+        "schema": {"type": ["array", "null"]},
+    },
+}
+
+
+def _option(description: str, kind: str, default: str, example: str | None) -> dict[str, Any]:
+    return {
+        "description": description,
+        "version_added": "0.1.0",
+        "type": kind,
+        "example": example,
+        "default": default,
+    }
+
+
+def get_provider_info() -> dict[str, Any]:
+    """The provider's description, by the schema that Airflow checks it with."""
+    return {
+        "package-name": "logyard",
+        "name": _NAME,
+        "description": "Work partitioned logs (Logyard and Apache Kafka clusters) from Airflow.",
+        "integrations": [
+            {"integration-name": _NAME, "external-doc-url": "https://kafka.apache.org", "tags": ["service"]}
+        ],
+        "operators": [
+            {
+                "integration-name": _NAME,
+                "python-modules": [
+                    f"{_OPERATORS}.topics",
+                    f"{_OPERATORS}.reassignment",
+                    f"{_OPERATORS}.leadership",
+                    f"{_OPERATORS}.controller",
+                    f"{_OPERATORS}.spark",
+                ],
+            }
+        ],
+        "sensors": [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}.sensors.cluster"]}],
+        "hooks": [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}.hooks.cluster"]}],
+        "triggers": [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}.triggers.cluster"]}],
+        "connection-types": [
+            {
+                "connection-type": "logyard",
+                "hook-class-name": f"{_OPERATORS}.hooks.cluster.ClusterHook",
+                "hook-name": _NAME,
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema"],
+                    "relabeling": {"host": "Bootstrap servers", "login": "SASL user", "password": "SASL password"},
+                    "placeholders": {"host": "broker-1:9092,broker-2:9092"},
+                },
+                "conn-fields": _CONN_FIELDS,
+            }
+        ],
+        "extra-links": [f"{_OPERATORS}.links.ClusterPageLink"],
+        "config": {
+            "logyard": {
+                "description": "How Logyard's operators work.",
+                "options": {
+                    "broker_start_command": _option(
+                        "A JSON list of arguments that starts a broker; {broker_id}, {host}, {rack} are filled in.",
+                        "string",
+                        "",
+                        '["ssh", "{host}", "systemctl", "start", "kafka"]',
+                    ),
+                    "broker_stop_command": _option(
+                        "The same to end what is left of a broker that hung, before it is started again.",
+                        "string",
+                        "",
+                        '["ssh", "{host}", "systemctl", "kill", "-s", "KILL", "kafka"]',
+                    ),
+                    "allow_connection_launcher": _option(
+                        "Whether a connection's commands may be run on the workers.",
+                        "boolean",
+                        "False",
+                        None,
+                    ),
+                },
+            }
+        },
+    }

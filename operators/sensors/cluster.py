@@ -1,0 +1,166 @@
+"""Sensors: each is a trigger and its arguments; poking and waiting look at the same snapshot with the same eyes."""
+
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue, conf
+
+from logyard.admin.execution import Plan
+from logyard.operators.base import as_integer, as_list
+from logyard.operators.hooks.cluster import ClusterHook
+from logyard.operators.links import ClusterPageLink
+from logyard.operators.triggers.base import ClusterTrigger, WaitEvent
+from logyard.operators.triggers.cluster import (
+    BrokersUpTrigger,
+    ControllerElectedTrigger,
+    FullyReplicatedTrigger,
+    ReassignmentDoneTrigger,
+    TopicReadyTrigger,
+)
+
+
+class ClusterSensor(BaseSensorOperator):
+    """Wait for something about a cluster.
+
+    :param logyard_conn_id: the connection. (templated)
+    :param deferrable: wait in the triggerer.
+    """
+
+    template_fields: Sequence[str] = ("logyard_conn_id",)
+    operator_extra_links = (ClusterPageLink(),)
+    ui_color = "#dfe9e4"
+
+    def __init__(
+        self,
+        *,
+        logyard_conn_id: str = ClusterHook.default_conn_name,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poke_interval: float = 2.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.logyard_conn_id = logyard_conn_id
+        self.deferrable = deferrable
+
+    @abstractmethod
+    def trigger(self, **waiting: Any) -> ClusterTrigger:
+        """The trigger that waits for it, made with those common arguments."""
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        trigger = self._trigger()
+        with ClusterHook(self.logyard_conn_id).client() as client:
+            snapshot = client.snapshot(reassignments=True)
+        values = trigger.look(snapshot)
+        if values is None:
+            self.log.info("waiting for %s", trigger.missing(snapshot))
+        return PokeReturnValue(values is not None, values)
+
+    def execute(self, context: Context) -> Any:
+        if not self.deferrable:
+            return super().execute(context)
+        first = self.poke(context)
+        if first:
+            return first.xcom_value
+        return self.defer(
+            trigger=self._trigger(),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout + 60),
+        )
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        return WaitEvent.from_event(event)
+
+    def _trigger(self) -> ClusterTrigger:
+        return self.trigger(
+            logyard_conn_id=self.logyard_conn_id,
+            poll_interval_s=self.poke_interval,
+            deadline_ms=round((time.time() + self.timeout) * 1000),
+        )
+
+
+class TopicReadySensor(ClusterSensor):
+    """A topic exists and every partition is led.
+
+    :param topic: its name. (templated)
+    :param partitions: how many it has to have at least. (templated)
+    """
+
+    template_fields = ("topic", "partitions", "logyard_conn_id")
+
+    def __init__(self, *, topic: str, partitions: int | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.topic = topic
+        self.partitions = partitions
+
+    def trigger(self, **waiting: Any) -> ClusterTrigger:
+        partitions = as_integer("partitions", self.partitions, -1)
+        return TopicReadyTrigger(topic=self.topic, partitions=partitions if partitions > 0 else None, **waiting)
+
+
+class FullyReplicatedSensor(ClusterSensor):
+    """No partition is leaderless or under-replicated.
+
+    :param topics: topics, a list or its JSON; all of them where empty. (templated)
+    """
+
+    template_fields = ("topics", "logyard_conn_id")
+
+    def __init__(self, *, topics: Sequence[str] | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.topics = topics
+
+    def trigger(self, **waiting: Any) -> ClusterTrigger:
+        return FullyReplicatedTrigger(topics=[str(t) for t in as_list("topics", self.topics)] or None, **waiting)
+
+
+class ControllerElectedSensor(ClusterSensor):
+    """A live broker is controller.
+
+    :param other_than: one that it may not be. (templated)
+    """
+
+    template_fields = ("other_than", "logyard_conn_id")
+
+    def __init__(self, *, other_than: int | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.other_than = other_than
+
+    def trigger(self, **waiting: Any) -> ClusterTrigger:
+        other = as_integer("other_than", self.other_than, -1)
+        return ControllerElectedTrigger(other_than=other if other >= 0 else None, **waiting)
+
+
+class BrokersUpSensor(ClusterSensor):
+    """Brokers are registered.
+
+    :param brokers: their ids, a list or its JSON. (templated)
+    """
+
+    template_fields = ("brokers", "logyard_conn_id")
+
+    def __init__(self, *, brokers: Sequence[int] | str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.brokers = brokers
+
+    def trigger(self, **waiting: Any) -> ClusterTrigger:
+        return BrokersUpTrigger(brokers=[int(b) for b in as_list("brokers", self.brokers)], **waiting)
+
+
+class ReassignmentDoneSensor(ClusterSensor):
+    """The moves of a plan have ended, or can no longer end.
+
+    :param plan: a plan document. (templated)
+    """
+
+    template_fields = ("plan", "logyard_conn_id")
+
+    def __init__(self, *, plan: dict[str, Any] | str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan = plan
+
+    def trigger(self, **waiting: Any) -> ClusterTrigger:
+        moves = [move.as_json() for move in Plan.from_json(self.plan).moves]
+        return ReassignmentDoneTrigger(moves=moves, **waiting)

@@ -1,0 +1,195 @@
+"""Spark on partition segments: audit, compact, export; the jobs of `spark_jobs/` by spark-submit."""
+
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowException
+
+from logyard.admin.errors import LogyardError
+from logyard.admin.settings import BadSettings
+from logyard.operators.base import as_list, as_mapping
+from logyard.operators.hooks.cluster import ClusterHook
+from logyard.operators.links import ClusterPageLink
+
+# Everything stays on this machine unless the Spark connection's master is elsewhere.
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_DEFAULTS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
+
+FAILED_SUMMARY = "summary"
+
+
+class JobFailed(LogyardError):
+    """A Spark job ended, but its summary says that something is wrong (or there is none)."""
+
+
+class SparkSegmentsOperator(SparkSubmitOperator):
+    """Run one job of `spark_jobs/` on topics of a cluster and return its summary.
+
+    The job gets the cluster from the Logyard connection (bootstrap servers, cluster file), so the Spark connection
+    only says where Spark runs. Its lines appear in the task's log as they come. Jobs are idempotent: they write
+    aside and commit atomically, so a retry does no harm.
+
+    :param job: the job's file in `spark_jobs/`, without `.py`.
+    :param topics: topics, a list or its JSON. (templated)
+    :param arguments: further arguments of the job. (templated)
+    :param options: further options as a mapping or its JSON, `{"destination": "/data"}` for `--destination /data`;
+        empty values are left out. (templated)
+    :param logyard_conn_id: the cluster's connection. (templated)
+    :param spark_settings: settings of Spark beside the ones every job gets, a mapping or its JSON. (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "topics",
+        "arguments",
+        "options",
+        "spark_settings",
+        "logyard_conn_id",
+        "name",
+        "env_vars",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"options": "json", "spark_settings": "json"}
+    operator_extra_links = (ClusterPageLink(),)
+    ui_color = "#f2e6d8"
+
+    job: str = ""
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[str] | str,
+        job: str = "",
+        arguments: Sequence[str] = (),
+        options: dict[str, Any] | str | None = None,
+        logyard_conn_id: str = ClusterHook.default_conn_name,
+        spark_settings: dict[str, Any] | str | None = None,
+        conn_id: str = "spark_default",
+        name: str = "logyard",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(conn_id=conn_id, name=name, **kwargs)
+        self.job = job or self.job
+        self.topics = topics
+        self.arguments = arguments
+        self.options = options
+        self.logyard_conn_id = logyard_conn_id
+        self.spark_settings = spark_settings
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        with tempfile.TemporaryDirectory(prefix="logyard-job-") as directory:
+            output = Path(directory) / "summary.json"
+            self.application = str(job_file(self.job))
+            self.application_args = self.job_arguments(topics, output)
+            self.conf = {**_DEFAULTS, **_LOOPBACK, **as_mapping("spark_settings", self.spark_settings)}
+            self.env_vars = {**job_environment(), **(self.env_vars or {})}
+            try:
+                super().execute(context)
+            except AirflowException as problem:
+                self._report(context, output, problem)
+            # The provider keeps the job's last lines for its error messages.
+            return summary(output, getattr(self._hook, "_last_submit_log_lines", ()))
+
+    def _report(self, context: Context, output: Path, problem: Exception) -> None:
+        """A job that ended badly may have written what it found: keep that for whoever looks, then fail."""
+        if not output.is_file():
+            raise problem
+        found = summary(output, ())
+        context["ti"].xcom_push(key=FAILED_SUMMARY, value=found)
+        said = found.get("error") or found.get("verdict") or "see its lines above"
+        raise JobFailed(f"{self.job}: {said} (its summary is in the XCom {FAILED_SUMMARY!r})") from problem
+
+    def job_arguments(self, topics: Sequence[str], output: Path) -> list[str]:
+        """The job's command line. Raises BadSettings where no topic is named."""
+        if not topics:
+            raise BadSettings(f"{self.job}: name at least one topic")
+        settings = ClusterHook(self.logyard_conn_id).settings
+        command = ["--bootstrap-server", ",".join(settings.bootstrap)]
+        for topic in topics:
+            command += ["--topic", topic]
+        if settings.cluster_file:
+            command += ["--cluster-file", settings.cluster_file]
+        for key, value in as_mapping("options", self.options).items():
+            if value is True:
+                command.append(f"--{key}")
+            elif value not in (None, "", False, "None"):
+                command += [f"--{key}", str(value)]
+        return [*command, *self.arguments, "--output", str(output)]
+
+
+class AuditSegmentsOperator(SparkSegmentsOperator):
+    """Check every replica's segments: CRCs, offsets, indexes, and that replicas agree up to the high watermark."""
+
+    job = "audit"
+
+
+class CompactSegmentsOperator(SparkSegmentsOperator):
+    """Compact closed segments of live brokers under a lease."""
+
+    job = "compact"
+
+
+class ExportSegmentsOperator(SparkSegmentsOperator):
+    """Export records to Parquet; a second run exports nothing twice.
+
+    :param destination: the directory or URL that the files go to. (templated)
+    """
+
+    job = "export"
+    template_fields = (*SparkSegmentsOperator.template_fields, "destination")
+
+    def __init__(self, *, topics: Sequence[str] | str, destination: str, **kwargs: Any) -> None:
+        super().__init__(topics=topics, **kwargs)
+        self.destination = destination
+
+    def job_arguments(self, topics: Sequence[str], output: Path) -> list[str]:
+        if not self.destination:
+            raise BadSettings("export: name the destination")
+        return [*super().job_arguments(topics, output), "--destination", self.destination]
+
+
+def job_file(job: str) -> Path:
+    """The file of a job, found beside the installed package without importing Spark. Raises BadSettings."""
+    spec = importlib.util.find_spec("logyard.spark_jobs")
+    places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    for place in places:
+        path = place / f"{job}.py"
+        if job.isidentifier() and path.is_file():
+            return path.resolve()
+    raise BadSettings(f"there is no Spark job {job!r} in {', '.join(map(str, places)) or 'logyard.spark_jobs'}")
+
+
+def job_environment() -> dict[str, str]:
+    """What the job's processes need: this Python, a place for compiled kernels, and Spark's address."""
+    binaries = str(Path(sys.executable).parent)
+    cache = os.environ.get("NUMBA_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"logyard-numba-{os.getuid()}")
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "NUMBA_CACHE_DIR": cache,
+        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+        # spark-submit lives beside this Python, and a task's PATH need not have it.
+        "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def summary(output: Path, lines: Iterable[str]) -> dict[str, Any]:
+    """The job's summary: its output file, else the last line it printed that is a JSON object. Raises JobFailed."""
+    candidates = [output.read_text()] if output.is_file() else []
+    candidates += reversed(list(lines))
+    for text in candidates:
+        try:
+            found = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            return found
+    raise JobFailed("the job ended well but printed no JSON summary")

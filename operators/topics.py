@@ -1,0 +1,262 @@
+"""Topics: create, alter, grow, delete, and delete records; each finds its work done when it runs again."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
+
+from logyard.admin.errors import ApiError, ErrorCode
+from logyard.admin.ports import LATEST, ClusterClient
+from logyard.admin.settings import BadSettings
+from logyard.admin.snapshot import NewTopic
+from logyard.admin.topics import IfExists, TopicChanges, TopicConflict, apply_changes, differing, ensure_topic
+from logyard.broker.model import TopicPartition
+from logyard.operators.base import ClusterOperator, as_config_text, as_integer, as_mapping, as_truth
+from logyard.operators.triggers.base import WaitEvent
+from logyard.operators.triggers.cluster import TopicGoneTrigger, TopicReadyTrigger
+
+
+class TopicOperator(ClusterOperator):
+    """A task on one topic.
+
+    :param topic: the topic's name. (templated)
+    :param dry_run: have everything checked and say what would be done, but do nothing.
+    """
+
+    template_fields: Sequence[str] = ("topic", "logyard_conn_id")
+
+    def __init__(self, *, topic: str, dry_run: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.topic = topic
+        self.only_check = dry_run
+
+    def finish(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+        """Resume after a deferral: the result of the work, once the wait ended well."""
+        return result | WaitEvent.from_event(event)
+
+    def wait_ready(self, context: Context, result: dict[str, Any], partitions: int | None = None) -> dict[str, Any]:
+        """Wait until every partition is led, then return `result` and the topic's partitions."""
+        trigger = TopicReadyTrigger(topic=self.topic, partitions=partitions, **self.waiting())
+        return result | self.wait(trigger, "finish", result=result)
+
+
+class CreateTopicOperator(TopicOperator):
+    """Create a topic and wait until every partition has a leader.
+
+    :param partitions: how many; -1 is the broker's default. (templated)
+    :param replication_factor: replicas of each partition; -1 is the broker's default. (templated)
+    :param configs: settings of the topic, a mapping or its JSON. (templated)
+    :param assignment: instead of the two numbers, partition → list of brokers. (templated)
+    :param if_exists: `fail`, `skip`, or `reconcile`: set what differs and add partitions; what cannot be
+        made equal (fewer partitions, other replicas) fails with every difference named. (templated)
+    :param wait_for_leaders: whether to wait.
+    """
+
+    template_fields = (
+        *TopicOperator.template_fields,
+        "partitions",
+        "replication_factor",
+        "configs",
+        "assignment",
+        "if_exists",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"configs": "json", "assignment": "json"}
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partitions: int | str = -1,
+        replication_factor: int | str = -1,
+        configs: Mapping[str, Any] | str | None = None,
+        assignment: Mapping[Any, Sequence[int]] | str | None = None,
+        if_exists: str = "fail",
+        wait_for_leaders: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(topic=topic, **kwargs)
+        self.partitions = partitions
+        self.replication_factor = replication_factor
+        self.configs = configs
+        self.assignment = assignment
+        self.if_exists = if_exists
+        self.wait_for_leaders = wait_for_leaders
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        wanted = self.wanted()
+        with self.hook.client() as client:
+            changes = ensure_topic(client, wanted, _if_exists(self.if_exists), dry_run=self.only_check)
+        self.log.info("topic %s: %s", self.topic, "nothing to do" if changes.is_empty else changes.as_json())
+        result = {"topic": self.topic, "changes": changes.as_json()}
+        if self.only_check or not self.wait_for_leaders:
+            return result
+        return self.wait_ready(context, result)
+
+    def wanted(self) -> NewTopic:
+        """The topic as the fields describe it. Raises BadSettings."""
+        assignment = as_mapping("assignment", self.assignment)
+        return NewTopic(
+            name=self.topic,
+            partitions=as_integer("partitions", self.partitions, -1),
+            replication_factor=as_integer("replication_factor", self.replication_factor, -1),
+            configs={key: as_config_text(value) for key, value in as_mapping("configs", self.configs).items()},
+            assignment={int(p): tuple(replicas) for p, replicas in assignment.items()} or None,
+        )
+
+
+class AlterTopicOperator(TopicOperator):
+    """Set and unset settings of a topic; those that are as wanted already are left alone.
+
+    :param configs: settings to set, a mapping or its JSON; null unsets. (templated)
+    """
+
+    template_fields = (*TopicOperator.template_fields, "configs")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"configs": "json"}
+
+    def __init__(self, *, topic: str, configs: Mapping[str, Any] | str, **kwargs: Any) -> None:
+        super().__init__(topic=topic, **kwargs)
+        self.configs = configs
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        given = as_mapping("configs", self.configs)
+        wanted = {key: as_config_text(value) for key, value in given.items() if value is not None}
+        with self.hook.client() as client:
+            found = client.topic_configs(self.topic)
+            unset = [key for key, value in given.items() if value is None and key in found and found[key].is_override]
+            changes = TopicChanges(self.topic, set_configs=differing(wanted, found), delete_configs=unset)
+            apply_changes(client, changes, dry_run=self.only_check)
+        self.log.info("topic %s: set %s, unset %s", self.topic, dict(changes.set_configs), unset)
+        return {"topic": self.topic, "changes": changes.as_json()}
+
+
+class AddPartitionsOperator(TopicOperator):
+    """Bring a topic to a number of partitions and wait until the new ones are led; never fewer.
+
+    More partitions send keys to other partitions than before: for keyed topics that has to be wanted.
+
+    :param partitions: how many there shall be in all; empty: as many as there are. (templated)
+    :param allow_keyed: required where `cleanup.policy` has `compact`, whose records are keyed.
+    """
+
+    template_fields = (*TopicOperator.template_fields, "partitions")
+
+    def __init__(self, *, topic: str, partitions: int | str, allow_keyed: bool = False, **kwargs: Any) -> None:
+        super().__init__(topic=topic, **kwargs)
+        self.partitions = partitions
+        self.allow_keyed = allow_keyed
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        wanted = as_integer("partitions", self.partitions, 0)
+        with self.hook.client() as client:
+            there = len(_existing(client, self.topic).partitions)
+            wanted = wanted or there
+            if wanted < there:
+                raise TopicConflict(f"topic {self.topic} has {there} partitions: they never get fewer than that")
+            policy = client.topic_configs(self.topic).get("cleanup.policy")
+            if wanted > there and not self.allow_keyed and policy and "compact" in (policy.value or ""):
+                raise TopicConflict(f"topic {self.topic} is compacted, so keyed: say allow_keyed to move its keys")
+            if wanted > there:
+                client.add_partitions(self.topic, wanted, validate_only=self.only_check)
+        result = {"topic": self.topic, "before": there, "after": wanted}
+        return result if self.only_check else self.wait_ready(context, result, wanted)
+
+
+class DeleteTopicOperator(TopicOperator):
+    """Delete a topic and wait until it is gone; one that is not there is deleted already.
+
+    :param wanted: false does nothing: for DAGs that delete only where they are asked to. (templated)
+    :param must_match: a regular expression that the whole name has to match. (templated)
+    :param must_be_empty: refuse while any partition holds a record.
+    :param must_have_no_group: refuse while a group with members has offsets in it.
+    """
+
+    template_fields = (*TopicOperator.template_fields, "must_match", "wanted")
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        wanted: bool | str = True,
+        must_match: str | None = None,
+        must_be_empty: bool = False,
+        must_have_no_group: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(topic=topic, **kwargs)
+        self.wanted = wanted
+        self.must_match = must_match
+        self.must_be_empty = must_be_empty
+        self.must_have_no_group = must_have_no_group
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        if not as_truth("wanted", self.wanted):
+            return {"topic": self.topic, "deleted": False}
+        if self.must_match and not re.fullmatch(self.must_match, self.topic):
+            raise TopicConflict(f"topic {self.topic} does not match {self.must_match!r}: not deleted")
+        with self.hook.client() as client:
+            found = client.snapshot([self.topic]).topics.get(self.topic)
+            result = {"topic": self.topic, "deleted": found is not None}
+            if found is None:
+                self.log.info("topic %s is not there", self.topic)
+                return result
+            self._guard(client, [TopicPartition(self.topic, p.partition) for p in found.partitions])
+            if self.only_check:
+                return result
+            self._delete(client)
+        return result | self.wait(TopicGoneTrigger(topic=self.topic, **self.waiting()), "finish", result=result)
+
+    def _guard(self, client: ClusterClient, partitions: list[TopicPartition]) -> None:
+        if self.must_be_empty:
+            first, last = client.offsets(partitions, -2), client.offsets(partitions, LATEST)
+            records = sum(last[tp] - first[tp] for tp in partitions)
+            if records:
+                raise TopicConflict(f"topic {self.topic} holds up to {records} records: not deleted")
+        if self.must_have_no_group:
+            for group in client.groups():
+                if group.members and any(tp.topic == self.topic for tp in client.group_offsets(group.group_id)):
+                    raise TopicConflict(f"topic {self.topic} is read by group {group.group_id}: not deleted")
+
+    def _delete(self, client: ClusterClient) -> None:
+        try:
+            client.delete_topic(self.topic)
+        except ApiError as refusal:
+            if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+
+
+class DeleteRecordsOperator(TopicOperator):
+    """Move the log start of partitions up to given offsets; one that is there already stays.
+
+    :param before: partition → the first offset to keep, a mapping or its JSON. (templated)
+    """
+
+    template_fields = (*TopicOperator.template_fields, "before")
+
+    def __init__(self, *, topic: str, before: Mapping[Any, int] | str, **kwargs: Any) -> None:
+        super().__init__(topic=topic, **kwargs)
+        self.before = before
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        wanted = {TopicPartition(self.topic, int(p)): int(o) for p, o in as_mapping("before", self.before).items()}
+        with self.hook.client() as client:
+            now = client.offsets(list(wanted), -2)
+            todo = {tp: offset for tp, offset in wanted.items() if offset > now[tp]}
+            if todo and not self.only_check:
+                now |= client.delete_records(todo)
+        return {"topic": self.topic, "log_start_offsets": {str(tp.partition): o for tp, o in sorted(now.items())}}
+
+
+def _existing(client: ClusterClient, topic: str) -> Any:
+    found = client.snapshot([topic]).topics.get(topic)
+    if found is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
+    return found
+
+
+def _if_exists(value: str) -> IfExists:
+    try:
+        return IfExists(value)
+    except ValueError:
+        allowed = ", ".join(choice.value for choice in IfExists)
+        raise BadSettings(f"if_exists {value!r}: one of {allowed} is expected") from None

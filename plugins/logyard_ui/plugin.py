@@ -1,0 +1,50 @@
+"""The plugin as Airflow finds it: routes under /logyard and a view in the navigation; nothing heavy until asked."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from logyard.operators.links import ClusterPageLink
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+PREFIX = "/logyard"
+
+
+class LazyApp:
+    """The routes as an ASGI application that is made at the first request.
+
+    Every process of Airflow loads its plugins, workers included; only the API server needs FastAPI.
+    """
+
+    def __init__(self) -> None:
+        self._app: Any = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            from logyard.plugins.logyard_ui.routes import make_app
+
+            self._app = make_app()
+        await self._app(scope, receive, send)
+
+
+class LogyardPlugin(AirflowPlugin):
+    """Logyard in Airflow's UI."""
+
+    name = "logyard"
+    # Airflow declares these as attributes of instances, so they cannot be ClassVar.
+    fastapi_apps: list[Any] = [{"app": LazyApp(), "url_prefix": PREFIX, "name": "Logyard"}]  # noqa: RUF012
+    react_apps: list[Any] = [  # noqa: RUF012
+        {
+            "name": "Logyard",
+            # Relative to the UI's base, which may lie below a path of a proxy.
+            "bundle_url": f"{PREFIX.lstrip('/')}/view.js",
+            "destination": "nav",
+            "url_route": "logyard",
+            "category": "browse",
+        }
+    ]
+    operator_extra_links: list[Any] = [ClusterPageLink()]  # noqa: RUF012
