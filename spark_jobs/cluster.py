@@ -1,0 +1,136 @@
+"""How a job finds brokers, their HTTP sides and tokens, and takes leases: driver only."""
+
+import argparse
+import json
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from logyard.broker.errors import LogyardError
+from logyard.broker.model import TopicPartition
+from logyard.spark_jobs.leases import BrokerHttp, Lease, LeaseError, acquire
+from logyard.spark_jobs.metadata import Metadata, MetadataClient, Place
+from logyard.spark_jobs.session import JobFailed
+
+HTTP_LISTENER = "http.advertised.listener"
+TOKEN_FILE = "http.token"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what every job that talks to a cluster takes."""
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="brokers to ask first")
+    parser.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="repeatable")
+    parser.add_argument(
+        "--cluster-file", metavar="FILE", help="DIR/cluster.json of `logyard cluster start`: bootstrap and tokens"
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="PATTERN",
+        help="file that holds a broker's HTTP token; {broker} stands for its id, e.g. /run/secrets/{broker}.token",
+    )
+    parser.add_argument("--tokens", metavar="FILE", help='JSON file {"BROKER": "TOKEN"}')
+    parser.add_argument(
+        "--security", metavar="FILE", help="JSON file with security_protocol, sasl_mechanism, username, password, ssl_*"
+    )
+    parser.add_argument("--lease-ttl-s", type=int, default=60, metavar="S", help="time to live of leases (60)")
+    parser.add_argument("--output", metavar="FILE", help="write the JSON summary there too")
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A cluster under a job: its metadata now, and the HTTP side of each broker that answers."""
+
+    metadata: Metadata
+    brokers: dict[int, BrokerHttp]
+    unreachable: dict[int, str] = field(default_factory=dict)
+    ttl_ms: int = 60_000
+
+    def partitions(self, topics: Sequence[str]) -> list[tuple[TopicPartition, Place]]:
+        """Return the partitions of these topics; raises JobFailed for a topic that does not exist."""
+        missing = [t for t in topics if t not in self.metadata.topics]
+        if missing:
+            raise JobFailed(f"topic {missing[0]} does not exist on {self.metadata.cluster_id}")
+        return list(self.metadata.partitions(topics))
+
+    def lease(self, broker_id: int, tp: TopicPartition, run_id: str, purpose: str) -> Lease:
+        """Take a lease on one replica; raises LeaseError, `unreachable` where the broker's HTTP side was not found."""
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            reason = self.unreachable.get(broker_id, "it is not in the cluster's metadata")
+            raise LeaseError("unreachable", f"broker {broker_id}: {reason}")
+        return acquire(broker, tp.topic, tp.partition, run_id, purpose, self.ttl_ms)
+
+
+def connect(arguments: argparse.Namespace) -> Cluster:
+    """Look at the cluster that the arguments name; raises JobFailed or the admin client's errors."""
+    described = _read_json(arguments.cluster_file) if arguments.cluster_file else {}
+    bootstrap = arguments.bootstrap_server or described.get("bootstrap")
+    if not bootstrap:
+        raise JobFailed("no brokers: give --bootstrap-server HOST:PORT or --cluster-file DIR/cluster.json")
+    security = _read_json(arguments.security) if arguments.security else {}
+    tokens = _Tokens(arguments, described)
+    client = MetadataClient(str(bootstrap), security)
+    try:
+        cluster = Cluster(client.look(arguments.topic or None), {}, ttl_ms=arguments.lease_ttl_s * 1000)
+        for broker_id in cluster.metadata.brokers:
+            try:
+                address = client.broker_config(broker_id, HTTP_LISTENER)
+                if not address:
+                    raise JobFailed(f"it has no config {HTTP_LISTENER} (is it a Logyard broker?)")
+                cluster.brokers[broker_id] = BrokerHttp(broker_id, _bare(address), tokens.of(broker_id))
+            except LogyardError as error:
+                cluster.unreachable[broker_id] = str(error)
+    finally:
+        client.close()
+    return cluster
+
+
+def run_id(job: str) -> str:
+    """Return a new name for one run of a job."""
+    return f"{job}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
+
+
+class _Tokens:
+    """Where tokens come from, in this order: --tokens, --token-file, the log directories in the cluster file."""
+
+    def __init__(self, arguments: argparse.Namespace, described: Mapping[str, Any]) -> None:
+        self._given = {str(k): str(v) for k, v in _read_json(arguments.tokens).items()} if arguments.tokens else {}
+        self._pattern: str | None = arguments.token_file
+        self._directories = {int(b["id"]): list(b.get("log_dirs", [])) for b in described.get("brokers", [])}
+
+    def of(self, broker_id: int) -> str:
+        """Return a broker's token; raises JobFailed saying what to give."""
+        if str(broker_id) in self._given:
+            return self._given[str(broker_id)]
+        if self._pattern:
+            return _read_token(self._pattern.replace("{broker}", str(broker_id)))
+        for directory in self._directories.get(broker_id, [])[:1]:
+            return _read_token(os.path.join(directory, TOKEN_FILE))
+        raise JobFailed(f"no HTTP token for broker {broker_id}: give --token-file, --tokens or --cluster-file")
+
+
+def _read_token(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobFailed(f"the HTTP token in {path} cannot be read: {type(error).__name__}") from None
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError) as error:
+        raise JobFailed(f"{path}: a JSON file is expected ({error})") from None
+    if not isinstance(content, dict):
+        raise JobFailed(f"{path}: a JSON object is expected")
+    return content
+
+
+def _bare(address: str) -> str:
+    """Return host:port of `http://host:port/` or `host:port`."""
+    return address.removeprefix("http://").rstrip("/")

@@ -1,0 +1,147 @@
+"""Compact topics on live brokers: decide once per partition, rewrite every in-sync replica, let each broker swap.
+
+    spark-submit spark_jobs/compact.py --cluster-file DIR/cluster.json --topic flights
+
+The last line printed is the summary as JSON. Exit status: 0 every partition was compacted or had nothing to do, 1
+one was not.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from logyard.broker.compaction.decision import Decision
+from logyard.spark_jobs import cluster as clusters
+from logyard.spark_jobs import session
+from logyard.spark_jobs.leases import Heartbeats, Lease, LeaseError, end_leases
+from logyard.spark_jobs.outcome import run_job, say
+from logyard.spark_jobs.plans.compact_run import (
+    PartitionRun,
+    ReplicaRun,
+    Rewritten,
+    Surveyed,
+    lease_partition,
+    rewrite_replica,
+    survey_partition,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the compaction; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="compact.py", description=__doc__.split("\n")[0] if __doc__ else None)
+    clusters.add_arguments(parser)
+    parser.add_argument(
+        "--wait-s", type=float, default=60.0, metavar="S", help="how long to wait for another run's leases (60)"
+    )
+    parser.add_argument("--force", action="store_true", help="compact logs that are not dirty enough, too")
+    return run_job(parser, argv, compact)
+
+
+def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Do the compaction; returns the exit status and the summary."""
+    began = time.monotonic()
+    if not arguments.topic:
+        raise session.JobFailed("name the topics to compact with --topic")
+    cluster = clusters.connect(arguments)
+    run_id = clusters.run_id("compact")
+    with ExitStack() as stack:
+        leases: list[Lease] = []
+        beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
+        stack.callback(end_leases, leases, "the compaction is over")
+        runs = []
+        for tp, place in cluster.partitions(arguments.topic):
+            run = lease_partition(cluster, tp, place, run_id, force=arguments.force, wait_s=arguments.wait_s)
+            leases += [r.lease for r in run.replicas]
+            runs.append(run)
+        due = [run for run in runs if run.is_due]
+        say(f"compact: {len(due)} of {len(runs)} partitions are due")
+        if due:
+            _in_spark(due, beats)
+    summary = _summary(runs, time.monotonic() - began)
+    failed = [run for run in runs if run.failure]
+    return (1 if failed else 0), summary
+
+
+def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats) -> None:
+    """Pass 1, pass 2 and the commits; what happens to each partition is noted in its run."""
+    spark = session.start("logyard compact")
+    session.check_executors(spark)
+    for run, surveyed in zip(
+        runs, session.run_each(spark, [r.survey_work() for r in runs], survey_partition), strict=True
+    ):
+        _note_survey(run, surveyed)
+    decided = [run for run in runs if run.decision is not None]
+    decisions = spark.sparkContext.broadcast({str(run.tp): run.decision.encode() for run in decided if run.decision})
+
+    def rewrite(replica: ReplicaRun) -> Rewritten:
+        return rewrite_replica(replica, Decision.decode(decisions.value[str(replica.tp)]))
+
+    work = [(run, replica) for run in decided for replica in run.replicas]
+    for (run, replica), rewritten in zip(work, session.run_each(spark, [r for _, r in work], rewrite), strict=True):
+        run.rewritten[replica.lease.broker.broker_id] = rewritten
+    for run in decided:
+        _commit(run, beats)
+        survivors = len(run.decision.survivors) if run.decision else 0
+        say(f"compact: {run.tp} {run.outcome}, {survivors:,} of {run.records_surveyed:,} records stay")
+
+
+def _note_survey(run: PartitionRun, surveyed: Surveyed) -> None:
+    if surveyed.failure:
+        run.failure = surveyed.failure
+        return
+    run.decision = Decision.decode(surveyed.decision)
+    run.bytes_surveyed = surveyed.bytes_read
+    run.keys = surveyed.keys
+    run.records_surveyed = surveyed.records
+
+
+def _commit(run: PartitionRun, beats: Heartbeats) -> None:
+    """Commit the followers, then the leader; a replica that fails keeps its segments and is named."""
+    assert run.decision is not None
+    for replica in sorted(run.replicas, key=lambda r: (r.lease.is_leader, r.lease.broker.broker_id)):
+        broker_id = replica.lease.broker.broker_id
+        rewritten = run.rewritten[broker_id]
+        reason = rewritten.failure or beats.lost.get(replica.lease.lease_id)
+        if not reason:
+            try:
+                run.committed[broker_id] = replica.lease.commit(
+                    run.decision.summary(), list(rewritten.groups), run.decision.range_end
+                )
+                continue
+            except LeaseError as error:
+                reason = str(error)
+        run.failure = f"broker {broker_id}: {reason}"
+
+
+def _summary(runs: Sequence[PartitionRun], seconds: float) -> dict[str, Any]:
+    outcome = Counter(run.outcome for run in runs)
+    leaders = [run.rewritten[run.leader_id] for run in runs if run.leader_id in run.committed]
+    every = [run.rewritten[b] for run in runs for b in run.committed]
+    committed = [answer for run in runs for answer in run.committed.values()]
+    return {
+        "job": "compact",
+        "topics": sorted({run.tp.topic for run in runs}),
+        "partitions": len(runs),
+        "compacted": outcome["compacted"],
+        "skipped": outcome["skipped"],
+        "failed": outcome["failed"],
+        "replicas_compacted": len(committed),
+        "records_before": sum(w.records_in for w in leaders),
+        "records_after": sum(w.records_out for w in leaders),
+        "bytes_before": sum(w.bytes_in for w in leaders),
+        "bytes_after": sum(w.bytes_out for w in leaders),
+        "bytes_rewritten": sum(w.bytes_in for w in every),
+        "segments_before": sum(int(a.get("segments_before", 0)) for a in committed),
+        "segments_after": sum(int(a.get("segments_after", 0)) for a in committed),
+        "keys": sum(run.keys for run in runs),
+        "details": {str(run.tp): run.to_json() for run in runs},
+        "seconds": round(seconds, 2),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,302 @@
+"""From the bytes of a segment to columns: headers, checked batches, records, Arrow.
+
+A chunk is a few MiB of whole batches: small enough to stay in the processor's cache from the check to the columns.
+Damage is a value here (`Damage`): a job decides whether it is a finding or the end.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from crc32c import crc32c
+
+from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.records import compression
+from logyard.spark_jobs import kernels as k
+from logyard.spark_jobs.kernels import Array
+
+CHUNK_BYTES = 4 * 1024 * 1024
+PAYLOAD_BYTES_MAX = 2**31 - 1
+_CODEC_MASK = 0x07
+_CRC_START = 21
+RECORD_SIZE_MIN = 7
+
+
+class Damage(NamedTuple):
+    """A batch that cannot be trusted: byte position in its file, base offset as its header says, and why."""
+
+    position: int
+    base_offset: int
+    reason: str
+
+
+class Source(Protocol):
+    """The bytes of one segment file."""
+
+    size: int
+
+    def read(self, position: int, size: int) -> Array:
+        """Return `size` bytes from `position` as a uint8 array; fewer only at the end of the file."""
+        ...
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Whole batches: their bytes, where those start in the file, their headers, and their payloads once opened."""
+
+    file_position: int
+    data: Array
+    headers: Array
+    raw: Array | None = None
+    payloads: Array | None = None
+
+    def batch(self, index: int) -> memoryview:
+        """Return the bytes of one batch."""
+        at = int(self.headers[index, k.POSITION])
+        return memoryview(self.data)[at : at + int(self.headers[index, k.LENGTH])]
+
+    def damage(self, index: int, reason: str) -> Damage:
+        """Return a finding about one batch."""
+        row = self.headers[index]
+        return Damage(self.file_position + int(row[k.POSITION]), int(row[k.BASE_OFFSET]), reason)
+
+    def select(self, mask: Array) -> "Chunk":
+        """Return the chunk with the batches of `mask` only."""
+        payloads = None if self.payloads is None else self.payloads[mask]
+        return Chunk(self.file_position, self.data, self.headers[mask], self.raw, payloads)
+
+
+def read_chunks(
+    source: Source, start: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[Chunk | Damage]:
+    """Yield the batches of bytes [start, end) (which must be batch boundaries), chunk by chunk.
+
+    A place where no batch can be yields one Damage and ends the iteration: nothing behind it can be framed.
+    """
+    stop = source.size if end is None else min(end, source.size)
+    position = start
+    want = chunk_bytes
+    while position < stop:
+        data = source.read(position, min(want, stop - position))
+        count, used, fault = k.count_batches(data, len(data))
+        if count:
+            headers = np.zeros((count, k.HEADER_COLUMNS), np.int64)
+            k.read_headers(data, headers)
+            yield Chunk(position, data[:used], headers)
+            position += used
+            want = chunk_bytes
+            if not fault:
+                continue
+            data = data[used:]
+        if fault:
+            yield Damage(position, _offset_at(data), k.FAULT_TEXT[k.FAULT_LENGTH])
+            return
+        needed = int.from_bytes(bytes(data[8:12]), "big", signed=True) + 12 if len(data) >= 17 else 17
+        if needed > stop - position:
+            yield Damage(position, _offset_at(data), f"the file ends inside it ({stop - position} bytes are left)")
+            return
+        want = needed
+
+
+def _offset_at(data: Array) -> int:
+    return int.from_bytes(bytes(data[:8]), "big", signed=True) if len(data) >= 8 else -1
+
+
+def check_crcs(chunk: Chunk) -> list[Damage]:
+    """Return the batches whose checksum is wrong, or that are not of format v2."""
+    damages = []
+    view = memoryview(chunk.data)
+    headers = chunk.headers
+    columns = (headers[:, c].tolist() for c in (k.POSITION, k.LENGTH, k.CRC, k.MAGIC))
+    for index, (at, length, crc, magic) in enumerate(zip(*columns, strict=True)):
+        if magic != 2:
+            damages.append(chunk.damage(index, k.FAULT_TEXT[k.FAULT_MAGIC]))
+        elif crc32c(view[at + _CRC_START : at + length]) != crc:
+            damages.append(chunk.damage(index, "its checksum (CRC-32C) is wrong"))
+    return damages
+
+
+def open_payloads(chunk: Chunk, wanted: Array | None = None) -> list[Damage]:
+    """Fill `raw` and `payloads`: decompress what is compressed (of the `wanted` batches, if given; the others'
+    payloads are empty).
+
+    Returns the batches that do not open.
+    """
+    headers = chunk.headers
+    starts = headers[:, k.POSITION] + k.HEADER_SIZE
+    ends = headers[:, k.POSITION] + headers[:, k.LENGTH]
+    codecs = headers[:, k.ATTRIBUTES] & _CODEC_MASK
+    wanted = np.ones(len(headers), bool) if wanted is None else wanted
+    damages: dict[int, Damage] = {}
+    if codecs.any():
+        chunk.raw, chunk.payloads = _decompressed(chunk, starts, ends, codecs, wanted, damages)
+    else:
+        chunk.raw, chunk.payloads = chunk.data, np.stack([starts, np.where(wanted, ends, starts)], axis=1)
+    sizes = chunk.payloads[:, 1] - chunk.payloads[:, 0]
+    unfit = wanted & ((headers[:, k.COUNT] < 0) | (headers[:, k.COUNT] * RECORD_SIZE_MIN > sizes))
+    for index in np.flatnonzero(unfit).tolist():
+        count = int(headers[index, k.COUNT])
+        damages.setdefault(index, chunk.damage(index, f"its {count} records do not fit in it"))
+    return [damages[index] for index in sorted(damages)]
+
+
+def _decompressed(
+    chunk: Chunk, starts: Array, ends: Array, codecs: Array, wanted: Array, damages: dict[int, Damage]
+) -> tuple[Array, Array]:
+    view = memoryview(chunk.data)
+    pieces: list[Any] = []
+    bounds = np.zeros((len(codecs), 2), np.int64)
+    total = 0
+    counts = chunk.headers[:, k.COUNT].tolist()
+    for index in range(len(codecs)):
+        codec = int(codecs[index])
+        piece: Any = view[starts[index] : ends[index]] if wanted[index] else b""
+        if codec and wanted[index] and counts[index] > 0:
+            try:
+                piece = compression.decompress(codec, piece)
+            except LogyardError as error:
+                damages[index] = chunk.damage(index, f"it does not decompress: {error}")
+                piece = b""
+        bounds[index] = total, total + len(piece)
+        total += len(piece)
+        if total > PAYLOAD_BYTES_MAX:
+            raise CorruptData(f"{CHUNK_BYTES} bytes of batches decompress to more than 2 GiB")
+        pieces.append(piece)
+    raw = np.empty(total, np.uint8)
+    for (start, end), piece in zip(bounds.tolist(), pieces, strict=True):
+        raw[start:end] = np.frombuffer(piece, np.uint8)
+    return raw, bounds
+
+
+def walk(chunk: Chunk) -> Array:
+    """Return the record matrix (kernels.RECORD_COLUMNS) of an opened chunk; raises CorruptBatch at the first
+    damaged batch."""
+    assert chunk.raw is not None, "open_payloads comes first"
+    records = np.empty((int(chunk.headers[:, k.COUNT].sum()), k.RECORD_COLUMNS), np.int64)
+    damaged, fault = k.walk_records(chunk.raw, chunk.payloads, chunk.headers, records)
+    if damaged >= 0:
+        raise CorruptBatch(chunk.damage(damaged, k.FAULT_TEXT[fault]))
+    return records
+
+
+class CorruptBatch(CorruptData):
+    """A batch that cannot be read; `damage` says which and why."""
+
+    def __init__(self, damage: Damage, where: str = "") -> None:
+        place = f"{where}: " if where else ""
+        super().__init__(f"{place}batch at position {damage.position} (offset {damage.base_offset}): {damage.reason}")
+        self.damage = damage
+
+
+def open_trusted(chunk: Chunk, where: str) -> Chunk:
+    """Check and open a chunk for a job that must not go on over damage; raises CorruptBatch naming the file."""
+    for damage in check_crcs(chunk):
+        raise CorruptBatch(damage, where)
+    return open_checked(chunk, where)
+
+
+def open_checked(chunk: Chunk, where: str) -> Chunk:
+    """Open a chunk whose checksums have been checked; raises CorruptBatch naming the file."""
+    for damage in open_payloads(chunk):
+        raise CorruptBatch(damage, where)
+    return chunk
+
+
+# --- Arrow -----------------------------------------------------------------------------------------------------------
+
+HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+RECORD_SCHEMA = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADER_TYPE),
+        ("leaderEpoch", pa.int32()),
+        ("producerId", pa.int64()),
+        ("producerEpoch", pa.int16()),
+        ("sequence", pa.int32()),
+        ("isControl", pa.bool_()),
+        ("isTransactional", pa.bool_()),
+    ]
+)
+
+
+def record_batch(chunk: Chunk, records: Array, columns: Sequence[str] = RECORD_SCHEMA.names) -> pa.RecordBatch:
+    """Return the records as Arrow columns (of RECORD_SCHEMA, in the order asked for). Binary columns copy once,
+    from `raw`."""
+    builders = {
+        "offset": lambda: pa.array(records[:, k.OFFSET]),
+        "timestamp": lambda: pa.array(records[:, k.TIMESTAMP]).cast(pa.timestamp("ms", tz="UTC")),
+        "key": lambda: slices(chunk.raw, records[:, k.KEY_AT], records[:, k.KEY_SIZE]),
+        "value": lambda: slices(chunk.raw, records[:, k.VALUE_AT], records[:, k.VALUE_SIZE]),
+        "headers": lambda: _header_lists(chunk.raw, records),
+    }
+    arrays = [builders[c]() if c in builders else _batch_column(chunk, records, c) for c in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([RECORD_SCHEMA.field(c) for c in columns]))
+
+
+def slices(raw: Array, at: Array, size: Array) -> pa.Array:
+    """Return raw[at : at + size] of each row as binary, null where the size is negative. Places must not descend."""
+    count = len(at)
+    bounds = np.empty(2 * count + 1, np.int32)
+    k.slice_bounds(np.ascontiguousarray(at), np.ascontiguousarray(size), bounds)
+    gaps_and_values = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(raw)])
+    odd = pa.array(np.arange(1, 2 * count, 2, dtype=np.int32), mask=size < 0)
+    return gaps_and_values.take(odd)
+
+
+def _header_lists(raw: Array, records: Array) -> pa.Array:
+    counts = records[:, k.HEADERS]
+    bounds = np.zeros(len(records) + 1, np.int32)
+    np.cumsum(counts, out=bounds[1:])
+    places = np.empty((int(bounds[-1]), 4), np.int64)
+    damaged = k.walk_headers(raw, np.ascontiguousarray(records), places)
+    if damaged >= 0:
+        raise CorruptData(f"record at offset {int(records[damaged, k.OFFSET])}: its headers do not fill it")
+    keys = slices(raw, places[:, 0], places[:, 1])
+    values = slices(raw, places[:, 2], places[:, 3])
+    try:
+        keys = keys.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise CorruptData(f"a header's key is not UTF-8: {error}") from error
+    entries = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE.value_type))
+    return pa.ListArray.from_arrays(pa.array(bounds), entries).cast(HEADER_TYPE)
+
+
+def _batch_column(chunk: Chunk, records: Array, name: str) -> pa.Array:
+    row_batch = records[:, k.BATCH]
+    headers = chunk.headers
+    attributes = headers[:, k.ATTRIBUTES]
+    if name == "sequence":
+        base = headers[:, k.BASE_SEQUENCE][row_batch]
+        delta = records[:, k.OFFSET] - headers[:, k.BASE_OFFSET][row_batch]
+        # Sequences wrap from 2**31 - 1 to 0.
+        return pa.array(np.where(base < 0, -1, (base + delta) & 0x7FFFFFFF).astype(np.int32))
+    per_batch = {
+        "timestampType": (attributes & 0x08 != 0).astype(np.int32),
+        "leaderEpoch": headers[:, k.LEADER_EPOCH].astype(np.int32),
+        "producerId": headers[:, k.PRODUCER_ID],
+        "producerEpoch": headers[:, k.PRODUCER_EPOCH].astype(np.int16),
+        "isControl": attributes & 0x20 != 0,
+        "isTransactional": attributes & 0x10 != 0,
+    }
+    return pa.array(per_batch[name][row_batch])
+
+
+def visible(headers: Array, aborted: Iterable[tuple[int, int, int]], *, committed_only: bool) -> Array:
+    """Return a mask of the batches a consumer sees: never control batches; with `committed_only` no aborted data
+    either.
+
+    :param aborted: (producer id, first offset, offset of the abort marker).
+    """
+    mask = headers[:, k.ATTRIBUTES] & 0x20 == 0
+    if committed_only:
+        transactional = headers[:, k.ATTRIBUTES] & 0x10 != 0
+        for producer_id, first, last in aborted:
+            inside = (headers[:, k.BASE_OFFSET] >= first) & (headers[:, k.BASE_OFFSET] <= last)
+            mask &= ~(transactional & inside & (headers[:, k.PRODUCER_ID] == producer_id))
+    return mask

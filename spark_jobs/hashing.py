@@ -1,0 +1,76 @@
+"""A 64-bit digest of what a record says (offset, timestamp, key, value, headers), the same however it is batched or
+compressed.
+
+It tells replicas apart that should be equal; it is no defence against somebody who forges records.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from logyard.spark_jobs.jit import kernel
+from logyard.spark_jobs.kernels import BATCH, END, KEY_AT, OFFSET, TIMESTAMP, Array
+from logyard.spark_jobs.keytable import hash_key
+
+_SEED0, _SEED1 = np.uint64(0x6C6F6779617264), np.uint64(0x7265636F726473)
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+
+
+@kernel
+def _mix(a: Any, b: Any) -> Any:
+    mixed = (a ^ b) * _MIX
+    return mixed ^ (mixed >> _SHIFT)
+
+
+@kernel
+def _record_hashes(raw: Array, records: Array, out: Array) -> None:
+    for i in range(records.shape[0]):
+        row = records[i]
+        # From the key's length on, a record's bytes do not depend on its batch: key, value and headers with their
+        # lengths. The
+        # length of the key stands right before it; null and empty differ by it, so take it in as a number.
+        high, low = hash_key(raw, row[KEY_AT], row[END] - row[KEY_AT], _SEED0, _SEED1)
+        digest = _mix(high, low)
+        digest = _mix(digest, np.uint64(row[KEY_AT + 1]))
+        digest = _mix(digest, np.uint64(row[OFFSET]))
+        out[i] = np.int64(_mix(digest, np.uint64(row[TIMESTAMP])))
+
+
+@kernel
+def _sum_by_batch(hashes: Array, records: Array, out: Array) -> None:
+    for i in range(hashes.shape[0]):
+        out[records[i, BATCH]] += hashes[i]
+
+
+def record_hashes(raw: Array, records: Array) -> Array:
+    """Return one int64 per row of the record matrix."""
+    out = np.empty(len(records), np.int64)
+    _record_hashes(raw, records, out)
+    return out
+
+
+def batch_hashes(raw: Array, records: Array, batches: int) -> Array:
+    """Return the wrapping sum of the records' hashes, per batch (int64): sums add up over any cut into batches."""
+    out = np.zeros(batches, np.int64)
+    if len(records):
+        _sum_by_batch(record_hashes(raw, records), records, out)
+    return out
+
+
+@kernel
+def _key_hashes(raw: Array, records: Array, out: Array) -> None:
+    for i in range(records.shape[0]):
+        size = records[i, KEY_AT + 1]
+        if size < 0:
+            out[i] = 0
+        else:
+            high, low = hash_key(raw, records[i, KEY_AT], size, _SEED0, _SEED1)
+            out[i] = np.int64(_mix(high, low) | np.uint64(1))
+
+
+def key_hashes(raw: Array, records: Array) -> Array:
+    """Return one int64 per row: a digest of the key, never 0; 0 where there is no key."""
+    out = np.empty(len(records), np.int64)
+    _key_hashes(raw, records, out)
+    return out

@@ -1,0 +1,355 @@
+"""The client of docs/leases.md: standard library only, so that executors need nothing more.
+
+A token never appears in a message, a repr or a log line.
+"""
+
+import hashlib
+import http.client
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, cast
+from urllib.parse import quote, urlencode
+
+from logyard.broker.errors import CorruptData, LogyardError
+
+PIECE_BYTES = 1024 * 1024
+TIMEOUT_S = 60.0
+COMMIT_TIMEOUT_S = 600.0
+COMMIT_LOOKS = 30
+COMMIT_LOOK_S = 2.0
+
+
+class LeaseError(LogyardError):
+    """The broker refused, or could not be reached: `code` is from the table of docs/leases.md (`unreachable` is
+    ours)."""
+
+    def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = dict(details or {})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LeaseError, (self.code, str(self), self.details)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHttp:
+    """Where one broker serves leases, and the token it wants."""
+
+    broker_id: int
+    address: str
+    token: str = field(repr=False)
+
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S
+    ) -> dict[str, Any]:
+        """Send JSON, return JSON; raises LeaseError."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} if data is not None else {}
+        with _Exchange(self, method, path, data, headers, timeout_s) as response:
+            return cast(dict[str, Any], _json(response.read()))
+
+    def read(self, path: str, position: int, size: int, into: memoryview) -> int:
+        """Read up to `size` bytes from `position` of a leased file; return how many came."""
+        headers = {"Range": f"bytes={position}-{position + size - 1}"}
+        with _Exchange(self, "GET", path, None, headers, TIMEOUT_S) as response:
+            got = 0
+            while got < size:
+                count = response.readinto(into[got:size])
+                if not count:
+                    break
+                got += count
+            return got
+
+    def put(self, path: str, file: BinaryIO, size: int, sha256: str) -> dict[str, Any]:
+        """Send a file in pieces; raises LeaseError."""
+        headers = {"Content-Length": str(size), "X-Content-SHA256": sha256, "Content-Type": "application/octet-stream"}
+        with _Exchange(self, "PUT", path, _pieces(file), headers, COMMIT_TIMEOUT_S) as response:
+            return cast(dict[str, Any], _json(response.read()))
+
+
+class _Exchange:
+    """One request on a connection of its own; turns every failure into LeaseError."""
+
+    def __init__(
+        self,
+        broker: BrokerHttp,
+        method: str,
+        path: str,
+        body: bytes | Iterable[bytes] | None,
+        headers: Mapping[str, str],
+        timeout_s: float,
+    ) -> None:
+        self._broker, self._method, self._path = broker, method, path
+        self._body, self._timeout_s = body, timeout_s
+        self._headers = {**headers, "Authorization": f"Bearer {broker.token}"}
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> http.client.HTTPResponse:
+        host, _, port = self._broker.address.rpartition(":")
+        self._connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._timeout_s)
+        try:
+            self._connection.request(self._method, self._path, body=self._body, headers=self._headers)
+            response = self._connection.getresponse()
+            if response.status >= 400:
+                raise _refusal(self._broker, response.status, response.read())
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise LeaseError(
+                "unreachable",
+                f"broker {self._broker.broker_id} at http://{self._broker.address}: {error or type(error).__name__}",
+            ) from None
+        except LeaseError:
+            self._connection.close()
+            raise
+        return response
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        if isinstance(error, (OSError, http.client.HTTPException)):
+            raise LeaseError("unreachable", f"broker {self._broker.broker_id}: the connection broke: {error}") from None
+
+
+def _refusal(broker: BrokerHttp, status: int, body: bytes) -> LeaseError:
+    try:
+        details = json.loads(body)
+        code, message = str(details.pop("error")), str(details.pop("message"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        code, message, details = f"http_{status}", "no explanation in the answer", {}
+    return LeaseError(code, f"broker {broker.broker_id} refused ({code}): {message}", details)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise LeaseError("bad_answer", f"the broker's answer is not JSON: {error}") from None
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(PIECE_BYTES):
+        yield piece
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedSegment:
+    """One segment of a lease; `files` gives the leased size of log, index, timeindex, txnindex."""
+
+    base_offset: int
+    last_offset: int
+    size: int
+    max_timestamp: int
+    mtime_ms: int
+    active: bool
+    files: Mapping[str, int]
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "LeasedSegment":
+        return cls(
+            base_offset=int(row["base_offset"]),
+            last_offset=int(row["last_offset"]),
+            size=int(row["size"]),
+            max_timestamp=int(row["max_timestamp"]),
+            mtime_ms=int(row.get("mtime_ms", -1)),
+            active=bool(row.get("active", False)),
+            files={str(name): int(size) for name, size in row["files"].items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What POST /leases answered: typed where the jobs decide by it, whole in `details`."""
+
+    broker: BrokerHttp
+    lease_id: str
+    generation: int
+    topic: str
+    partition: int
+    purpose: str
+    leader_epoch: int
+    is_leader: bool
+    end_offset: int
+    high_watermark: int
+    segments: tuple[LeasedSegment, ...]
+    details: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def from_json(cls, broker: BrokerHttp, row: Mapping[str, Any]) -> "Lease":
+        """Read the answer; raises CorruptData where a field is missing."""
+        try:
+            return cls(
+                broker=broker,
+                lease_id=str(row["lease_id"]),
+                generation=int(row["generation"]),
+                topic=str(row["topic"]),
+                partition=int(row["partition"]),
+                purpose=str(row["purpose"]),
+                leader_epoch=int(row["leader_epoch"]),
+                is_leader=bool(row["is_leader"]),
+                end_offset=int(row["end_offset"]),
+                high_watermark=int(row["high_watermark"]),
+                segments=tuple(LeasedSegment.from_json(s) for s in row["segments"]),
+                details=dict(row),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptData(f"lease of broker {broker.broker_id}: {error!r}") from error
+
+    @property
+    def path(self) -> str:
+        return f"/leases/{self.lease_id}"
+
+    def file_path(self, base_offset: int, kind: str) -> str:
+        """Return the HTTP path of one leased file."""
+        return f"{self.path}/segments/{base_offset}/{kind}"
+
+    def local_links(self) -> str | None:
+        """Return the directory of hard links if this process sees the broker's disk, else None."""
+        links = str(self.details.get("links_dir", ""))
+        return links if links and _is_our_directory(os.path.dirname(links), self.lease_id) else None
+
+    def local_parts(self) -> str | None:
+        """Return the directory for replacement files if this process can write to the broker's disk, else None."""
+        parts = str(self.details.get("parts_dir", ""))
+        if not parts or not _is_our_directory(os.path.dirname(parts), self.lease_id):
+            return None
+        return parts if os.access(parts, os.W_OK) else None
+
+    def put_part(self, base_offset: int, file_path: str, size: int, sha256: str) -> None:
+        """Hand in one replacement file over HTTP; raises LeaseError."""
+        with open(file_path, "rb") as file:
+            self.broker.put(f"{self.path}/parts/{base_offset}?generation={self.generation}", file, size, sha256)
+
+    def heartbeat(self) -> dict[str, Any]:
+        """Renew the lease; raises LeaseError when it is gone."""
+        return self.broker.call("POST", f"{self.path}/heartbeat", {"generation": self.generation}, timeout_s=10.0)
+
+    def commit(self, decision: Mapping[str, Any], groups: list[dict[str, Any]], clean_offset: int) -> dict[str, Any]:
+        """Hand in the outcome and wait for the swap; a broken connection is followed up by asking for the lease's
+        state."""
+        body = {
+            "generation": self.generation,
+            "leader_epoch": self.leader_epoch,
+            "clean_offset": clean_offset,
+            "decision": dict(decision),
+            "groups": groups,
+        }
+        try:
+            return self.broker.call("POST", f"{self.path}/commit", body, timeout_s=COMMIT_TIMEOUT_S)
+        except LeaseError as error:
+            if error.code not in ("unreachable", "commit_in_progress"):
+                raise
+            return self._committed_after_all(error)
+
+    def _committed_after_all(self, first: LeaseError) -> dict[str, Any]:
+        """Ask until a commit whose answer was lost is done; raises `first` if it did not happen."""
+        for _ in range(COMMIT_LOOKS):
+            time.sleep(COMMIT_LOOK_S)
+            try:
+                summary = self.broker.call("GET", self.path)
+            except LeaseError as error:
+                if error.code == "unreachable":
+                    continue
+                raise first from error
+            if summary["state"] == "committed":
+                return dict(summary["result"])
+            if summary["state"] != "committing":
+                break
+        raise first
+
+    def abort(self, reason: str) -> None:
+        """End the lease; never raises (a lease that cannot be ended expires)."""
+        try:
+            self.broker.call(
+                "POST", f"{self.path}/abort", {"generation": self.generation, "reason": reason[:200]}, 10.0
+            )
+        except LeaseError:
+            return
+
+
+def _is_our_directory(directory: str, lease_id: str) -> bool:
+    try:
+        with open(os.path.join(directory, "lease.json"), encoding="utf-8") as file:
+            return bool(json.load(file).get("lease_id") == lease_id)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def acquire(broker: BrokerHttp, topic: str, partition: int, run_id: str, purpose: str, ttl_ms: int = 60_000) -> Lease:
+    """Take a lease on one replica; raises LeaseError."""
+    body = {"topic": topic, "partition": partition, "run_id": run_id, "purpose": purpose, "ttl_ms": ttl_ms}
+    return Lease.from_json(broker, broker.call("POST", "/leases", body))
+
+
+def end_leases(leases: Iterable[Lease], reason: str) -> None:
+    """End every lease that is still alive."""
+    for lease in leases:
+        lease.abort(reason)
+
+
+def partition_status(broker: BrokerHttp, topic: str, partition: int) -> dict[str, Any]:
+    """Return the broker's status of one replica, without a lease."""
+    return broker.call("GET", f"/partitions/{quote(topic)}/{partition}")
+
+
+def partitions_status(broker: BrokerHttp) -> dict[str, Any]:
+    """Return the broker's status of all its replicas, and its stray directories."""
+    return broker.call("GET", "/partitions")
+
+
+def leases_of_run(broker: BrokerHttp, run_id: str) -> list[dict[str, Any]]:
+    """Return the summaries of one run's leases on a broker."""
+    return list(broker.call("GET", "/leases?" + urlencode({"run_id": run_id}))["leases"])
+
+
+def sha256_of(path: str) -> tuple[int, str]:
+    """Return size and digest of a file."""
+    digest = hashlib.sha256()
+    size = 0
+    with open(path, "rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            digest.update(piece)
+            size += len(piece)
+    return size, digest.hexdigest()
+
+
+class Heartbeats:
+    """Keeps leases alive from the driver: one thread, a beat every third of the time to live, until closed.
+
+    `leases` is looked at anew at every beat: a job starts the beats first and appends as it takes leases.
+    A lease that is lost is kept in `lost` with the broker's reason; the job asks before it commits.
+    """
+
+    def __init__(self, leases: list[Lease], ttl_ms: int = 60_000) -> None:
+        self._leases = leases
+        self._interval_s = ttl_ms / 3000
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lease-heartbeats", daemon=True)
+        self.lost: dict[str, str] = {}
+
+    def __enter__(self) -> "Heartbeats":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=15)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            self.beat()
+
+    def beat(self) -> None:
+        """Renew every lease once; `unreachable` is left to the next beat."""
+        for lease in list(self._leases):
+            if lease.lease_id in self.lost or self._stop.is_set():
+                continue
+            try:
+                lease.heartbeat()
+            except LeaseError as error:
+                if error.code not in ("unreachable", "commit_in_progress"):
+                    self.lost[lease.lease_id] = str(error)

@@ -1,0 +1,67 @@
+"""How a job ends: its summary as the last line, one clear line on failure, an exit status."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from logyard.broker.errors import LogyardError
+
+FAILED = 1
+
+
+def run_job(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    job: Callable[[argparse.Namespace], tuple[int, dict[str, Any]]],
+) -> int:
+    """Parse, run, print the summary; returns the exit status. What Logyard raises on purpose, and what Spark brings
+    back of it from a
+    task, becomes one line on stderr."""
+    arguments = parser.parse_args(argv)
+    try:
+        status, summary = job(arguments)
+    except (LogyardError, OSError) as error:
+        return _fail(parser.prog, str(error))
+    except Exception as error:
+        line = _from_task(error)
+        if line is None:
+            raise
+        return _fail(parser.prog, line)
+    text = json.dumps(summary, sort_keys=True)
+    if arguments.output:
+        write_aside(arguments.output, text + "\n")
+    print(text, flush=True)
+    return status
+
+
+def say(text: str) -> None:
+    """Tell whoever follows the job how far it is."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def write_aside(path: str, text: str) -> None:
+    """Write a file under another name, then rename it."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _fail(job: str, text: str) -> int:
+    print(f"{job}: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    return FAILED
+
+
+def _from_task(error: Exception) -> str | None:
+    """Return the line of a LogyardError that a Python task raised, found in Spark's account of it."""
+    for line in reversed(str(error).splitlines()):
+        head, _, text = line.strip().partition(": ")
+        if head.startswith("logyard.") and text:
+            return text
+    return None

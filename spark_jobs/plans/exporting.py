@@ -1,0 +1,274 @@
+"""Exporting: which offsets go into which file, and writing one file inside one task. Nothing here knows of Spark or
+leases."""
+
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from logyard.broker.errors import LogyardError
+from logyard.broker.records.header import HEADER_SIZE, parse_header
+from logyard.spark_jobs import kernels as k
+from logyard.spark_jobs.decode import (
+    RECORD_SCHEMA,
+    Chunk,
+    CorruptBatch,
+    Damage,
+    check_crcs,
+    open_checked,
+    read_chunks,
+    record_batch,
+    visible,
+    walk,
+)
+from logyard.spark_jobs.hashing import record_hashes
+from logyard.spark_jobs.manifest import DATA, Manifest
+from logyard.spark_jobs.replicas import Replica
+from logyard.spark_jobs.segments import SegmentFile
+
+COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+OWNER_SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
+SPLIT_BYTES = 64 * 1024 * 1024
+ROW_GROUP_BYTES = 64 * 1024 * 1024
+
+
+class ExportRefused(LogyardError):
+    """An export would lose or double rows, or mix two logs; the text says what happened and which option goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The offsets [start, end) of one partition that this run exports."""
+
+    replica: Replica
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One file's share: bytes [position, position_end) of one segment, offsets [start, end)."""
+
+    segment: SegmentFile
+    position: int
+    position_end: int
+    start: int
+    end: int
+    aborted: tuple[tuple[int, int, int], ...]
+    committed_only: bool
+    columns: tuple[str, ...]
+    plan_hash: str
+
+    @property
+    def name(self) -> str:
+        return f"p-{self.start:020d}-{self.end:020d}-{self.plan_hash}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a task wrote: `path` and `staged` are relative to the export's directory; none where no row was visible."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+    bytes: int
+    digest: int
+    path: str | None
+    staged: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "start": self.start,
+            "end": self.end,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "digest": self.digest,
+            "path": self.path,
+            "staged": self.staged,
+        }
+
+
+def plan_range(
+    replica: Replica, manifest: Manifest, *, committed_only: bool, allow_data_loss: bool, accept_new_topic: bool
+) -> Range:
+    """Return what to export of one partition; raises ExportRefused (see there)."""
+    end = replica.high_watermark
+    if end < 0:
+        raise ExportRefused(f"{replica.tp}: its high watermark is not known (no replication-offset-checkpoint)")
+    if committed_only and replica.last_stable_offset >= 0:
+        end = min(end, replica.last_stable_offset)
+    if manifest.cluster_id is not None and replica.cluster_id is not None and manifest.cluster_id != replica.cluster_id:
+        raise ExportRefused(
+            f"this directory holds an export of cluster {manifest.cluster_id}, not of {replica.cluster_id}:"
+            " use another --destination"
+        )
+    known = manifest.topics.get(replica.topic)
+    if known is not None and known.topic_id != replica.topic_id:
+        if not accept_new_topic:
+            raise ExportRefused(
+                f"topic {replica.topic} was deleted and made again since it was exported (id {known.topic_id}, now"
+                f" {replica.topic_id}): --accept-new-topic exports the new one from its start"
+            )
+        known = None
+    start = (
+        replica.log_start_offset
+        if known is None
+        else known.next_offsets.get(replica.partition, replica.log_start_offset)
+    )
+    if start < replica.log_start_offset:
+        if not allow_data_loss:
+            raise ExportRefused(
+                f"{replica.tp}: offsets {start} to {replica.log_start_offset - 1} were deleted before they were"
+                " exported: --allow-data-loss goes on behind them"
+            )
+        start = replica.log_start_offset
+    if start > replica.high_watermark:
+        raise ExportRefused(
+            f"{replica.tp}: exported up to {start}, but the log's high watermark is {replica.high_watermark}:"
+            " records were lost since (an unclean election?)"
+        )
+    return Range(replica, start, max(start, end))
+
+
+def plan_splits(
+    span: Range, *, committed_only: bool, columns: Sequence[str], split_bytes: int = SPLIT_BYTES
+) -> Iterator[Split]:
+    """Cut a range into files: by segment, and large segments at index entries. The same range gives the same files."""
+    r = span.replica
+    aborted = tuple((a.producer_id, a.first_offset, a.last_offset) for a in r.aborted)
+    words = [r.cluster_id, r.topic_id, r.topic, r.partition, committed_only, list(columns), split_bytes]
+    plan_hash = hashlib.sha256(repr(words).encode()).hexdigest()[:12]
+    segments = list(r.segments)
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        stop = span.end if following is None else min(span.end, following.base_offset)
+        if segment.base_offset >= span.end or stop <= span.start or not segment.size:
+            continue
+        cuts = [(0, segment.base_offset), *_cuts(segment, split_bytes), (segment.size, stop)]
+        for (position, first), (position_end, after) in pairwise(cuts):
+            start, end = max(first, span.start), min(after, stop)
+            if start < end:
+                near = tuple(a for a in aborted if a[1] < end and a[2] >= start)
+                yield Split(
+                    segment, position, position_end, start, end, near, committed_only, tuple(columns), plan_hash
+                )
+
+
+def _cuts(segment: SegmentFile, split_bytes: int) -> list[tuple[int, int]]:
+    """Return (position, offset) of the batches where a large segment is cut."""
+    if segment.size <= 2 * split_bytes:
+        return []
+    entries = np.frombuffer(segment.read_all("index"), np.dtype([("offset", ">i4"), ("position", ">i4")]))
+    source = segment.open()
+    cuts: list[tuple[int, int]] = []
+    last = 0
+    for position in entries["position"].tolist():
+        if position - last >= split_bytes and segment.size - position >= split_bytes // 2:
+            cuts.append((position, parse_header(bytes(source.read(position, HEADER_SIZE))).base_offset))
+            last = position
+    return cuts
+
+
+def write_split(split: Split, directory: str, staging: str) -> Written:
+    """Write one split's file to staging (aside, then renamed); raises CorruptBatch where the log cannot be trusted."""
+    topic, partition = split.segment.topic, split.segment.partition
+    home = os.path.join(staging, topic, str(partition))
+    os.makedirs(home, exist_ok=True)
+    staged = os.path.join(home, split.name)
+    temporary = f"{staged}.{uuid.uuid4().hex}.tmp"
+    rows, digest = 0, np.int64(0)
+    writer: pq.ParquetWriter | None = None
+    schema = pa.schema([_field(c) for c in split.columns])
+    try:
+        for group, group_digest in _row_groups(split, schema):
+            if writer is None:
+                writer = pq.ParquetWriter(temporary, schema, compression="zstd", use_dictionary=True)
+            writer.write_table(group)
+            rows += group.num_rows
+            with np.errstate(over="ignore"):
+                digest += group_digest
+    finally:
+        if writer is not None:
+            writer.close()
+    owner = (topic, partition, split.start, split.end, rows)
+    if writer is None:
+        return Written(*owner, 0, 0, None, None)
+    with open(temporary, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, staged)
+    path = os.path.join(DATA, topic, str(partition), split.name)
+    return Written(*owner, os.path.getsize(staged), int(digest), path, os.path.relpath(staged, directory))
+
+
+def _row_groups(split: Split, schema: pa.Schema) -> Iterator[tuple[pa.Table, np.int64]]:
+    pending: list[pa.RecordBatch] = []
+    held, digest = 0, np.int64(0)
+    for batch, batch_digest in split_rows(split):
+        pending.append(batch)
+        held += batch.nbytes
+        with np.errstate(over="ignore"):
+            digest += batch_digest
+        if held >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(pending, schema), digest
+            pending, held, digest = [], 0, np.int64(0)
+    if pending:
+        yield pa.Table.from_batches(pending, schema), digest
+
+
+def split_rows(split: Split) -> Iterator[tuple[pa.RecordBatch, np.int64]]:
+    """Yield the visible records of a split as Arrow, with the sum of their digests (hashing.py)."""
+    name = split.segment.name
+    for chunk in read_chunks(split.segment.open(), split.position, split.position_end):
+        if isinstance(chunk, Damage):
+            raise CorruptBatch(chunk, name)
+        headers = chunk.headers
+        last = headers[:, k.BASE_OFFSET] + headers[:, k.LAST_DELTA]
+        mine = (last >= split.start) & (headers[:, k.BASE_OFFSET] < split.end)
+        # Before a header is believed that says its batch is nothing to a consumer.
+        for damage in check_crcs(chunk.select(mine)):
+            raise CorruptBatch(damage, name)
+        mask = mine & visible(headers, split.aborted, committed_only=split.committed_only)
+        if not mask.any():
+            continue
+        part = open_checked(chunk.select(mask), name)
+        records = walk(part)
+        inside = (records[:, k.OFFSET] >= split.start) & (records[:, k.OFFSET] < split.end)
+        records = records if inside.all() else records[inside]
+        if len(records):
+            with np.errstate(over="ignore"):
+                digest = np.int64(record_hashes(part.raw, records).sum())
+            yield _rows(split, part, records), digest
+
+
+def _rows(split: Split, chunk: Chunk, records: Any) -> pa.RecordBatch:
+    owner = {
+        "topic": pa.array([split.segment.topic], pa.string()),
+        "partition": pa.array([split.segment.partition], pa.int32()),
+    }
+    plain = record_batch(chunk, records, [c for c in split.columns if c not in owner])
+    zeros = pa.array(np.zeros(len(records), np.int32))
+    arrays = [owner[c].take(zeros) if c in owner else plain.column(c) for c in split.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([_field(c) for c in split.columns]))
+
+
+def _field(column: str) -> pa.Field:
+    return (OWNER_SCHEMA if column in OWNER_SCHEMA.names else RECORD_SCHEMA).field(column)
+
+
+def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns; raises ExportRefused naming one that does not exist."""
+    known = [*OWNER_SCHEMA.names, *RECORD_SCHEMA.names]
+    for column in columns:
+        if column not in known:
+            raise ExportRefused(f"column {column!r} does not exist: choose among {', '.join(known)}")
+    return tuple(columns)

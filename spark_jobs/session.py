@@ -1,0 +1,75 @@
+"""The one place that starts Spark, and how work is cut into tasks."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from logyard.broker.errors import LogyardError
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+NEEDS = ("logyard", "numpy", "numba", "pyarrow", "crc32c", "cramjam")
+# Work is cut finer than the cores, so that one large segment does not hold the others up.
+WAVES = 4
+
+
+class JobFailed(LogyardError):
+    """A job cannot do what it was asked; the text says why in one line."""
+
+
+def start(app: str) -> Any:
+    """Return the Spark session, made with what was submitted; raises JobFailed if executors lack something."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = (
+        SparkSession.builder.appName(app)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.showConsoleProgress", "false")
+    )
+    if "NUMBA_CACHE_DIR" in os.environ:
+        builder = builder.config("spark.executorEnv.NUMBA_CACHE_DIR", os.environ["NUMBA_CACHE_DIR"])
+    return builder.getOrCreate()
+
+
+def check_executors(spark: Any) -> None:
+    """Raise JobFailed naming what an executor's Python lacks."""
+    missing = spark.sparkContext.parallelize([0], 1).map(_missing).collect()[0]
+    if missing:
+        raise JobFailed(f"executors lack {', '.join(missing)}: install logyard[spark] in their Python (PYSPARK_PYTHON)")
+
+
+def _missing(_: int) -> list[str]:
+    from importlib import import_module
+
+    lacking = []
+    for name in NEEDS:
+        try:
+            import_module(name)
+        except ImportError:
+            lacking.append(name)
+    return lacking
+
+
+def run_each(spark: Any, items: Sequence[Item], function: Callable[[Item], Answer]) -> list[Answer]:
+    """Run `function` on every item, a task each; returns the answers in the items' order."""
+    if not items:
+        return []
+    return list(spark.sparkContext.parallelize(list(items), len(items)).map(function).collect())
+
+
+def bins_by_size(items: Sequence[Item], size: Callable[[Item], int], count: int) -> list[list[Item]]:
+    """Spread items over at most `count` bins of about equal size, the largest first; empty bins are left out."""
+    bins: list[list[Item]] = [[] for _ in range(max(count, 1))]
+    loads = [0] * len(bins)
+    for item in sorted(items, key=size, reverse=True):
+        lightest = loads.index(min(loads))
+        bins[lightest].append(item)
+        loads[lightest] += size(item) + 1
+    return [b for b in bins if b]
+
+
+def task_count(spark: Any) -> int:
+    """Return into how many tasks work is cut."""
+    return int(spark.sparkContext.defaultParallelism) * WAVES
