@@ -1,0 +1,55 @@
+"""A real cluster of three brokers over a real ZooKeeper, shared by the tests of one session."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from logyard.local.cluster import Cluster
+from logyard.local.layout import Settings
+from tests.support.real_cluster import RealCluster
+
+CONFIG = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "zookeeper.session.timeout.ms": "6000",
+    "replica.lag.time.max.ms": "5000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "1000",
+    "log.cleaner.enable": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """Three brokers that every test may use but must leave alive."""
+    with Running(tmp_path_factory.mktemp("cluster"), 3) as running:
+        yield running
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[RealCluster]:
+    """Three brokers of the test's own, to be killed at will."""
+    with Running(tmp_path / "cluster", 3) as running:
+        yield running
+
+
+class Running:
+    def __init__(self, directory: Path, brokers: int) -> None:
+        self._cluster = Cluster(directory)
+        self._brokers = brokers
+
+    def __enter__(self) -> RealCluster:
+        self._cluster.start(Settings(self._brokers, None, None, CONFIG))
+        return RealCluster(self._cluster)
+
+    def __exit__(self, *failure: object) -> None:
+        self._cluster.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = str(Path(__file__).parent)
+    for item in items:
+        if str(item.path).startswith(here):
+            item.add_marker(pytest.mark.integration)

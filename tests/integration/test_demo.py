@@ -1,0 +1,32 @@
+"""The main job, end to end, as `make demo` runs it: nothing in it is a stand-in."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.spark]
+
+
+def test_the_main_job(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "logyard.cli.main", "demo", "--dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "demo" / "report.json").read_text())
+    assert report["passed"] is True
+    figures = {step["name"]: step["figures"] for step in report["steps"]}
+    assert list(figures) == [
+        "start", "create", "load", "audit", "compact", "export", "reassign", "recover", "audit_again"
+    ]  # fmt: skip
+    assert (figures["load"]["events"], figures["load"]["keys"]) == (334_264, 4_043)
+    assert figures["load"]["without_key_refused"] == figures["load"]["events_unassigned"] == 2_512
+    assert figures["compact"]["records_after"] == figures["export"]["rows"] < figures["compact"]["records_before"]
+    assert figures["export"]["rows_of_second_run"] == 0
+    assert figures["reassign"]["bytes_moved_off"] > 0
+    assert figures["recover"]["epoch_after"] > figures["recover"]["epoch_before"]
+    assert figures["audit_again"]["events_sent_meanwhile"] > 100
+    assert "passed after" in done.stdout
+    for table in ("cluster", "airflow"):
+        assert json.loads((tmp_path / "demo" / table / "processes.json").read_text()) == {}

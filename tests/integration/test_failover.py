@@ -1,0 +1,94 @@
+"""Brokers and controllers that die, over real processes: nothing acknowledged is lost, and everything comes back."""
+
+import json
+import signal
+import threading
+import uuid
+from typing import Any
+
+from confluent_kafka import Producer
+
+from tests.support.real_cluster import RealCluster, eventually
+
+
+class Load(threading.Thread):
+    """A producer with acks=all that keeps sending until told to stop, and keeps what was acknowledged."""
+
+    def __init__(self, cluster: RealCluster, topic: str) -> None:
+        super().__init__(daemon=True)
+        self.acknowledged: dict[tuple[int, bytes], int] = {}
+        self._topic = topic
+        self._stop_wanted = threading.Event()
+        self._producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5}
+        )
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged[message.partition(), message.value()] = message.offset()
+
+    def run(self) -> None:
+        sent = 0
+        while not self._stop_wanted.is_set():
+            self._producer.produce(self._topic, str(sent).encode(), str(sent).encode(), on_delivery=self._delivered)
+            self._producer.poll(0.001)
+            sent += 1
+        self._producer.flush(60)
+
+    def stop(self) -> dict[tuple[int, bytes], int]:
+        self._stop_wanted.set()
+        self.join(90)
+        return self.acknowledged
+
+
+def test_killed_controller_is_replaced_and_nothing_acknowledged_is_lost(own_cluster: RealCluster) -> None:
+    topic = "survivor"
+    own_cluster.create(topic, 6, 3, min_insync_replicas="2")
+    before, epoch = own_cluster.controller()
+    load = Load(own_cluster, topic)
+    load.start()
+    eventually(lambda: len(load.acknowledged) > 500, "load runs")
+    own_cluster.cluster.stop_broker(before, signal.SIGKILL)
+    after, later = eventually(
+        lambda: (found := own_cluster.controller())[0] not in (before, -1) and found, "a new controller", 60
+    )
+    assert after != before
+    assert later > epoch
+    eventually(
+        lambda: all(p.leader not in (before, -1) for p in own_cluster.describe(topic).values()), "led by the living"
+    )
+    so_far = len(load.acknowledged)
+    eventually(lambda: len(load.acknowledged) > so_far + 500, "load goes on")
+    own_cluster.cluster.start_broker(before)
+    eventually(lambda: own_cluster.isrs_full(topic), "back in every ISR", 60)
+    acknowledged = load.stop()
+    read = {(m.partition(), m.value()): m.offset() for m in own_cluster.consume(topic, len(acknowledged), 60)}
+    lost = {k: v for k, v in acknowledged.items() if read.get(k) != v}
+    assert lost == {}
+    for partition in range(6):
+        eventually(lambda p=partition: len(set(own_cluster.digests(topic, p).values())) == 1, "replicas equal")
+
+
+def test_clean_stop_hands_over_first_and_comes_back_without_recovery(own_cluster: RealCluster) -> None:
+    topic = "handed-over"
+    own_cluster.create(topic, 6, 3)
+    acknowledged = own_cluster.produce(topic, [(None, str(n).encode()) for n in range(1000)])
+    leader = own_cluster.describe(topic)[0].leader
+    own_cluster.cluster.stop_broker(leader, signal.SIGTERM)
+    found = own_cluster.describe(topic)
+    assert all(p.leader not in (leader, -1) for p in found.values())
+    own_cluster.cluster.start_broker(leader)
+    eventually(lambda: own_cluster.isrs_full(topic), "back in every ISR", 60)
+    assert len(own_cluster.consume(topic, 1000)) == len(acknowledged) == 1000
+
+
+def test_topic_written_by_hand_comes_alive(cluster: RealCluster) -> None:
+    topic = f"hand-{uuid.uuid4().hex[:8]}"
+    ids = [broker["id"] for broker in cluster.description["brokers"]]
+    with cluster.zookeeper() as zk:
+        data = {"version": 1, "partitions": {"0": ids, "1": ids[::-1]}}
+        zk.create(f"/brokers/topics/{topic}", json.dumps(data).encode())
+    eventually(lambda: topic in cluster.admin().list_topics(timeout=10).topics, "topic seen")
+    eventually(lambda: cluster.isrs_full(topic), "topic led")
+    assert cluster.describe(topic)[1].leader == ids[-1]
+    assert len(cluster.produce(topic, [(b"k", b"v")])) == 1

@@ -1,0 +1,102 @@
+"""Leases against real brokers: a compaction of every replica under load, and what a killed broker makes of it."""
+
+import signal
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logyard.spark_jobs import leases
+from logyard.spark_jobs.leases import LeaseError
+from tests.support.lease_job import broker_https, decide, rewrite_and_commit
+from tests.support.real_cluster import RealCluster, eventually
+
+
+def events(start: int, count: int) -> list[tuple[bytes, bytes]]:
+    return [(b"k%d" % (number % 97), b"%d-" % number + bytes(50)) for number in range(start, start + count)]
+
+
+def last_values(records: list[Any]) -> dict[bytes, bytes]:
+    return {record.key(): record.value() for record in records}
+
+
+def read_all(cluster: RealCluster, topic: str, end: bytes) -> list[Any]:
+    """Consume from the start until the record with that value has come."""
+    records: list[Any] = []
+
+    def whole() -> bool:
+        records[:] = cluster.consume(topic, 1_000_000, 3)
+        return any(record.value() == end for record in records)
+
+    eventually(whole, f"{end!r} can be read", 60)
+    return records
+
+
+def test_every_replica_is_compacted_under_load_and_survives_a_kill(own_cluster: RealCluster, tmp_path: Path) -> None:
+    topic = "latest"
+    own_cluster.create(topic, 1, 3, cleanup_policy="compact", segment_bytes="20000", min_insync_replicas="2")
+    small = {"batch.size": 4000}  # several batches to a segment
+    assert len(own_cluster.produce(topic, events(0, 3000), **small)) == 3000
+    eventually(lambda: own_cluster.isrs_full(topic), "all in sync")
+    brokers = broker_https(own_cluster.description)
+
+    taken = {number: leases.acquire(broker, topic, 0, "run", "compact") for number, broker in brokers.items()}
+    assert {lease.leader_epoch for lease in taken.values()} == {0}
+    leader = next(lease for lease in taken.values() if lease.is_leader)
+    range_end = min(lease.end_offset for lease in taken.values())
+    decision = decide(leader, range_end, 0)
+    load = threading.Thread(target=own_cluster.produce, args=(topic, events(3000, 3000)), kwargs=small)
+    load.start()
+    followers = [lease for lease in taken.values() if lease is not leader]
+    for lease in [*followers, leader]:
+        answer = rewrite_and_commit(lease, decision, tmp_path / "part")
+        assert answer["bytes_after"] < answer["bytes_before"]
+    load.join()
+
+    end = events(5999, 1)[0][1]
+    expected = dict(events(0, 6000))
+    records = read_all(own_cluster, topic, end)
+    assert last_values(records) == expected
+    assert len(records) < 3000 + 97 + 2000
+    for number, broker in brokers.items():
+        status = leases.partition_status(broker, topic, 0)
+        assert status["checkpoints"]["cleaner-offset-checkpoint"] == range_end
+        assert leases.partitions_status(broker)["strays"] == []
+        assert not list(own_cluster.replica_dirs(topic, 0)[number].glob(".leases/*"))
+
+    killed = leader.broker.broker_id
+    held = leases.acquire(brokers[killed], topic, 0, "another run", "audit")
+    assert Path(held.details["links_dir"]).is_dir()
+    own_cluster.cluster.stop_broker(killed, signal.SIGKILL)
+    assert last_values(read_all(own_cluster, topic, end)) == expected
+    own_cluster.cluster.start_broker(killed)
+    eventually(lambda: own_cluster.isrs_full(topic), "all in sync again", 60)
+    assert not Path(held.details["links_dir"]).exists()
+    back = broker_https(own_cluster.description)[killed]
+    with pytest.raises(LeaseError) as refused:
+        back.call("GET", held.path)
+    assert refused.value.code == "unknown_lease"
+    assert leases.partition_status(back, topic, 0)["clean_offset"] == range_end
+
+
+def test_deleted_topics_lose_their_leases_and_metrics_are_served(cluster: RealCluster) -> None:
+    topic = "shortlived"
+    cluster.create(topic, 1, 3, cleanup_policy="compact")
+    cluster.produce(topic, events(0, 10))
+    brokers = broker_https(cluster.description)
+    lease = leases.acquire(next(iter(brokers.values())), topic, 0, "run", "audit")
+    assert lease.segments[-1].active
+    admin = cluster.admin()  # librdkafka ends its work with the handle
+    admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
+
+    def lost() -> bool:
+        return lease.broker.call("GET", lease.path)["state"] == "lost"
+
+    eventually(lost, "the lease is lost")
+    controllers = 0
+    for broker in brokers.values():
+        with urllib.request.urlopen(f"http://{broker.address}/metrics") as response:
+            controllers += b"\nlogyard_active_controller_count 1.0\n" in response.read()
+    assert controllers == 1

@@ -1,0 +1,113 @@
+"""The launcher with a real ZooKeeper and stand-ins for brokers: ports, registrations, restarts, endings."""
+
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from logyard.local import identity, ports, zookeeper
+from logyard.local.cluster import Cluster
+from logyard.local.errors import LocalError
+from logyard.local.layout import Settings
+from logyard.local.ports import Ports
+
+pytestmark = pytest.mark.integration
+
+STANDIN = (sys.executable, str(Path(__file__).parents[1] / "support" / "standin_broker.py"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(tmp_path / "yard", broker_command=STANDIN)
+    yield found
+    found.stop(grace_s=5)
+    assert found.processes.entries() == {}
+
+
+def described(cluster: Cluster) -> dict[str, object]:
+    found: dict[str, object] = json.loads((cluster.layout.directory / "cluster.json").read_text())
+    return found
+
+
+def test_a_cluster_comes_up_restarts_a_broker_and_ends(cluster: Cluster) -> None:
+    cluster.start(Settings(2))
+    first = described(cluster)
+    brokers = first["brokers"]
+    assert isinstance(brokers, list)
+    assert [broker["id"] for broker in brokers] == [0, 1]
+    assert first["bootstrap"] == ",".join(f"127.0.0.1:{broker['port']}" for broker in brokers)
+    assert all(broker["http_port"] == broker["port"] + 1 for broker in brokers)
+    assert all(found.answers and found.registered for found in cluster.status())
+    assert sum(found.is_controller for found in cluster.status()) == 1
+
+    assert cluster.stop_broker(1, signal.SIGKILL)
+    assert described(cluster)["brokers"][1]["pid"] is None  # type: ignore[index]
+    assert not ports.answers(brokers[1]["port"])
+    cluster.start_broker(1)  # waits until the dead one's session is over
+    again = described(cluster)["brokers"][1]  # type: ignore[index]
+    assert again["port"] == brokers[1]["port"]
+    assert again["pid"] not in (None, brokers[1]["pid"])
+
+    kept = [entry.identity for entry in cluster.processes.entries().values()]
+    assert cluster.stop()
+    assert not any(found and identity.is_alive(found) for found in kept)
+    assert not (cluster.layout.directory / "cluster.json").exists()
+    assert not cluster.stop()
+
+
+def test_starting_what_runs_changes_nothing(cluster: Cluster) -> None:
+    cluster.start(Settings(1))
+    before = described(cluster)
+    cluster.start(Settings(1))
+    assert described(cluster) == before
+
+
+def test_a_port_that_another_took_is_replaced(cluster: Cluster) -> None:
+    book = Ports(cluster.layout.directory)
+    with (
+        socket.create_server((ports.HOST, book.choose("broker-0"))),
+        socket.create_server((ports.HOST, book.choose(zookeeper.NAME))),
+    ):
+        lost = dict(book.known())
+        cluster.start(Settings(1))
+        assert all(book.known()[name] != lost[name] for name in lost)
+        assert all(found.answers for found in cluster.status())
+
+
+def test_a_taken_port_base_is_an_error(cluster: Cluster) -> None:
+    with socket.create_server((ports.HOST, 0)) as server:
+        base = server.getsockname()[1]
+        with pytest.raises(LocalError, match=f"port {base} for broker 0 is taken"):
+            cluster.start(Settings(1, port_base=base))
+    assert cluster.processes.entries() == {}
+
+
+def test_a_broker_that_fails_takes_the_start_with_it(cluster: Cluster) -> None:
+    with pytest.raises(LocalError, match=r"broker-0 ended with status 3: bad value for log\.dirs"):
+        cluster.start(Settings(2, config={"standin.fail": "bad value for log.dirs"}))
+    assert cluster.processes.entries() == {}
+    assert not (cluster.layout.directory / "cluster.json").exists()
+
+
+def test_an_external_zookeeper_is_used_and_left_alone(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(Settings(1))
+    other = Cluster(tmp_path / "other", broker_command=STANDIN)
+    chroot = f"{cluster.address}/c-{os.getpid()}"
+    try:
+        other.start(Settings(1, zookeeper=chroot))
+        assert other.address == chroot
+        assert set(other.processes.entries()) == {"broker-0"}
+    finally:
+        other.stop(grace_s=5)
+    assert all(found.answers for found in cluster.status())
+
+
+def test_nobody_at_the_external_zookeeper(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logyard.local.registrations.CONNECT_S", 1.0)
+    with pytest.raises(LocalError, match=r"no ZooKeeper answers at 127\.0\.0\.1:1"):
+        cluster.start(Settings(1, zookeeper="127.0.0.1:1"))

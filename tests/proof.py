@@ -1,0 +1,110 @@
+"""`make proof`: every suite, one after the other, resumable, its outcome in build/proof.json.
+
+A suite that passed at this very commit (with a clean work tree) is not run again; `--again` runs all,
+`--suite NAME` (repeatable) only those named.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build"
+OUTCOMES = BUILD / "proof.json"
+PYTEST = (sys.executable, "-m", "pytest", "-q")
+
+# Each suite is a command; pytest's get their counts from its JUnit report.
+SUITES: dict[str, tuple[str, ...]] = {
+    "format": (sys.executable, "-m", "ruff", "format", "--check", "."),
+    "lint": (sys.executable, "-m", "ruff", "check", "."),
+    "types": (sys.executable, "-m", "mypy", "-p", "logyard"),
+    "unit": (*PYTEST, "tests/unit"),
+    "properties": (*PYTEST, "tests/properties"),
+    "architecture": (*PYTEST, "tests/architecture"),
+    "simulation": (*PYTEST, "tests/simulation", "--seeds", "1000"),
+    "integration": (*PYTEST, "tests/integration"),
+    "demo": (sys.executable, "-m", "logyard.cli.main", "demo"),
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How one suite ended. `skipped` has the reason of each skipped test."""
+
+    suite: str
+    commit: str
+    ok: bool
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+
+def commit() -> str:
+    """The commit that is proved, with a mark where the work tree differs from it."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    dirty = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    return head.strip() + ("+changes" if dirty.strip() else "")
+
+
+def run(suite: str, at: str) -> Outcome:
+    command = list(SUITES[suite])
+    report = BUILD / f"{suite}.xml"
+    if command[: len(PYTEST)] == list(PYTEST):
+        command.append(f"--junitxml={report}")
+    begun = time.monotonic()
+    ended = subprocess.run(command, cwd=ROOT, check=False)
+    outcome = Outcome(suite, at, ended.returncode == 0, round(time.monotonic() - begun, 1))
+    if command[-1].startswith("--junitxml") and report.exists():
+        _count(report, outcome)
+    else:
+        outcome.passed, outcome.failed = int(outcome.ok), int(not outcome.ok)
+    return outcome
+
+
+def _count(report: Path, outcome: Outcome) -> None:
+    for case in ElementTree.parse(report).iter("testcase"):
+        skipped = case.find("skipped")
+        if skipped is not None:
+            outcome.skipped.append(f"{case.get('classname')}.{case.get('name')}: {skipped.get('message')}")
+        elif case.find("failure") is not None or case.find("error") is not None:
+            outcome.failed += 1
+        else:
+            outcome.passed += 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", action="append", choices=list(SUITES), help="only this one; repeatable")
+    parser.add_argument("--again", action="store_true", help="also what passed at this commit already")
+    options = parser.parse_args(arguments)
+    BUILD.mkdir(exist_ok=True)
+    known = json.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
+    at = commit()
+    for suite in options.suite or SUITES:
+        before = known.get(suite)
+        if before and before["ok"] and before["commit"] == at and "+" not in at and not options.again:
+            print(f"proof: {suite}: passed at this commit already")
+            continue
+        print(f"proof: {suite}", flush=True)
+        known[suite] = asdict(run(suite, at))
+        OUTCOMES.write_text(json.dumps(known, indent=2) + "\n")
+    wanted = options.suite or list(SUITES)
+    for suite in wanted:
+        o = known[suite]
+        verdict = "ok" if o["ok"] else "FAILED"
+        counts = f"{o['passed']:6} passed {o['failed']:4} failed {len(o['skipped']):4} skipped"
+        print(f"{suite:14}{verdict:8}{counts}{o['seconds']:9.1f} s")
+    return 0 if all(known[suite]["ok"] for suite in wanted) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""What goes wrong, and when: drawn from the seed, within the budget that the promises are made for.
+
+The budget: processes may die, also in the midst of a write, and be held, cut off and expired without limit. Unsynced
+pages are lost on one machine at a time: the next may lose its power only once every partition's whole ISR has caught up
+again. And while a machine that lost pages still stands in some ISR, nothing else is broken: were all the others to
+die before the controller has put it out, it would rightly be elected, with less than was acknowledged (Kafka's own
+weakness, KIP-966). Where all topics are flushed with every message, power may go at any time.
+"""
+
+import random
+from collections.abc import Callable
+
+from tests.simulation.cluster import SESSION_TIMEOUT_S, Cluster
+from tests.simulation.invariants import Rules
+from tests.simulation.machine import Machine
+
+SHORT_S = (0.05, 0.8)
+LONG_S = (1.0, 2.5 * SESSION_TIMEOUT_S)
+
+
+KINDS = (
+    "kill",
+    "kill in a disk operation",
+    "power loss",
+    "stop",
+    "pause",
+    "link cut",
+    "broker isolated",
+    "cut from ZooKeeper",
+    "session expired",
+    "reply lost",
+    "slow network",
+    "slow disk",
+    "directory failed",
+    "all killed",
+)
+
+
+class Faults:
+    """`strike` makes one fault happen, and sees to its end. `any_power_loss`: that fault has no budget."""
+
+    def __init__(self, cluster: Cluster, rules: Rules, seed: str, *, any_power_loss: bool) -> None:
+        self._cluster, self._rules, self._any_power_loss = cluster, rules, any_power_loss
+        self._chance = random.Random(f"{seed} faults")
+        self._lost_pages: Machine | None = None
+        self._era = 0
+        self._standing = 0
+        self.kinds: dict[str, tuple[int, Callable[[], bool]]] = {
+            "kill": (5, self._kill),
+            "kill in a disk operation": (5, self._kill_in_write),
+            "power loss": (5, self._power_loss),
+            "stop": (3, self._stop),
+            "pause": (5, self._pause),
+            "link cut": (4, self._cut),
+            "broker isolated": (3, self._isolate),
+            "cut from ZooKeeper": (4, self._cut_from_zookeeper),
+            "session expired": (3, self._expire),
+            "reply lost": (4, self._lose_reply),
+            "slow network": (2, self._slow),
+            "slow disk": (2, self._slow_disk),
+            "directory failed": (2, self._fail_directory),
+            "all killed": (1, self._kill_all),
+        }
+
+    def strike(self) -> None:
+        """One fault, if the budget allows the one that is drawn."""
+        if self._lost_pages is not None and not self._any_power_loss and not self._absorbed(self._lost_pages):
+            return
+        names = list(self.kinds)
+        (name,) = self._chance.choices(names, [self.kinds[n][0] for n in names])
+        if self.kinds[name][1]():
+            self._cluster.trace.count(f"fault: {name}")
+
+    def heal(self) -> None:
+        """No fault is left, and none that was to end later ends again."""
+        self._era += 1
+        self._standing = 0
+        self._cluster.heal_everything()
+
+    def rested(self) -> None:
+        """Every ISR is whole again."""
+        self._lost_pages = None
+
+    # The budget
+
+    def _absorbed(self, machine: Machine) -> bool:
+        """Whether no ISR counts on the machine that lost pages, but those it has joined since."""
+        if self._rules.unrest() == "":
+            self._lost_pages = None
+            return True
+        return all(state is None or machine.id not in state.isr for _, _, state in self._rules.zookeeper.partitions())
+
+    def _may_lose_power(self, machine: Machine) -> bool:
+        if self._any_power_loss:
+            return True
+        return self._lost_pages is None and self._standing == 0 and self._rules.unrest() == ""
+
+    # Helpers
+
+    def _later(self, seconds: float, work: Callable[[], None]) -> None:
+        """When a fault that stands until then ends."""
+        era = self._era
+        self._standing += 1
+
+        def end() -> None:
+            if self._era == era:
+                self._standing -= 1
+                work()
+
+        self._cluster.loop.call_later(seconds, end)
+
+    def _duration(self) -> float:
+        return self._chance.uniform(*self._chance.choice((SHORT_S, LONG_S)))
+
+    def _any(self) -> Machine | None:
+        up = self._cluster.up()
+        controller = self._cluster.controller()
+        if controller is not None and self._chance.random() < 0.25:
+            return controller
+        return self._chance.choice(up) if up else None
+
+    def _two(self) -> list[Machine]:
+        up = self._cluster.up()
+        return self._chance.sample(up, 2) if len(up) > 1 else []
+
+    def _restart_later(self, machine: Machine) -> None:
+        self._later(self._duration(), lambda: self._cluster.start_again(machine))
+
+    # The faults; each says whether it happened
+
+    def _kill(self) -> bool:
+        machine = self._any()
+        if machine is None:
+            return False
+        machine.kill()
+        self._restart_later(machine)
+        return True
+
+    def _kill_all(self) -> bool:
+        for machine in self._cluster.up():
+            machine.kill()
+            self._restart_later(machine)
+        return True
+
+    def _kill_in_write(self) -> bool:
+        machine = self._any()
+        if machine is None or machine.disk.stop_at is not None:
+            return False
+        machine.disk.stop_at = machine.disk.operations + self._chance.randint(1, 40)
+        self._later(LONG_S[1], lambda: self._cluster.start_again(machine))
+        return True
+
+    def _power_loss(self) -> bool:
+        machine = self._any()
+        if machine is None or not self._may_lose_power(machine):
+            return False
+        self._lost_pages = machine
+        machine.kill(power=True)
+        self._restart_later(machine)
+        return True
+
+    def _stop(self) -> bool:
+        machine = self._any()
+        if machine is None or not machine.is_serving:
+            return False
+        self._cluster.trace.event(f"{machine.name} is told to stop")
+        machine.stop()
+        self._later(LONG_S[1], lambda: self._cluster.start_again(machine))
+        return True
+
+    def _pause(self) -> bool:
+        machine = self._any()
+        if machine is None or machine.process is None or machine.process.paused:
+            return False
+        self._cluster.pause(machine)
+        self._later(self._duration(), lambda: self._cluster.resume(machine))
+        return True
+
+    def _cut(self) -> bool:
+        two = self._two()
+        if not two:
+            return False
+        a, b = two
+        silently = self._chance.random() < 0.5
+        self._cluster.trace.event(f"{a} and {b} are cut off from each other, silently={silently}")
+        self._cluster.cut(a, b, silently=silently)
+        self._later(self._duration(), lambda: self._cluster.network.heal(a.name, b.name))
+        return True
+
+    def _isolate(self) -> bool:
+        machine = self._any()
+        if machine is None:
+            return False
+        silently = self._chance.random() < 0.5
+        self._cluster.trace.event(f"{machine} is cut off from the other brokers, silently={silently}")
+        seconds = self._duration()
+        for other in self._cluster.up():
+            if other is not machine:
+                self._cluster.cut(machine, other, silently=silently)
+                self._later(seconds, lambda name=other.name: self._cluster.network.heal(machine.name, name))
+        return True
+
+    def _cut_from_zookeeper(self) -> bool:
+        machine = self._any()
+        zk = machine.zk if machine is not None else None
+        if machine is None or machine.process is None or zk is None or not zk.is_connected:
+            return False
+        self._cluster.trace.event(f"{machine} is cut off from ZooKeeper")
+        zk.disconnect()
+        process = machine.process
+
+        def mend() -> None:
+            if machine.process is process and not zk.is_connected:
+                self._cluster.trace.event(f"{machine} reaches ZooKeeper again")
+                zk.reconnect()
+
+        self._later(self._duration(), mend)
+        return True
+
+    def _expire(self) -> bool:
+        machine = self._any()
+        zk = machine.zk if machine is not None else None
+        if zk is None or not self._cluster.tree.is_open(zk.session_id):
+            return False
+        self._cluster.trace.event(f"{machine}'s session ends")
+        self._cluster.tree.expire(zk.session_id)
+        return True
+
+    def _lose_reply(self) -> bool:
+        controller = self._cluster.controller()
+        machine = controller if controller is not None and self._chance.random() < 0.7 else self._any()
+        if machine is None or machine.zk is None:
+            return False
+        machine.zk.lose_replies(self._chance.randint(1, 3))
+        return True
+
+    def _slow(self) -> bool:
+        self._cluster.network.slowness = self._chance.choice((10.0, 60.0, 200.0))
+        self._later(self._duration(), self._fast)
+        return True
+
+    def _fast(self) -> None:
+        self._cluster.network.slowness = 1.0
+
+    def _slow_disk(self) -> bool:
+        """What is read is never in the page cache."""
+        machine = self._any()
+        if machine is None or machine.disk.cold:
+            return False
+        machine.disk.cold = True
+        self._later(self._duration(), lambda: setattr(machine.disk, "cold", False))
+        return True
+
+    def _fail_directory(self) -> bool:
+        machine = self._any()
+        if machine is None or not machine.is_serving:
+            return False
+        path = f"/{machine.name}/{self._chance.choice(('one', 'two'))}"
+        self._cluster.trace.event(f"{path} fails")
+        machine.disk.fail(path)
+
+        def replace() -> None:
+            machine.kill()
+            self._cluster.start_again(machine)
+
+        self._later(self._duration(), replace)
+        return True

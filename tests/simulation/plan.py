@@ -1,0 +1,38 @@
+"""What one seed is like, before anything happens: how rough, at which protocol level, with which promises."""
+
+import random
+from dataclasses import dataclass
+
+# inter.broker.protocol.version: what each brings is told apart in node.py (protocol_level) and replica_settings.
+LEVELS = ("2.5", "2.7", "2.8", "3.1", "3.3")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`synced`: every message is flushed. `beyond`: power goes anywhere at any time, and records may be lost."""
+
+    level: str | None
+    synced: bool
+    beyond: bool
+    fault_chance: float
+    change_chance: float
+
+    @property
+    def has_topic_ids(self) -> bool:
+        return self.level not in ("2.5", "2.7")
+
+    def settings(self) -> dict[str, str]:
+        found = {}
+        if self.synced:
+            found["log_flush_interval_messages"] = "1"
+        if self.level is not None:
+            found["inter_broker_protocol_version"] = self.level
+        return found
+
+
+def plan(seed: int, *, beyond: bool = False) -> Plan:
+    """Draw the seed's plan: mostly at the newest level, mostly flushed by the clock, sometimes very rough."""
+    chance = random.Random(f"{seed} plan")
+    level = chance.choice(LEVELS) if chance.random() < 0.3 else None
+    synced = not beyond and chance.random() < 0.15
+    return Plan(level, synced, beyond, chance.choice((0.03, 0.07, 0.07, 0.15)), chance.choice((0.03, 0.06, 0.1)))

@@ -1,0 +1,67 @@
+"""A simulated process: what it runs stops with it at once, and stands still while it is paused.
+
+Everything a process starts (tasks, timers, callbacks) inherits the context in which it was started, so the loop knows
+whose each callback is (loop.py).
+"""
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.simulation.network import SimTransport
+
+PROCESS: "contextvars.ContextVar[Process | None]" = contextvars.ContextVar("process", default=None)
+NOBODY = contextvars.Context()
+"""The context of what belongs to no process: the network, ZooKeeper's servers, the simulator itself."""
+
+
+class Process:
+    """One life of a broker or client, named as its host is."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.paused = False
+        self.held: list[asyncio.Handle] = []
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.failures: list[BaseException] = []
+        self.transports: dict[SimTransport, None] = {}
+        self.context = contextvars.Context()
+        self.context.run(PROCESS.set, self)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Begin something of its own; what it raises is kept in `failures`."""
+        task = asyncio.get_running_loop().create_task(work, context=self.context)
+        task.add_done_callback(self._ended, context=NOBODY)
+        return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failures.append(error)
+
+    def pause(self) -> None:
+        """SIGSTOP: nothing of it runs, what comes for it waits."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        held, self.held = self.held, []
+        asyncio.get_running_loop()._ready.extend(held)  # type: ignore[attr-defined]
+
+    def die(self) -> None:
+        """SIGKILL: nothing of it ever runs again, `finally` included."""
+        self.alive = False
+        self.held.clear()
+
+    def bury(self) -> None:
+        """Let go of what it left unfinished; called when nobody looks any more."""
+        self.alive = False
+        for task in list(self.tasks):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            with contextlib.suppress(BaseException):
+                coroutine.close()  # type: ignore[union-attr]
+        self.tasks.clear()

@@ -1,0 +1,142 @@
+"""One seed, from the first broker's start to the last comparison.
+
+`python -m tests.simulation.run --seed N --steps M` (make sim) prints what was covered, and fails on a broken promise,
+and in a long run on anything that never happened.
+"""
+
+import argparse
+import asyncio
+import random
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from tests.simulation.faults import KINDS
+from tests.simulation.ledger import BrokenPromise, Ledger
+from tests.simulation.loop import SimLoop
+from tests.simulation.network import Network
+from tests.simulation.plan import plan
+from tests.simulation.scenario import Scenario
+from tests.simulation.trace import Trace
+
+LONG_RUN_STEPS = 2000
+
+EXPECTED_IN_A_LONG_RUN = (
+    "controller elected",
+    "leader elected",
+    "leader lost",
+    "ISR grew",
+    "ISR shrank",
+    "log truncated",
+    "session expired by silence",
+    "produce: NONE",
+    "produce: LinkError",
+    "produce: NOT_ENOUGH_REPLICAS",
+    "produce: NOT_LEADER_OR_FOLLOWER",
+    "produce: REQUEST_TIMED_OUT",
+    "produce: UNKNOWN_TOPIC_OR_PARTITION",
+    "fetch: NONE",
+    "fetch: NOT_LEADER_OR_FOLLOWER",
+    "commit: NONE",
+    "commit: NOT_COORDINATOR",
+    "fetch offsets: NONE",
+    "delete records: NONE",
+    "alter configs: NONE",
+    "create topic: NONE",
+    "delete topic: NONE",
+    "reassign: NONE",
+    "elect leaders: NONE",
+    *(f"fault: {kind}" for kind in KINDS),
+)
+
+
+@dataclass
+class Result:
+    """What a run came to."""
+
+    seed: int
+    steps: int
+    trace: Trace
+    ledger: Ledger
+    virtual_s: float
+
+    @property
+    def digest(self) -> str:
+        return self.trace.digest
+
+    def missing(self) -> list[str]:
+        """What a long run should have seen and did not."""
+        return [what for what in EXPECTED_IN_A_LONG_RUN if not self.trace.counts[what]]
+
+
+def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False) -> Result:
+    """Run one seed; raises BrokenPromise, with the seed in it.
+
+    `show` prints the story while it happens; `beyond` leaves the faults' budget: then nothing is promised but that
+    replicas agree.
+    """
+    trace = Trace(show)
+    chance = random.Random(f"{seed} world")
+    network = Network(random.Random(chance.getrandbits(64)), trace)
+    loop = SimLoop(network, random.Random(chance.getrandbits(64)))
+    trace.now = loop.time
+    configured = structlog.get_config()
+    trace.capture_logs()
+    loop.set_exception_handler(lambda _loop, context: _unexpected(trace, context))
+    asyncio.set_event_loop(loop)
+    scenario: Scenario | None = None
+    begun = loop.now
+    try:
+        scenario = Scenario(seed, steps, plan(seed, beyond=beyond), trace, loop, network)
+        loop.run_until_complete(scenario.run())
+        return Result(seed, steps, trace, scenario.ledger, loop.now - begun)
+    except Exception as error:
+        tail = "\n".join(list(trace.lines)[-60:])
+        raise BrokenPromise(f"seed {seed}, {steps} steps: {error}\n{tail}") from error
+    finally:
+        trace.over = True
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if scenario is not None:
+                scenario.bury()
+            asyncio.set_event_loop(None)
+            loop.close()
+        structlog.configure(**configured)
+
+
+def _unexpected(trace: Trace, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if trace.over or not isinstance(error, Exception):
+        return  # what is buried has nothing to say, and a stopped machine's last breath is no mistake
+    trace.mistake(f"{context.get('message')}: {error!r} {context.get('future') or context.get('handle')}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Run one seed of the simulator.")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=LONG_RUN_STEPS)
+    parser.add_argument("--show", action="store_true", help="print the story while it happens")
+    parser.add_argument("--beyond", action="store_true", help="lose power anywhere: only divergence is an error then")
+    options = parser.parse_args(arguments)
+    try:
+        result = run_seed(options.seed, options.steps, show=options.show, beyond=options.beyond)
+    except BrokenPromise as broken:
+        print(f"FAILED: {broken}", file=sys.stderr)
+        return 1
+    for what, number in sorted(result.trace.counts.items()):
+        print(f"{number:8} {what}")
+    print(
+        f"seed {result.seed}: {result.steps} steps, {result.virtual_s:.0f} virtual seconds, "
+        f"{result.ledger.writes} acknowledged writes, digest {result.digest}"
+    )
+    if options.steps >= LONG_RUN_STEPS and not options.beyond and (missing := result.missing()):
+        print(f"FAILED: never happened: {', '.join(missing)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""One seed's course: a cluster, its clients, what befalls it, and its judge."""
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+from logyard.broker.model import TopicPartition
+from tests.simulation.clients import Admin, Client, Consumer, Producer
+from tests.simulation.cluster import Cluster
+from tests.simulation.committer import Committer
+from tests.simulation.faults import Faults
+from tests.simulation.invariants import Rules
+from tests.simulation.ledger import BrokenPromise, Ledger
+from tests.simulation.loop import SimLoop
+from tests.simulation.network import Network
+from tests.simulation.plan import Plan
+from tests.simulation.trace import Trace
+
+STEP_S = (0.02, 0.12)
+REST_EVERY = (120, 260)
+REST_WITHIN_S = 60.0
+
+TOPICS = {"safe": 2, "pair": 2, "loose": 1}
+REPLICAS = {"safe": 3, "pair": 2, "loose": 3}
+CONFIGS = {"loose": {"min_insync_replicas": "1"}}
+SCRATCH = ("scratch-a", "scratch-b")
+
+
+class Scenario:
+    """`run` is everything from the first broker's start to the last comparison; raises BrokenPromise."""
+
+    def __init__(self, seed: int, steps: int, plan: Plan, trace: Trace, loop: SimLoop, network: Network) -> None:
+        name = str(seed)
+        self._chance = random.Random(f"{name} steps")
+        self.steps, self.plan, self.trace, self.ledger = steps, plan, trace, Ledger(keeps=not plan.beyond)
+        self.cluster = Cluster(loop, network, trace, name, **plan.settings())
+        self.rules = Rules(self.cluster, may_lose=plan.beyond)
+        self.faults = Faults(self.cluster, self.rules, name, any_power_loss=plan.synced or plan.beyond)
+        self._admin = Admin("admin", self.cluster, name)
+        self._producers = self._make_producers(name)
+        self._consumer = Consumer("consumer", self.cluster, name, self.ledger, TOPICS)
+        self._committer = Committer("group", self.cluster, name)
+
+    def _make_producers(self, seed: str) -> list[Producer]:
+        def make(name: str, topic: str, pause_s: float = 0.1, **how: Any) -> Producer:
+            partitions = TOPICS.get(topic, 1)
+            return Producer(name, self.cluster, seed, self.ledger, topic, partitions, pause_s=pause_s, **how)
+
+        return [
+            make("idem", "safe", idempotent=not self.plan.beyond),
+            make("idem2", "pair", idempotent=not self.plan.beyond),
+            make("plain", "safe"),
+            make("plain2", "pair"),
+            make("hasty", "safe", 0.15, acks=1),
+            make("loose1", "loose", 0.2, acks=1, promised=False),
+            make("loose2", "loose", 0.2, promised=False),
+            *(make(f"scribe-{topic}", topic, 0.3, promised=False) for topic in SCRATCH),
+        ]
+
+    @property
+    def _clients(self) -> list[Client]:
+        return [*self._producers, self._consumer, self._committer, self._admin]
+
+    # The course of events
+
+    async def run(self) -> None:
+        await self._begin()
+        until_rest = self._chance.randint(*REST_EVERY)
+        for step in range(self.steps):
+            self._step()
+            await asyncio.sleep(self._chance.uniform(*STEP_S))
+            self.trace.note(f"step {step} {[m.disk.operations for m in self.cluster.machines.values()]}")
+            self._look()
+            until_rest -= 1
+            if until_rest == 0:
+                until_rest = self._chance.randint(*REST_EVERY)
+                await self._rest()
+        await self._end()
+
+    async def _begin(self) -> None:
+        self.cluster.start()
+        await self._until(lambda: len(self.cluster.serving()) == len(self.cluster.machines), "the brokers do not start")
+        for topic, partitions in TOPICS.items():
+            await self._create(topic, partitions)
+        for client in (*self._producers, self._consumer, self._committer):
+            client.start()
+        await asyncio.sleep(0.5)
+
+    async def _create(self, topic: str, partitions: int) -> None:
+        def create() -> Any:
+            return self._admin.create(topic, partitions, REPLICAS[topic], **CONFIGS.get(topic, {}))
+
+        await self._admin.process.spawn(self._admin.surely(create))
+
+    def _step(self) -> None:
+        if self._chance.random() < self.plan.fault_chance:
+            self.faults.strike()
+        if self._chance.random() < self.plan.change_chance:
+            self._admin.process.spawn(self._change())
+
+    def _change(self) -> Coroutine[Any, Any, Any]:
+        """What an administrator might do now."""
+        admin, chance = self._admin, self._chance
+        topic = chance.choice(SCRATCH)
+        tp = TopicPartition(chance.choice(("pair", "pair", "safe", "loose")), chance.randrange(2))
+        match chance.randrange(10):
+            case 0 | 1:
+                return admin.create(topic, 1, chance.choice((2, 3)))
+            case 2 if self.plan.has_topic_ids:  # else nobody could tell a topic from an earlier one of that name
+                return admin.delete(topic)
+            case 3 | 4:
+                return admin.reassign(tp, chance.sample(list(self.cluster.machines), REPLICAS[tp.topic]))
+            case 5:
+                return admin.reassign(tp, None)
+            case 6:
+                return admin.set_segment_bytes(tp.topic, chance.randint(2000, 9000))
+            case 7:
+                read = self._consumer.position.get(tp, 0)
+                return admin.delete_records(tp, chance.randint(0, read))
+            case _:
+                return admin.elect_preferred(tp.topic, TOPICS[tp.topic])
+
+    def _look(self) -> None:
+        self.rules.check()
+        for client in self._clients:
+            for failure in client.process.failures:
+                raise failure
+
+    async def _until(self, condition: Any, otherwise: str) -> None:
+        if not await self.cluster.until(condition, REST_WITHIN_S):
+            raise BrokenPromise(f"{otherwise} (within {REST_WITHIN_S:.0f} s)")
+
+    async def _rest(self, *, ends: bool = False) -> None:
+        """Nothing is broken any more: the cluster has to become whole, and to have kept what it promised."""
+        self.trace.event("rest")
+        self.faults.heal()
+        why = ""
+
+        def is_well() -> bool:
+            nonlocal why
+            self._look()
+            for machine in self.cluster.machines.values():
+                self.cluster.start_again(machine)  # a supervisor's part, where one could not start
+            why = self.rules.unrest(ends=ends)
+            return why == ""
+
+        if not await self.cluster.until(is_well, REST_WITHIN_S):
+            raise BrokenPromise(f"no rest within {REST_WITHIN_S:.0f} s: {why}")
+        self.faults.rested()
+        self.rules.check(whole=True)
+        self.rules.compare_replicas()
+        self.trace.count("stray replicas at rest", len(self.rules.strays()))
+        self.trace.event("rested")
+
+    async def _end(self) -> None:
+        await self._rest()
+        stopping = [p.process.spawn(p.stopped()) for p in self._producers]
+        await self._until(lambda: all(task.done() for task in stopping), "producers do not come to an end")
+        await self._rest(ends=True)
+        if self.plan.beyond:
+            self.trace.count("acknowledged records lost", self._count_lost())
+            return
+        await self._all_is_read()
+        verifying = self._committer.process.spawn(self._committer.verified())
+        await self._until(verifying.done, "the group's offset cannot be had")
+        self._look()
+
+    def _count_lost(self) -> int:
+        lost = 0
+        for tp, promised in self.ledger.acknowledged.items():
+            there = self.rules.brokers.values(tp)
+            lost += sum(there.get(offset) != value for offset, value in promised.items())
+        return lost
+
+    async def _all_is_read(self) -> None:
+        ends = {born.tp: self.rules.brokers.ends(born) for born, _, _ in self.rules.zookeeper.partitions()}
+        high = {tp: max(watermark for _, watermark in ends[tp].values()) for tp in self._consumer.position}
+
+        def all_read() -> bool:
+            self._look()
+            return all(self._consumer.position[tp] >= end for tp, end in high.items())
+
+        await self._until(all_read, f"consumers do not reach the end: {self._consumer.position}, {high}")
+        self.rules.check(whole=True)
+        for tp, end in high.items():
+            self.ledger.settle(tp, end)
+        self.ledger.check_order()
+
+    def bury(self) -> None:
+        self.cluster.bury()
+        for client in self._clients:
+            client.process.bury()

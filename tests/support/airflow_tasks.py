@@ -1,0 +1,80 @@
+"""Running operators as a worker would, without one: a context, a deferral carried to its end, a cluster in memory."""
+
+import asyncio
+import importlib
+import json
+from typing import Any
+
+from logyard.admin.memory import MemoryConnector
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.operators.hooks.cluster import ClusterHook
+
+CONNECTION = {"conn_type": "logyard", "host": "memory:1", "extra": {"broker_ids": [1, 2, 3]}}
+
+
+class Pushed:
+    """A task instance as far as operators use it."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.values[key] = json.loads(json.dumps(value))
+
+
+class Store(dict[str, Any]):
+    """`task_state_store`: what outlives a try."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = json.loads(json.dumps(value))
+
+    def delete(self, key: str) -> None:
+        self.pop(key, None)
+
+
+def context(store: Store | None = None) -> Any:
+    return {"ti": Pushed(), "task_state_store": Store() if store is None else store}
+
+
+def use(monkeypatch: Any, cluster: MemoryCluster, *, ensemble: bool = True, **extra: Any) -> None:
+    """Let the connection `logyard_default` lead to a cluster in memory."""
+    connection = {**CONNECTION, "extra": {**CONNECTION["extra"], **extra}}  # type: ignore[dict-item]
+    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(connection))
+    monkeypatch.setattr(ClusterHook, "connector", MemoryConnector(cluster, zookeeper=ensemble))
+
+
+def run(operator: Any, ctx: Any) -> tuple[Any, int]:
+    """Execute, and carry every deferral through its trigger and back; returns the result and the deferrals' number.
+
+    The trigger that runs is made anew from what `serialize` gave, by way of JSON, as the triggerer does it.
+    """
+    from airflow.sdk.exceptions import TaskDeferred
+
+    deferrals = 0
+    call, arguments = operator.execute, {}
+    while True:
+        try:
+            return json.loads(json.dumps(call(ctx, **arguments))), deferrals
+        except TaskDeferred as deferral:
+            deferrals += 1
+            deferred: Any = deferral
+        if deferred.timeout is None:
+            raise AssertionError("a deferral without a timeout may wait for ever")
+        event = first_event(deferred.trigger)
+        call = getattr(operator, deferred.method_name)
+        arguments = {"event": event, **json.loads(json.dumps(deferred.kwargs or {}))}
+
+
+def first_event(trigger: Any) -> Any:
+    """What a trigger reports first, after a round trip through its serialized form."""
+    path, fields = trigger.serialize()
+    module, name = path.rsplit(".", 1)
+    made = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(fields)))
+    assert made.serialize() == (path, fields)
+
+    async def take() -> Any:
+        async for event in made.run():
+            return json.loads(json.dumps(event.payload))
+        raise AssertionError("the trigger ended without an event")
+
+    return asyncio.run(asyncio.wait_for(take(), 20))

@@ -1,0 +1,165 @@
+"""The floors of ARCHITECTURE.md as data, and how a module's imports are read off its source."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TOP_FOLDERS = ("broker", "operators", "plugins", "dags", "spark_jobs")
+OWN_FOLDERS = ("logyard/cli", "logyard/local", "logyard/admin")
+
+# From the roof to the ground; modules on one line are neighbours and do not see each other.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("cli",),
+    ("plugins", "dags"),
+    ("operators",),
+    ("local",),
+    ("spark_jobs",),
+    ("admin",),
+    ("broker.__main__",),
+    ("broker.app",),
+    ("broker.node",),
+    ("broker.world",),
+    ("broker.server", "broker.http"),
+    ("broker.security",),
+    ("broker.zk", "broker.client"),
+    ("broker.controller", "broker.coordinator"),
+    ("broker.replication",),
+    ("broker.metadata",),
+    ("broker.log",),
+    ("broker.compaction",),
+    ("broker.protocol", "broker.records", "broker.znodes"),
+    ("broker.config", "broker.clock"),
+    ("broker.model",),
+    ("broker.errors",),
+)
+
+# What the upper floors may take from the broker (architecture.md, "Floors").
+NARROW = {
+    "admin": (
+        "broker.znodes",
+        "broker.model",
+        "broker.errors",
+        "broker.controller.assignment",
+        "broker.zk.session",
+    ),
+    "spark_jobs": (
+        "broker.records",
+        "broker.znodes",
+        "broker.model",
+        "broker.errors",
+        "broker.compaction",
+        "broker.log.layout",
+        "broker.log.index",
+        "broker.log.epochs",
+        "broker.log.producers",
+        "broker.log.checkpoints",
+        "broker.log.leases",
+        "spark_jobs",
+    ),
+    "operators": ("admin", "broker.model", "operators"),
+    "local": ("local", "admin"),
+}
+
+PURE_PACKAGES = (
+    "broker.controller",
+    "broker.coordinator",
+    "broker.replication",
+    "broker.log",
+    "broker.compaction",
+    "broker.protocol",
+    "broker.records",
+    "broker.znodes",
+)
+SHELLS = ("runner", "fetcher", "store", "disk")
+IMPURE = ("asyncio", "kazoo", "logging", "os", "random", "socket", "threading", "time")
+
+
+def python_files(root: Path) -> list[Path]:
+    """Every Python file of the product, by its real place (links are not followed)."""
+    folders = [root / name for name in (*TOP_FOLDERS, *OWN_FOLDERS)]
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def module_name(path: Path, root: Path) -> str:
+    """`broker/log/index.py` → `broker.log.index`; `logyard/admin/client.py` → `admin.client`."""
+    parts = list(path.relative_to(root).with_suffix("").parts)
+    if parts[0] == "logyard":
+        parts = parts[1:]
+    if parts[-1] == "__init__":
+        parts = parts[:-1]
+    return ".".join(parts)
+
+
+def imports(source: str, module: str) -> Iterator[str]:
+    """Yield the absolute name of everything imported anywhere in the file, functions included."""
+    package = module.split(".")[:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                kept = package[: len(package) - (node.level - 1)]
+                base = ".".join(["logyard", *kept, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def floor_of(name: str) -> int | None:
+    """The index of the floor a module stands on (0 is the roof), None where the name is no module of ours."""
+    best: tuple[int, int] | None = None
+    for index, floor in enumerate(FLOORS):
+        for prefix in floor:
+            if prefix in ("broker.config", "broker.clock"):
+                # The config floor also holds its tables: broker/config_keys.py, broker/topic_config.py.
+                hit = name.startswith((prefix, "broker.topic_config"))
+            else:
+                hit = name == prefix or name.startswith(prefix + ".")
+            if hit and (best is None or len(prefix) > best[1]):
+                best = (index, len(prefix))
+    return best[0] if best else None
+
+
+def owner(name: str) -> str:
+    """The package whose neighbours may not be seen: `broker.log.index` → `broker.log`, `admin.client` → `admin`."""
+    if name.startswith(("broker.config", "broker.topic_config")):
+        return "broker.config"  # one table in several files
+    parts = name.split(".")
+    return ".".join(parts[:2]) if parts[0] == "broker" else parts[0]
+
+
+def _starts(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(name == p or name.startswith(p + ".") for p in prefixes)
+
+
+def violations(source: str, module: str) -> list[str]:
+    """Every import of this file that the floors forbid, as `module imports name: why`."""
+    found: list[str] = []
+    mine = floor_of(module)
+    if mine is None and module in ("broker",):  # the package's own empty __init__
+        return []
+    if mine is None:
+        return [f"{module}: stands on no floor"]
+    for name in dict.fromkeys(imports(source, module)):
+        root = name.split(".")[0]
+        if root in TOP_FOLDERS:
+            found.append(f"{module} imports {name}: write logyard.{name}")
+        if _starts(module, PURE_PACKAGES) and module.split(".")[-1] not in SHELLS and root in IMPURE:
+            found.append(f"{module} imports {name}: only {', '.join(SHELLS)} may in a pure package")
+        if root != "logyard" or name == "logyard":
+            continue
+        target = name.removeprefix("logyard.")
+        theirs = floor_of(target)
+        if theirs is None:
+            continue
+        if theirs < mine or (theirs == mine and owner(target) != owner(module)):
+            found.append(f"{module} imports {name}: imports go down only")
+        narrow = NARROW.get(owner(module))
+        if narrow and owner(target) != owner(module) and not _starts(target, narrow):
+            # `from logyard.broker.controller import assignment` names the package first, then the module.
+            wider = any(p.startswith(target + ".") for p in narrow)
+            if not wider:
+                found.append(f"{module} imports {name}: {owner(module)} may take {', '.join(narrow)}")
+    return found

@@ -1,0 +1,85 @@
+"""A broker that follows: real fetchers on a virtual loop, and a leader whose answers are scripted."""
+
+import asyncio
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.replication.events import EpochAnswer, FetchedPartition, FollowerFetchAnswer, OffsetAnswer
+from logyard.broker.replication.fetcher import ReplicaFetchers
+from tests.support.memory_log import HEADER
+from tests.support.replica_world import T0, World
+
+
+def stored(base, epoch, payload=b"v", count=1):
+    return HEADER.pack(base, epoch, count, 0, len(payload)) + payload
+
+
+class Leader:
+    """A link whose answers are scripted: each is a FollowerFetchAnswer, an error to raise, or a list of answers."""
+
+    def __init__(self, loop):
+        self.loop = loop
+        self.script = []
+        self.asked = []
+        self.times = []
+        self.epochs = {}
+        self.ends = {}
+        self.starts = {}
+
+    async def fetch(self, request):
+        self.asked.append(request)
+        self.times.append(self.loop.time())
+        if not self.script:
+            await asyncio.sleep(request.max_wait_ms / 1000)
+            return FollowerFetchAnswer(ErrorCode.NONE, 7, ())
+        await asyncio.sleep(0.001)
+        answer = self.script.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer if isinstance(answer, FollowerFetchAnswer) else FollowerFetchAnswer(ErrorCode.NONE, 7, answer)
+
+    async def list_offsets(self, queries):
+        await asyncio.sleep(0.001)
+        known = self.ends if queries[0].timestamp == -1 else self.starts
+        return [OffsetAnswer(q.tp, *known[q.tp]) for q in queries]
+
+    async def offsets_for_leader_epoch(self, queries):
+        await asyncio.sleep(0.001)
+        return [EpochAnswer(q.tp, *self.epochs[q.epoch]) for q in queries]
+
+
+class Followed:
+    """Broker 1 following broker 2 on a virtual loop."""
+
+    def __init__(self, loop, **settings):
+        self.loop = loop
+        self.world = World(**settings)
+        self.leader = Leader(loop)
+        self.progressed = []
+        self.fetchers = ReplicaFetchers(
+            lambda broker: self.leader,
+            self.world.replicas.settings,
+            self.world.replicas.counters,
+            lambda: int(loop.time() * 1000),
+            lambda: 55,
+            lambda partition: self.progressed.append(partition.tp),
+        )
+        self.world.replicas.use_fetchers(self.fetchers)
+
+    def log(self, tp=T0):
+        return self.world.logs.get(tp)
+
+    def follow(self, tp=T0, leader_epoch=0, **fields):
+        self.world.tell(self.world.order(tp, leader=2, leader_epoch=leader_epoch), **fields)
+
+
+def run(loop, story, **settings):
+    async def told():
+        followed = Followed(loop, **settings)
+        await story(followed)
+        await followed.fetchers.close()
+
+    loop.run_until_complete(told())
+
+
+def answer(tp=T0, records=b"", hw=0, start=0, error=ErrorCode.NONE, **fields):
+    return FetchedPartition(tp, error, hw, hw, start, records, **fields)

@@ -1,0 +1,74 @@
+"""What a compaction job does, without Spark: leases on replicas, one decision, a rewrite and a commit for each."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from logyard.broker.compaction.cleaner import rewrite_group, survey_segments
+from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.rewrite import Tally
+from logyard.broker.compaction.survey import ActiveProducer, DictKeyMap, Survey
+from logyard.broker.compaction.transactions import AbortedTransaction
+from logyard.broker.records.batch import iter_headers
+from logyard.spark_jobs.leases import BrokerHttp, Lease
+
+
+def broker_https(description: dict[str, Any]) -> dict[int, BrokerHttp]:
+    """The HTTP sides of the brokers of a cluster.json on this machine."""
+    return {
+        broker["id"]: BrokerHttp(
+            broker["id"],
+            f"{broker['host']}:{broker['http_port']}",
+            (Path(broker["log_dirs"][0]) / "http.token").read_text().strip(),
+        )
+        for broker in description["brokers"]
+    }
+
+
+def read_segments(lease: Lease) -> dict[int, memoryview]:
+    """Every leased segment's log over HTTP, by base offset."""
+    found = {}
+    for segment in lease.segments:
+        data = bytearray(segment.size)
+        path = lease.file_path(segment.base_offset, "log")
+        assert lease.broker.read(path, 0, segment.size, memoryview(data)) == segment.size
+        found[segment.base_offset] = memoryview(bytes(data))
+    return found
+
+
+def decide(leader: Lease, range_end: int, tombstone_cutoff: int) -> Decision:
+    """Pass 1 over the leader's segments."""
+    told = leader.details
+    survey = Survey(
+        leader.topic,
+        leader.partition,
+        leader.leader_epoch,
+        leader.segments[0].base_offset,
+        range_end,
+        told["now_ms"],
+        told["config"]["delete.retention.ms"],
+        tombstone_cutoff,
+        [
+            AbortedTransaction(a["producer_id"], a["first_offset"], a["last_offset"])
+            for a in told["aborted_transactions"]
+        ],
+        {p["producer_id"]: ActiveProducer(p["last_offset"], p["producer_epoch"]) for p in told["producers"]},
+    )
+    return survey_segments(read_segments(leader).values(), survey, DictKeyMap())
+
+
+def rewrite_and_commit(lease: Lease, decision: Decision, aside: Path, group_size: int = 2) -> dict[str, Any]:
+    """Pass 2 over one replica's own segments, and its commit; returns the broker's answer."""
+    segments = read_segments(lease)
+    bases = list(segments)
+    groups = []
+    for at in range(0, len(bases), group_size):
+        members = bases[at : at + group_size]
+        data = b"".join(bytes(b) for b in rewrite_group([segments[base] for base in members], decision, Tally()))
+        digest = hashlib.sha256(data).hexdigest()
+        aside.write_bytes(data)
+        lease.put_part(members[0], str(aside), len(data), digest)
+        headers = [header for _, header in iter_headers(data)]
+        said = {"last_offset": headers[-1].last_offset, "records": sum(header.count for header in headers)}
+        groups.append({"segments": members, "part": {"size": len(data), "sha256": digest, **said}})
+    return lease.commit(decision.summary(), groups, decision.range_end)

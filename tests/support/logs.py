@@ -1,0 +1,89 @@
+"""Logs on a disk in memory, and the batches to fill them with."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from logyard.broker.log import recovery
+from logyard.broker.log.disk import Disk
+from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.recovery import Checkpointed
+from logyard.broker.model import TopicPartition
+from logyard.broker.records import batch
+from logyard.broker.records.batch import Record
+from logyard.broker.topic_config import TopicConfig
+
+TP = TopicPartition("t", 0)
+ROOT = "/data"
+DIRECTORY = f"{ROOT}/t-0"
+NOW = 1_700_000_000_000
+
+
+def produced(
+    values: Sequence[bytes | None], *, timestamp: int = NOW, key: bytes | None = b"k", **fields: Any
+) -> memoryview:
+    """A batch as a producer sends it: base offset 0, no leader epoch."""
+    records = [Record(offset, timestamp, key, value) for offset, value in enumerate(values)]
+    return memoryview(batch.build(records, base_offset=0, **fields))
+
+
+def fetched(base: int, values: Sequence[bytes | None], *, epoch: int = 0, timestamp: int = NOW, **fields: Any) -> bytes:
+    """A batch as a follower fetches it."""
+    records = [Record(base + at, timestamp, b"k", value) for at, value in enumerate(values)]
+    return bytes(batch.build(records, base_offset=base, leader_epoch=epoch, **fields))
+
+
+def marker(kind: int, *, producer_id: int, producer_epoch: int = 0, coordinator_epoch: int = 0) -> memoryview:
+    """A transaction marker as a coordinator writes it."""
+    made = batch.build_control(
+        kind,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+        timestamp=NOW,
+    )
+    return memoryview(made)
+
+
+def new_log(disk: Disk | None = None, config: TopicConfig | None = None, **kwargs: Any) -> PartitionLog:
+    """A new log, in a log directory that is durable."""
+    disk = disk or MemoryDisk()
+    disk.make_directory(ROOT)
+    disk.sync_directory("/")
+    return PartitionLog.create(disk, TP, DIRECTORY, config or TopicConfig(), now_ms=NOW, **kwargs)
+
+
+def opened(
+    disk: Disk, config: TopicConfig | None = None, known: Checkpointed | None = None, notes: list[str] | None = None
+) -> PartitionLog:
+    """The log of DIRECTORY, loaded as at a broker's start; by default after an unclean end, from offset 0 on."""
+    config = config or TopicConfig()
+    said = [] if notes is None else notes
+    state = recovery.load(disk, DIRECTORY, config, known or Checkpointed(), now_ms=NOW, note=said.append)
+    return PartitionLog(disk, TP, DIRECTORY, config, state, now_ms=NOW)
+
+
+def content(log: PartitionLog, start: int | None = None, max_bytes: int = 1 << 30) -> bytes:
+    """All bytes from an offset to the end, read as a consumer would, fetch by fetch."""
+    offset = log.log_start_offset if start is None else start
+    parts: list[bytes] = []
+    while offset < log.log_end_offset:
+        piece = log.read(offset, max_bytes, limit_offset=log.log_end_offset, min_one=True)
+        data = piece.load_nowait()
+        data = piece.load() if data is None else data
+        if not data:
+            break
+        parts.append(bytes(data))
+        *_, (_, last) = batch.iter_headers(data)
+        offset = last.last_offset + 1
+    return b"".join(parts)
+
+
+def offsets(data: bytes | memoryview) -> list[tuple[int, int]]:
+    """(base offset, last offset) of every batch."""
+    return [(header.base_offset, header.last_offset) for _, header in batch.iter_headers(data)]
+
+
+def names(disk: Disk, directory: str = DIRECTORY) -> list[str]:
+    """The names in a directory."""
+    return [entry.name for entry in disk.list(directory)]

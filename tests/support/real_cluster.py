@@ -1,0 +1,132 @@
+"""What integration tests ask of a running cluster, through stock clients and the files on disk."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from logyard.local.cluster import Cluster
+
+WAIT_S = 30.0
+
+
+def eventually(look: Callable[[], Any], what: str, timeout_s: float = WAIT_S) -> Any:
+    """Return the first truthy answer of `look`; fails with `what` and the last answer."""
+    deadline = time.monotonic() + timeout_s
+    found: Any = None
+    while time.monotonic() < deadline:
+        try:
+            found = look()
+            if found:
+                return found
+        except (AssertionError, KafkaException) as error:
+            found = error
+        time.sleep(0.1)
+    raise AssertionError(f"{what}: not within {timeout_s} s, last seen {found!r}")
+
+
+class RealCluster:
+    """One cluster, seen from outside."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.directory = cluster.layout.directory
+
+    @property
+    def description(self) -> dict[str, Any]:
+        return json.loads((self.directory / "cluster.json").read_text())
+
+    @property
+    def bootstrap(self) -> str:
+        return str(self.description["bootstrap"])
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def create(self, topic: str, partitions: int = 3, replicas: int = 3, **config: str) -> None:
+        new = NewTopic(topic, partitions, replicas, config={k.replace("_", "."): v for k, v in config.items()})
+        admin = self.admin()  # librdkafka ends its work with the handle: it has to outlive the future
+        admin.create_topics([new], operation_timeout=20)[topic].result(30)
+
+    def produce(
+        self, topic: str, events: Iterator[tuple[bytes | None, bytes]] | list[Any], **conf: Any
+    ) -> dict[Any, int]:
+        """Send with acks=all; returns the offset of every acknowledged (partition, value)."""
+        acknowledged: dict[Any, int] = {}
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                acknowledged[message.partition(), message.value()] = message.offset()
+
+        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "linger.ms": 5, **conf})
+        for key, value in events:
+            producer.produce(topic, value, key, on_delivery=delivered)
+            producer.poll(0)
+        producer.flush(60)
+        return acknowledged
+
+    def consume(self, topic: str, count: int, timeout_s: float = WAIT_S) -> list[Any]:
+        """Read `count` records from the start of every partition, without a group's help."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.auto.commit": False})
+        try:
+            found = consumer.list_topics(topic, timeout=10).topics[topic]
+            consumer.assign([TopicPartition(topic, p, 0) for p in found.partitions])
+            records: list[Any] = []
+            deadline = time.monotonic() + timeout_s
+            while len(records) < count and time.monotonic() < deadline:
+                records += [m for m in consumer.consume(1000, 0.5) if m.error() is None]
+            return records
+        finally:
+            consumer.close()
+
+    def describe(self, topic: str) -> dict[int, Any]:
+        """Partition metadata by number, as librdkafka sees it."""
+        admin = self.admin()
+        return dict(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+
+    def isrs_full(self, topic: str) -> bool:
+        found = self.describe(topic)
+        return bool(found) and all(set(p.isrs) == set(p.replicas) and p.leader >= 0 for p in found.values())
+
+    @contextmanager
+    def zookeeper(self) -> Iterator[KazooClient]:
+        client = KazooClient(self.description["zookeeper"])
+        client.start(10)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def controller(self) -> tuple[int, int]:
+        """(broker id, controller epoch); id -1 while nobody holds the znode."""
+        with self.zookeeper() as zk:
+            epoch = int(zk.get("/controller_epoch")[0])
+            if not zk.exists("/controller"):
+                return -1, epoch
+            return int(json.loads(zk.get("/controller")[0])["brokerid"]), epoch
+
+    def replica_dirs(self, topic: str, partition: int) -> dict[int, Path]:
+        return {
+            broker["id"]: path
+            for broker in self.description["brokers"]
+            for directory in broker["log_dirs"]
+            if (path := Path(directory) / f"{topic}-{partition}").is_dir()
+        }
+
+    def digests(self, topic: str, partition: int) -> dict[int, str]:
+        """One digest of all .log bytes per replica."""
+        found = {}
+        for broker, path in self.replica_dirs(topic, partition).items():
+            digest = hashlib.sha256()
+            for segment in sorted(path.glob("*.log")):
+                digest.update(segment.read_bytes())
+            found[broker] = digest.hexdigest()
+        return found

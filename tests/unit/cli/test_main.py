@@ -1,0 +1,113 @@
+import pytest
+
+from logyard.cli import main as entry
+from logyard.cli.cluster import parse_config, parse_signal
+from logyard.local import interrupts
+from logyard.local.errors import LocalError
+
+
+@pytest.fixture(autouse=True)
+def _keep_signal_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "raise_once", lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["cluster", "start"], "logyard: Missing option '--dir': see `logyard cluster start --help`\n"),
+        (
+            ["cluster", "stop", "--dir", "/x", "--nope"],
+            "logyard: No such option: --nope: see `logyard cluster stop --help`\n",
+        ),
+        (["nope"], "logyard: No such command 'nope': see `logyard nope --help`\n"),
+    ],
+)
+def test_misuse_is_one_line_and_status_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(arguments) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", said)
+
+
+def test_a_refusal_is_one_line_and_status_1(capsys: pytest.CaptureFixture[str], tmp_path: object) -> None:
+    assert entry.main(["cluster", "status", "--dir", f"{tmp_path}/none"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("logyard: no cluster was started in ")
+    assert captured.err.count("\n") == 1
+
+
+def test_an_interrupt_is_128_plus_its_signal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise interrupts.Interrupted(15)
+
+    monkeypatch.setattr("logyard.cli.cluster.Cluster.status", interrupted)
+    assert entry.main(["cluster", "status", "--dir", "/x"]) == 143
+    assert "interrupted by SIGTERM" in capsys.readouterr().err
+
+
+COMMANDS = [
+    *(["cluster", name] for name in ("start", "stop", "start-broker", "stop-broker", "status")),
+    *(["topics", name] for name in ("create", "list", "describe", "alter", "delete")),
+    *([name] for name in ("up", "down", "demo")),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_has_an_example(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main([*command, "--help"]) == 0
+    assert f"Example:\n\n      logyard {' '.join(command)}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["topics", "list"], "say which cluster"),
+        (["topics", "list", "--bootstrap-server", "a:1", "--zookeeper", "b:2"], "say which cluster"),
+        (["topics", "alter", "--topic", "t", "--zookeeper", "b:2"], "nothing to alter"),
+        (
+            [
+                "topics",
+                "create",
+                "--topic",
+                "t",
+                "--zookeeper",
+                "b:2",
+                "--replica-assignment",
+                "0",
+                "--partitions",
+                "2",
+            ],
+            "leave out --partitions",
+        ),
+        (["topics", "create", "--topic", "t", "--zookeeper", "b:2", "--partitions", "0"], "greater than 0"),
+        (
+            ["topics", "describe", "--zookeeper", "b:2", "--under-replicated-partitions", "--at-min-isr-partitions"],
+            "one of these at a time",
+        ),
+        (["topics", "list", "--zookeeper", "b:2", "--command-config", "/f"], "leave it out with --zookeeper"),
+    ],
+)
+def test_topics_misused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(arguments) == 1
+    captured = capsys.readouterr().err
+    assert said in captured
+    assert captured.count("\n") == 1
+
+
+def test_config_pairs() -> None:
+    assert parse_config(["a=b", "c = d=e", "f="]) == {"a": "b", "c": "d=e", "f": ""}
+    for wrong in ("a", "=b"):
+        with pytest.raises(LocalError, match="key=value"):
+            parse_config([wrong])
+
+
+@pytest.mark.parametrize("name", ["KILL", "SIGKILL", "kill", "9"])
+def test_signal_names(name: str) -> None:
+    assert parse_signal(name) == 9
+
+
+@pytest.mark.parametrize("name", ["NOPE", "0", "99"])
+def test_no_signal(name: str) -> None:
+    with pytest.raises(LocalError, match="no such signal"):
+        parse_signal(name)

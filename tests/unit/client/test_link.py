@@ -1,0 +1,118 @@
+"""One connection to another broker: pipelining, large answers, time-outs, broken and refused connections."""
+
+import asyncio
+import struct
+
+import pytest
+
+from logyard.broker.client.link import FRAME_BYTES_MAX, SCRATCH_BYTES, Link
+from logyard.broker.protocol import codec
+from logyard.broker.replication.ports import LinkError
+from tests.support.scripted_broker import Answer, Asked, Hang, HangUp, ScriptedBroker
+
+METADATA = 3
+
+
+def cluster(asked: Asked) -> Answer:
+    """Metadata whose cluster id repeats the client id."""
+    return {"cluster_id": asked.client_id, "controller_id": len(asked.body.topics or [])}
+
+
+def link_to(broker: ScriptedBroker, request_timeout_s: float = 10.0) -> Link:
+    return Link("127.0.0.1", broker.port, client_id="me", request_timeout_s=request_timeout_s)
+
+
+def asking(topics: int) -> dict[str, object]:
+    return {"topics": [{"name": f"t{n}"} for n in range(topics)]}
+
+
+async def test_a_request_and_its_answer() -> None:
+    async with ScriptedBroker(cluster) as broker:
+        link = link_to(broker)
+        answer = await link.request(METADATA, 9, asking(3))
+        assert (answer.cluster_id, answer.controller_id) == ("me", 3)
+        assert link.connected
+        link.close()
+        with pytest.raises(LinkError, match="closed"):
+            await link.request(METADATA, 9, asking(1))
+
+
+async def test_requests_are_pipelined_over_one_connection() -> None:
+    async with ScriptedBroker(cluster) as broker:
+        link = link_to(broker)
+        answers = await asyncio.gather(*(link.request(METADATA, 4 + n % 6, asking(n)) for n in range(100)))
+        assert [answer.controller_id for answer in answers] == list(range(100))
+        assert broker.connections == 1
+        link.close()
+
+
+@pytest.mark.parametrize("size", [SCRATCH_BYTES - 40, SCRATCH_BYTES - 4, SCRATCH_BYTES, 3 * SCRATCH_BYTES, 2_000_000])
+async def test_answers_of_any_size_and_what_follows_them(size: int) -> None:
+    def long(asked: Asked) -> Answer:
+        return {"brokers": [{"host": "h" * 30_000}] * (size // 30_000), "cluster_id": "x" * (size % 30_000)}
+
+    async with ScriptedBroker(long) as broker:
+        link = link_to(broker)
+        for _ in range(3):
+            answers = await asyncio.gather(*(link.request(METADATA, 8, asking(0)) for _ in range(3)))
+            assert all(len(a.cluster_id) == size % 30_000 and len(a.brokers) == size // 30_000 for a in answers)
+        link.close()
+
+
+async def test_a_late_answer_costs_the_connection_and_the_next_request_makes_a_new_one() -> None:
+    async with ScriptedBroker(lambda asked: Hang() if asked.correlation_id == 1 else cluster(asked)) as broker:
+        link = link_to(broker, request_timeout_s=0.05)
+        with pytest.raises(LinkError, match="in time"):
+            await link.request(METADATA, 9, asking(1))
+        assert not link.connected
+        assert (await link.request(METADATA, 9, asking(2), timeout_s=10)).controller_id == 2
+        assert broker.connections == 2
+        link.close()
+
+
+async def test_everything_under_way_fails_when_the_connection_breaks() -> None:
+    async with ScriptedBroker(lambda asked: HangUp() if asked.correlation_id == 3 else Hang()) as broker:
+        link = link_to(broker)
+        results = await asyncio.gather(
+            *(link.request(METADATA, 9, asking(n)) for n in range(3)), return_exceptions=True
+        )
+        assert all(isinstance(result, LinkError) for result in results)
+        link.close()
+
+
+async def test_an_answer_too_large_is_refused_before_it_is_allocated() -> None:
+    async with ScriptedBroker(lambda asked: struct.pack(">i", FRAME_BYTES_MAX + 1) + bytes(8)) as broker:
+        link = link_to(broker)
+        with pytest.raises(LinkError, match="bytes"):
+            await link.request(METADATA, 9, asking(1))
+        link.close()
+
+
+async def test_answers_to_nobody_are_dropped() -> None:
+    def stray(asked: Asked) -> Answer:
+        answer = codec.encode_response(METADATA, asked.version, asked.correlation_id, {"cluster_id": "mine"})
+        return codec.encode_response(METADATA, asked.version, 999_999, {"cluster_id": "stray"}) + answer
+
+    async with ScriptedBroker(stray) as broker:
+        link = link_to(broker)
+        assert (await link.request(METADATA, 9, asking(1))).cluster_id == "mine"
+        link.close()
+
+
+async def test_nobody_listens() -> None:
+    async with ScriptedBroker(cluster) as broker:
+        pass
+    link = link_to(broker)
+    with pytest.raises(LinkError, match=f"127.0.0.1:{broker.port} cannot be reached"):
+        await link.request(METADATA, 9, asking(1))
+
+
+async def test_closed_while_it_connects() -> None:
+    async with ScriptedBroker(cluster) as broker:
+        link = link_to(broker)
+        request = asyncio.ensure_future(link.request(METADATA, 9, asking(1)))
+        await asyncio.sleep(0)
+        link.close()
+        with pytest.raises(LinkError, match="closed"):
+            await request
+        assert not link.connected

@@ -1,0 +1,52 @@
+import pytest
+
+from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.offsets import OffsetSet
+from logyard.broker.errors import CorruptData
+
+
+def decision(survivors: list[int]) -> Decision:
+    return Decision("t", 1, 4, 0, 100, 5, 10, 50, OffsetSet(survivors), OffsetSet([7]), OffsetSet())
+
+
+@pytest.mark.parametrize("values", [[], [5], [0, 1, 2], [3, 200, 70_000], [1, 2**33, 2**62]])
+def test_offset_sets_survive_the_wire(values: list[int]) -> None:
+    assert list(OffsetSet.decode(OffsetSet(values).encode())) == values
+
+
+def test_offset_set_answers_ranges() -> None:
+    offsets = OffsetSet([9, 2, 5, 5])
+    assert list(offsets) == [2, 5, 9]
+    assert 5 in offsets
+    assert 6 not in offsets
+    assert list(offsets.between(3, 9)) == [5, 9]
+    assert list(offsets.between(6, 8)) == []
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"X" + bytes(16), OffsetSet([1, 2]).encode()[:-1], b"B" + (9).to_bytes(8, "little") + bytes(8)]
+)
+def test_a_damaged_offset_set_is_refused(data: bytes) -> None:
+    with pytest.raises(CorruptData):
+        OffsetSet.decode(data)
+
+
+def test_decision_survives_the_wire_and_its_digest_tells_decisions_apart() -> None:
+    one, other = decision([1, 2, 90]), decision([1, 2, 91])
+    assert Decision.decode(one.encode()) == one
+    assert one.sha256 == decision([1, 2, 90]).sha256 != other.sha256
+    assert one.horizon_ms == 15
+    assert one.summary() == {
+        "sha256": one.sha256,
+        "range_start": 0,
+        "range_end": 100,
+        "now_ms": 5,
+        "tombstone_cutoff": 50,
+        "survivors": 3,
+    }
+
+
+@pytest.mark.parametrize("data", [b"", b"LYCD\x02", decision([1]).encode()[:20], decision([1]).encode()[:-20]])
+def test_a_damaged_decision_is_refused(data: bytes) -> None:
+    with pytest.raises(CorruptData):
+        Decision.decode(data)

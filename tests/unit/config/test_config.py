@@ -1,0 +1,216 @@
+"""server.properties as a broker reads it: layers, warnings, all problems at once, listeners, DescribeConfigs."""
+
+import pytest
+
+from logyard.broker.config import BrokerConfig, ConfigEntry, ConfigProblems, ConfigSource, validate_dynamic_overrides
+from logyard.broker.config_acted_on import ACTED_ON, DYNAMIC
+from logyard.broker.config_keys import KEYS
+from logyard.broker.config_protocol import IBP_3_9_IV0
+from logyard.broker.config_values import ConfigType
+from logyard.broker.errors import ApiError, ErrorCode, LogyardError
+from logyard.broker.model import Endpoint
+
+ZK = "zookeeper.connect=localhost:2181\n"
+
+
+def parse(text: str = "", **options: bool) -> BrokerConfig:
+    return BrokerConfig.parse(ZK + text, **options)
+
+
+def problems(text: str, *, strict: bool = False) -> list[str]:
+    with pytest.raises(ConfigProblems) as caught:
+        BrokerConfig.parse(text, strict=strict)
+    return caught.value.problems
+
+
+class TestReading:
+    def test_defaults(self) -> None:
+        config = parse()
+        assert config.broker_id == -1
+        assert config.listeners == (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),)
+        assert config.advertised_listeners == config.listeners
+        assert config.inter_broker_listener == "PLAINTEXT"
+        assert config.ibp is IBP_3_9_IV0
+        assert config.log_dirs == ("/tmp/kafka-logs",)
+        assert config.http_listener == ("127.0.0.1", 0)
+        assert config.warnings == []
+
+    def test_overrides_win(self) -> None:
+        config = BrokerConfig.parse(ZK + "num.partitions=3", {"num.partitions": "4"})
+        assert config.int("num.partitions") == 4
+
+    def test_getters(self) -> None:
+        config = parse("log.cleaner.min.cleanable.ratio=1\nlog.cleanup.policy=compact,delete")
+        assert config.float("log.cleaner.min.cleanable.ratio") == 1.0
+        assert config.list("log.cleanup.policy") == ("compact", "delete")
+        assert config.optional_str("broker.rack") is None
+        assert config.bool("delete.topic.enable") is True
+        with pytest.raises(KeyError):
+            config.str("no.such.key")
+        with pytest.raises(LogyardError, match=r"broker\.rack"):
+            config.str("broker.rack")
+
+    @pytest.mark.parametrize(
+        ("text", "ms"),
+        [
+            ("", 604_800_000),
+            ("log.retention.hours=1", 3_600_000),
+            ("log.retention.minutes=2\nlog.retention.hours=1", 120_000),
+            ("log.retention.ms=3\nlog.retention.minutes=2", 3),
+            ("log.retention.hours=-1", -1),
+        ],
+    )
+    def test_retention_in_three_units(self, text: str, ms: int) -> None:
+        assert parse(text).int("log.retention.ms") == ms
+        assert parse(text).topic_defaults().retention_ms == ms
+
+    def test_other_fallbacks(self) -> None:
+        config = parse("log.dir=/a\nlog.roll.hours=2\nlog.flush.scheduler.interval.ms=7\nnode.id=5")
+        assert config.log_dirs == ("/a",)
+        assert parse("log.dir=/a\nlog.dirs=/b, /c").log_dirs == ("/b", "/c")
+        assert config.int("log.roll.ms") == 7_200_000
+        assert config.topic_defaults().flush_ms == 7
+        assert config.broker_id == 5
+        assert parse("zookeeper.session.timeout.ms=9000").int("zookeeper.connection.timeout.ms") == 9000
+
+    def test_generated_id_and_bound_address_are_learned_later(self) -> None:
+        config = parse().with_static({"broker.id": "1001", "http.advertised.listener": "127.0.0.1:5"})
+        assert config.broker_id == 1001
+        entry = next(e for e in config.describe() if e.name == "http.advertised.listener")
+        assert (entry.value, entry.read_only) == ("127.0.0.1:5", True)
+        assert config.with_dynamic({"num.partitions": "4"}).broker_id == 1001
+
+
+class TestComplaints:
+    def test_every_problem_at_once(self) -> None:
+        found = problems(
+            "num.partitions=0\nlog.segment.bytes=ten\nlog.retention.ms=0\nlisteners=PLAINTEXT//x\n"
+            "inter.broker.protocol.version=9.9"
+        )
+        assert [line.split(":")[0] for line in found] == [
+            "num.partitions",
+            "log.segment.bytes",
+            "log.retention.ms",
+            "zookeeper.connect",
+            "inter.broker.protocol.version",
+            "listeners",
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("replica.fetch.wait.max.ms=40000\nreplica.socket.timeout.ms=50000", "replica.lag.time.max.ms"),
+            ("group.min.session.timeout.ms=9\ngroup.max.session.timeout.ms=8", "group.min.session.timeout.ms (9)"),
+            ("broker.id=2000", "reserved.broker.max.id"),
+            ("broker.id.generation.enable=false", "broker.id"),
+            ("process.roles=broker", "ZooKeeper only"),
+            ("queued.max.request.bytes=5", "queued.max.request.bytes"),
+            ("listeners=A://h:1", "no protocol"),
+            ("listeners=SSL://h:1\nsecurity.inter.broker.protocol=SSL", "Logyard serves PLAINTEXT"),
+            ("listeners=PLAINTEXT://h:1,PLAINTEXT://h:2", "twice"),
+            ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "others can reach"),
+            ("inter.broker.listener.name=X", "X is not among"),
+            ("http.listener=nowhere", "http.listener"),
+            ("log.cleaner.threads=200", "1 MiB"),
+        ],
+    )
+    def test_relations(self, text: str, words: str) -> None:
+        assert any(words in line for line in problems(ZK + text)), problems(ZK + text)
+
+    def test_keys_without_effect_are_warned_about_and_refused_when_strict(self) -> None:
+        text = "num.network.threads=3\nnum.partitons=2\nlistener.name.x.ssl.keystore.type=PEM\nzzz=1\n"
+        warnings = parse(text).warnings
+        assert len(warnings) == 4
+        assert "does not act on it" in warnings[0]
+        assert "unknown (nearest: num.partitions)" in warnings[1]
+        assert "does not act on it" in warnings[2]
+        assert warnings[3] == "zzz: unknown"
+        assert problems(ZK + text, strict=True) == warnings
+        assert len(problems(ZK + text + "num.partitions=x", strict=True)) == 5
+
+    def test_what_is_acted_on_is_known(self) -> None:
+        assert set(ACTED_ON) <= set(KEYS)
+        assert set(KEYS) >= DYNAMIC
+        assert all(ACTED_ON.values())
+
+    def test_strict_takes_what_is_acted_on(self) -> None:
+        assert BrokerConfig.parse(ZK + "num.partitions=2", strict=True).warnings == []
+
+
+class TestListeners:
+    def test_several_with_names(self) -> None:
+        config = parse(
+            "listeners=IN://127.0.0.1:1,OUT://:2\nadvertised.listeners=IN://127.0.0.1:1,OUT://h.example:3\n"
+            "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT\ninter.broker.listener.name=IN"
+        )
+        assert config.listeners[1] == Endpoint("OUT", "PLAINTEXT", "", 2)
+        assert config.advertised_listeners[1] == Endpoint("OUT", "PLAINTEXT", "h.example", 3)
+        assert config.inter_broker_listener == "IN"
+
+    def test_ipv6_and_a_name_for_the_machine(self) -> None:
+        config = parse("listeners=PLAINTEXT://[::1]:9092")
+        assert config.listeners[0].host == "::1"
+        assert parse("listeners=PLAINTEXT://:9092").advertised_listeners[0].host not in ("", "0.0.0.0")
+
+
+class TestDynamic:
+    def test_layers(self) -> None:
+        config = parse("log.retention.ms=1\nbackground.threads=3").with_dynamic(
+            {"log.retention.ms": "3"}, {"log.retention.ms": "2", "message.max.bytes": "9"}
+        )
+        assert config.int("log.retention.ms") == 3
+        assert config.int("message.max.bytes") == 9
+        assert config.with_dynamic({}).int("log.retention.ms") == 1
+
+    def test_what_cannot_change_is_left_out_with_a_warning(self) -> None:
+        config = parse().with_dynamic({"num.partitions": "7", "log.retention.ms": "5"})
+        assert config.int("num.partitions") == 1
+        assert "num.partitions" in config.warnings[0]
+
+    def test_validation(self) -> None:
+        config = parse()
+        validate_dynamic_overrides(config, {"log.retention.ms": "5"}, cluster_wide=True)
+        for overrides, cluster_wide in (
+            ({"log.retention.ms": "x"}, False),
+            ({"num.partitions": "2"}, False),
+            ({"nonsense": "2"}, False),
+            ({"listeners": "PLAINTEXT://127.0.0.1:1"}, True),
+        ):
+            with pytest.raises(ApiError) as caught:
+                validate_dynamic_overrides(config, overrides, cluster_wide=cluster_wide)
+            assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+class TestDescribe:
+    @staticmethod
+    def entry(config: BrokerConfig, name: str) -> ConfigEntry:
+        return next(entry for entry in config.describe() if entry.name == name)
+
+    def test_everything_is_there(self) -> None:
+        assert [entry.name for entry in parse().describe()] == sorted(KEYS)
+
+    def test_sources_and_synonyms(self) -> None:
+        config = parse("log.retention.hours=2\nmin.insync.replicas=2").with_dynamic(
+            {"min.insync.replicas": "3"}, {"min.insync.replicas": "4"}
+        )
+        entry = self.entry(config, "min.insync.replicas")
+        assert (entry.value, entry.source, entry.read_only) == ("3", ConfigSource.DYNAMIC_BROKER, False)
+        assert [(s.value, s.source) for s in entry.synonyms] == [
+            ("3", ConfigSource.DYNAMIC_BROKER),
+            ("4", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            ("2", ConfigSource.STATIC_BROKER),
+            ("1", ConfigSource.DEFAULT),
+        ]
+        entry = self.entry(config, "log.retention.ms")
+        assert (entry.value, entry.source, entry.type) == (None, ConfigSource.DEFAULT, ConfigType.LONG)
+        assert [(s.name, s.value) for s in entry.synonyms] == [
+            ("log.retention.hours", "2"),
+            ("log.retention.hours", "168"),
+        ]
+        assert self.entry(config, "num.partitions").read_only
+        assert self.entry(config, "num.partitions").doc
+
+    def test_secrets_are_not_told(self) -> None:
+        entry = self.entry(parse("ssl.key.password=hunter2"), "ssl.key.password")
+        assert (entry.value, entry.sensitive) == (None, True)
+        assert "hunter2" not in repr(entry)

@@ -1,0 +1,69 @@
+"""End to end over ZooKeeper in memory: from a topic znode to what every broker is told."""
+
+from collections.abc import Callable
+
+from logyard.broker.controller.events import CreateTopics, NewTopic
+from logyard.broker.controller.wire import LEADER_AND_ISR, UPDATE_METADATA
+from logyard.broker.model import PartitionState, TopicPartition
+from logyard.broker.znodes import configs, feature
+from tests.support.controller_world import World
+
+
+async def test_first_broker_becomes_controller_with_epoch_one(world: World) -> None:
+    assert world.controller.id == 1
+    assert world.controller.runner.epoch == 1
+    assert world.read("/controller_epoch") == b"1"
+    assert [world.brokers[b].runner.active_id for b in (1, 2, 3)] == [1, 1, 1]
+    assert world.read(feature.PATH) == b'{"version":2,"status":1,"features":{}}'
+
+
+async def test_hand_made_topic_comes_alive(world: World) -> None:
+    await world.make_topic("t", (1, 2, 3), (2, 3, 1))
+    assert world.state("t", 0) == PartitionState(1, 0, (1, 2, 3), 1)
+    assert world.state("t", 1) == PartitionState(2, 0, (2, 3, 1), 1)
+    topic_id = world.topic("t").topic_id
+    assert topic_id is not None
+    for broker in world.brokers.values():
+        (request,) = broker.told(LEADER_AND_ISR)
+        (topic,) = request["topic_states"]
+        assert topic["topic_id"] == topic_id
+        assert [p["is_new"] for p in topic["partition_states"]] == [True, True]
+        assert request["controller_epoch"] == 1
+        assert broker.metadata[TopicPartition("t", 1)]["leader"] == 2
+        last = broker.told(UPDATE_METADATA)[-1]
+        assert [b["id"] for b in last["live_brokers"]] == [1, 2, 3]
+
+
+async def test_create_topic_by_request(world: World) -> None:
+    (created,) = await world.controller.runner.create_topics(
+        CreateTopics((NewTopic("flights", 6, 3, configs={"cleanup.policy": "compact"}),))
+    )
+    assert (created.error, created.num_partitions, created.replication_factor) == (0, 6, 3)
+    await world.settle()
+    assert world.topic("flights").topic_id == created.topic_id
+    assert configs.decode(world.read(configs.topic_path("flights")) or b"") == {"cleanup.policy": "compact"}
+    states = [world.state("flights", p) for p in range(6)]
+    assert [s and s.leader for s in states] == [1, 2, 3, 1, 2, 3]
+    assert all(len(world.brokers[b].metadata) == 6 for b in (1, 2, 3))
+
+
+async def test_controller_that_was_leader_dies(world: World) -> None:
+    await world.make_topic("t", (1, 2, 3))
+    await world.kill(1)
+    assert world.controller.id == 2
+    assert world.controller.runner.epoch == 2
+    # -1 by taking the dead replica offline, then the election (facts §5)
+    assert world.state("t") == PartitionState(2, 2, (2, 3), 2, 2)
+    assert world.brokers[3].metadata[TopicPartition("t", 0)]["leader"] == 2
+
+
+async def test_leader_dies_and_controller_lives(make_world: Callable[..., World]) -> None:
+    world = make_world()
+    await world.start(1, 2, 3)
+    await world.make_topic("t", (3, 2))
+    await world.kill(3)
+    assert world.state("t") == PartitionState(2, 1, (2,), 1, 1)
+    await world.start(3)
+    assert world.state("t") == PartitionState(2, 1, (2,), 1, 1)
+    told = world.brokers[3].told(LEADER_AND_ISR)
+    assert [p["leader"] for r in told for t in r["topic_states"] for p in t["partition_states"]] == [2]

@@ -1,0 +1,95 @@
+"""The coordinator's shell over an in-memory offsets log: loading, waiting, storing, resigning."""
+
+import asyncio
+import itertools
+
+from logyard.broker.clock import ManualClock
+from logyard.broker.coordinator import groups
+from logyard.broker.coordinator.events import Join, Leaver, OffsetCommit, Sync
+from logyard.broker.coordinator.ports import MemoryOffsetsLog
+from logyard.broker.coordinator.runner import GroupCoordinator
+from logyard.broker.errors import ErrorCode
+
+JOIN = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
+
+
+def coordinator(log: MemoryOffsetsLog) -> GroupCoordinator:
+    ids = itertools.count()
+    return GroupCoordinator(
+        log,
+        ManualClock(),
+        asyncio.get_running_loop().call_later,
+        lambda: str(next(ids)),
+        groups.Rules(initial_delay_ms=0),
+    )
+
+
+async def loaded(log: MemoryOffsetsLog) -> GroupCoordinator:
+    made = coordinator(log)
+    for partition in range(log.partition_count):
+        made.on_leader(partition, 1)
+    while made.availability("g") is not ErrorCode.NONE or made.list_groups()[0] is not ErrorCode.NONE:
+        await asyncio.sleep(0)
+    return made
+
+
+async def test_group_lives_through_a_change_of_coordinator() -> None:
+    log = MemoryOffsetsLog()
+    first = await loaded(log)
+    joined = await first.join("g", JOIN)
+    synced = await first.sync("g", Sync(joined.member_id, None, 1, assignments=((joined.member_id, b"all"),)))
+    assert synced.assignment == b"all"
+    commits = [OffsetCommit("t", 0, 41), OffsetCommit("t", 1, 7, metadata="x" * 5000)]
+    answers = await first.commit_offsets("g", joined.member_id, None, 1, commits)
+    assert answers == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    await first.close()
+
+    second = await loaded(log)
+    code, found = second.fetch_offsets("g", [("t", 0), ("t", 1)])
+    assert (code, [c.offset for c in found]) == (ErrorCode.NONE, [41, -1])
+    description = second.describe("g")
+    assert description.state == "Stable"
+    assert description.members[0].assignment == b"all"
+    assert second.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
+    assert second.leave("g", [Leaver(joined.member_id)]) == (ErrorCode.NONE, [ErrorCode.NONE])
+    assert await second.delete_group("g") is ErrorCode.NONE
+    assert second.fetch_offsets("g", None) == (ErrorCode.NONE, [])
+    await second.close()
+
+
+async def test_not_coordinator_before_leading_and_after_resigning() -> None:
+    made = coordinator(MemoryOffsetsLog(1))
+    assert (await made.join("g", JOIN)).error is ErrorCode.NOT_COORDINATOR
+    made.on_leader(0, 1)
+    assert made.availability("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert made.heartbeat("g", "a", None, 1) is ErrorCode.NONE
+    await asyncio.sleep(0)
+    held = groups.Rules(initial_delay_ms=3000)
+    made._rules = held
+    waiting = asyncio.ensure_future(made.join("g", JOIN))
+    await asyncio.sleep(0)
+    made.on_follower(0)
+    assert (await waiting).error is ErrorCode.NOT_COORDINATOR
+    await made.close()
+
+
+async def test_failed_append_is_told_and_changes_nothing() -> None:
+    log = MemoryOffsetsLog(1)
+    made = await loaded(log)
+    log.failing = ErrorCode.NOT_ENOUGH_REPLICAS
+    answers = await made.commit_offsets("g", "", None, -1, [OffsetCommit("t", 0, 1)])
+    assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert made.fetch_offsets("g", None) == (ErrorCode.NONE, [])
+    await made.close()
+
+
+async def test_deleted_topics_lose_their_offsets() -> None:
+    log = MemoryOffsetsLog(1)
+    made = await loaded(log)
+    await made.commit_offsets("g", "", None, -1, [OffsetCommit("t", 0, 1), OffsetCommit("u", 0, 2)])
+    made.on_partitions_deleted([("t", 0)])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [c.topic for c in made.fetch_offsets("g", None)[1]] == ["u"]
+    assert log.partitions[0][-1][1] is None
+    await made.close()

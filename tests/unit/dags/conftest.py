@@ -1,0 +1,7 @@
+"""Airflow's home for these tests is a directory of their own, set before anything imports Airflow."""
+
+import os
+import tempfile
+
+os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="logyard-test-airflow-"))
+os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")

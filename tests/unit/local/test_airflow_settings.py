@@ -1,0 +1,63 @@
+import base64
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from logyard.local.airflow_settings import Home, connections, dags_folder, environment
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    found = Home(tmp_path / "home", tmp_path / "kernels")
+    found.prepare()
+    return found
+
+
+def test_secrets_are_random_private_and_kept(home: Home, tmp_path: Path) -> None:
+    for name in ("passwords.json", "keys.json"):
+        assert stat.S_IMODE((home.directory / name).stat().st_mode) == 0o600
+    before = home.password(), home.keys()
+    home.prepare()
+    assert (home.password(), home.keys()) == before
+    other = Home(tmp_path / "other", tmp_path / "kernels")
+    other.prepare()
+    assert other.password() != home.password()
+    assert not set(other.keys().values()) & set(home.keys().values())
+    assert len(base64.urlsafe_b64decode(home.keys()["AIRFLOW__CORE__FERNET_KEY"])) == 32
+
+
+def test_no_secret_is_a_password_of_a_name(home: Home) -> None:
+    words = json.loads(home.passwords.read_text())
+    assert set(words) == {"admin", "ops", "viewer"}
+    assert len(set(words.values())) == 3
+    assert all(len(word) >= 20 for word in words.values())
+
+
+def test_everything_is_bound_to_loopback_and_ours(home: Home) -> None:
+    base = {"PATH": "/bin", "AIRFLOW__CORE__DAGS_FOLDER": "/another", "AIRFLOW_CONN_X": "y", "LANG": "C"}
+    found = environment(home, 18080, {"AIRFLOW_CONN_LOGYARD_DEFAULT": "{}"}, base)
+    assert found["AIRFLOW__API__HOST"] == found["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert found["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:18080/execution/"
+    assert found["AIRFLOW__CORE__DAGS_FOLDER"] == str(dags_folder())
+    assert found["LANG"] == "C"
+    assert "AIRFLOW_CONN_X" not in found
+    assert found["PATH"].endswith(":/bin")
+    assert list(home.plugins.iterdir()) == []
+    assert home.password() not in json.dumps(found)
+
+
+def test_dags_are_the_packages_own() -> None:
+    assert dags_folder() == Path(__file__).resolve().parents[3] / "dags"
+
+
+def test_connections_of_a_cluster(tmp_path: Path) -> None:
+    description = {"bootstrap": "127.0.0.1:1,127.0.0.1:2", "zookeeper": "127.0.0.1:3"}
+    found = connections(description, tmp_path / "cluster.json")
+    logyard = json.loads(found["AIRFLOW_CONN_LOGYARD_DEFAULT"])
+    assert (logyard["conn_type"], logyard["host"]) == ("logyard", "127.0.0.1:1,127.0.0.1:2")
+    assert logyard["extra"]["zookeeper"] == "127.0.0.1:3"
+    command = logyard["extra"]["broker_start_command"]
+    assert command[1:] == ["cluster", "start-broker", "--dir", str(tmp_path), "--id", "{broker_id}"]
+    assert json.loads(found["AIRFLOW_CONN_SPARK_DEFAULT"])["host"] == "local[2]"

@@ -1,0 +1,166 @@
+"""The disk and its twin: the same answers, and the twin's faults."""
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+
+from logyard.broker.log.disk import (
+    DirectoryLocked,
+    Disk,
+    DiskError,
+    OsDisk,
+    read_whole,
+    remove_if_there,
+    write_whole,
+)
+from logyard.broker.log.memory_disk import MachineStopped, MemoryDisk
+
+
+@pytest.fixture(params=["os", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
+    if request.param == "os":
+        return OsDisk(), str(tmp_path)
+    disk = MemoryDisk()
+    disk.make_directory("/root")
+    return disk, "/root"
+
+
+class TestBoth:
+    def test_files(self, place: tuple[Disk, str]) -> None:
+        disk, root = place
+        file = disk.open(f"{root}/f", create=True, write=True)
+        file.write_at(b"hello", 3)
+        file.write_at(memoryview(b"J"), 3)
+        file.sync()
+        assert file.read_at(99, 0) == b"\0\0\0Jello"
+        assert file.size() == 8
+        assert bytes(file.read_nowait(4, 4) or b"") == b"ello"
+        assert file.read_nowait(5, 4) is None
+        file.truncate(4)
+        file.truncate(6)
+        assert read_whole(disk, f"{root}/f") == b"\0\0\0J\0\0"
+        assert disk.status(f"{root}/f").size == 6
+
+    def test_names(self, place: tuple[Disk, str]) -> None:
+        disk, root = place
+        disk.make_directory(f"{root}/a/b")
+        disk.make_directory(f"{root}/a/b")
+        write_whole(disk, f"{root}/a/one", b"1")
+        disk.link(f"{root}/a/one", f"{root}/a/two")
+        assert disk.status(f"{root}/a/one").inode == disk.status(f"{root}/a/two").inode
+        assert disk.list(f"{root}/a") == [("b", True), ("one", False), ("two", False)]
+        disk.rename(f"{root}/a/one", f"{root}/a/two")  # two names of one file: nothing happens
+        assert disk.exists(f"{root}/a/one")
+        write_whole(disk, f"{root}/a/three", b"3")
+        disk.rename(f"{root}/a/three", f"{root}/a/two")
+        assert read_whole(disk, f"{root}/a/two") == b"3"
+        disk.rename(f"{root}/a", f"{root}/c")
+        disk.sync_directory(root)
+        disk.sync_directory(f"{root}/gone")
+        assert not disk.exists(f"{root}/a/two")
+        disk.remove_tree(f"{root}/c")
+        disk.remove_tree(f"{root}/c")
+        assert disk.list(root) == []
+        assert disk.space(root)[0] > 0
+
+    def test_what_is_missing_is_no_failure(self, place: tuple[Disk, str]) -> None:
+        disk, root = place
+        heard: list[DiskError] = []
+        disk.on_failure = heard.append
+        for call in (disk.open, disk.status, disk.list, disk.remove):
+            with pytest.raises(FileNotFoundError):
+                call(f"{root}/nothing")
+        with pytest.raises(DiskError):
+            disk.open(f"{root}/nowhere/file", create=True, write=True)
+        remove_if_there(disk, f"{root}/nothing")
+        assert heard == []
+
+    def test_a_file_outlives_its_name(self, place: tuple[Disk, str]) -> None:
+        disk, root = place
+        file = disk.open(f"{root}/f", create=True, write=True)
+        file.write_at(b"still", 0)
+        disk.remove(f"{root}/f")
+        assert file.read_at(5, 0) == b"still"
+
+
+def test_a_directory_is_locked_once() -> None:
+    disk = MemoryDisk()
+    release = disk.lock("/.lock")
+    with pytest.raises(DirectoryLocked):
+        disk.lock("/.lock")
+    release()
+    disk.lock("/.lock")
+
+
+def test_os_errors_name_the_path_and_are_reported(tmp_path: Path) -> None:
+    disk = OsDisk()
+    heard: list[DiskError] = []
+    disk.on_failure = heard.append
+    with pytest.raises(DiskError, match=str(tmp_path)) as failed:
+        disk.open(str(tmp_path), write=True)
+    assert heard == [failed.value]
+    assert failed.value.code == errno.EISDIR
+
+
+class TestMemoryDisk:
+    def test_killed_it_keeps_what_was_written(self) -> None:
+        disk = MemoryDisk()
+        file = disk.open("/f", create=True, write=True)
+        file.write_at(b"x", 0)
+        disk.restart()
+        assert read_whole(disk, "/f") == b"x"
+        with pytest.raises(MachineStopped):
+            file.write_at(b"y", 0)
+
+    def test_without_power_it_keeps_what_was_synced_and_perhaps_more(self) -> None:
+        outcomes = set()
+        for seed in range(60):
+            disk = MemoryDisk()
+            write_whole(disk, "/f", b"old")
+            disk.open("/f", write=True).write_at(b"new", 0)
+            disk.open("/g", create=True)
+            disk.restart(random.Random(seed).randrange)
+            outcomes.add((read_whole(disk, "/f"), disk.exists("/g")))
+        assert outcomes == {(b"old", False), (b"old", True), (b"new", False), (b"new", True)}
+
+    def test_a_rename_without_its_sync_may_show_an_empty_file(self) -> None:
+        outcomes = set()
+        for seed in range(60):
+            disk = MemoryDisk()
+            write_whole(disk, "/f", b"old")
+            write_whole(disk, "/f", b"new", sync=False)
+            disk.restart(random.Random(seed).randrange)
+            outcomes.add(read_whole(disk, "/f").rstrip(b"\0"))
+        assert {b"old", b"new", b""} <= outcomes
+
+    def test_it_stops_in_a_chosen_operation(self) -> None:
+        disk = MemoryDisk(choose=lambda n: n // 2)
+        file = disk.open("/f", create=True, write=True)
+        disk.stop_at = disk.operations + 2
+        file.write_at(b"whole", 0)
+        with pytest.raises(MachineStopped):
+            file.write_at(b"torn apart", 5)
+        with pytest.raises(MachineStopped):
+            disk.exists("/f")
+        disk.restart()
+        assert read_whole(disk, "/f") == b"wholetorn "
+
+    def test_it_fails_where_and_when_it_is_told_to(self) -> None:
+        disk = MemoryDisk()
+        heard: list[DiskError] = []
+        disk.on_failure = heard.append
+        disk.make_directory("/a")
+        disk.make_directory("/b")
+        disk.fail("/a", errno.ENOSPC)
+        with pytest.raises(DiskError) as failed:
+            disk.open("/a/f", create=True)
+        assert failed.value.code == errno.ENOSPC
+        disk.open("/b/f", create=True)
+        disk.heal()
+        disk.fail_at[disk.operations + 2] = errno.EIO
+        disk.open("/a/f", create=True)
+        with pytest.raises(DiskError):
+            disk.open("/a/g", create=True)
+        assert [error.path for error in heard] == ["/a/f", "/a/g"]

@@ -1,0 +1,108 @@
+"""The book of leases: every move of docs/leases.md, and the refusal of the others."""
+
+import pytest
+
+from logyard.broker.log.leases import LIVING_MAX, Lease, LeaseBook, LeaseError, LeaseState, Purpose
+from logyard.broker.model import TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+class Book:
+    """A book, the leases that ended in it, and a counter for ids."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[str, LeaseState]] = []
+        self.book = LeaseBook(1000, lambda lease: self.ended.append((lease.lease_id, lease.state)))
+        self.made = 0
+
+    def take(self, run: str = "r", purpose: Purpose = Purpose.COMPACT, now_ms: int = 0, end: int = 100) -> Lease:
+        self.made += 1
+        self.book.admit(TP, run, purpose, now_ms)
+        return self.book.open(
+            f"L{self.made}",
+            TP,
+            run,
+            purpose,
+            leader_epoch=3,
+            end_offset=end,
+            log_end_offset=end,
+            ttl_ms=60_000,
+            now_ms=now_ms,
+        )
+
+
+def code(error: pytest.ExceptionInfo[LeaseError]) -> str:
+    return error.value.code
+
+
+def test_one_compact_lease_per_replica_but_audits_beside_it() -> None:
+    made = Book()
+    made.take("a")
+    with pytest.raises(LeaseError) as held:
+        made.take("b")
+    assert code(held) == "lease_held"
+    assert held.value.extra["run_id"] == "a"
+    for n in range(LIVING_MAX - 1):
+        made.take(f"audit-{n}", Purpose.AUDIT)
+    with pytest.raises(LeaseError) as many:
+        made.take("one-more", Purpose.AUDIT)
+    assert code(many) == "too_many_leases"
+
+
+def test_the_same_run_takes_its_lease_again_with_a_larger_generation() -> None:
+    made = Book()
+    first = made.take("a")
+    second = made.take("a")
+    assert second.generation > first.generation
+    assert made.ended == [("L1", LeaseState.ABORTED)]
+    with pytest.raises(LeaseError) as ended:
+        made.book.active("L1", first.generation)
+    assert code(ended) == "lease_ended"
+    with pytest.raises(LeaseError) as zombie:
+        made.book.active("L2", first.generation)
+    assert code(zombie) == "wrong_generation"
+
+
+def test_a_silent_lease_expires_and_is_forgotten_later() -> None:
+    made = Book()
+    lease = made.take()
+    made.book.beat(lease, 50_000)
+    made.book.tick(60_000)
+    assert lease.state is LeaseState.ACTIVE
+    made.book.tick(110_000)
+    assert made.ended == [("L1", LeaseState.EXPIRED)]
+    assert made.book.find("L1") is lease
+    made.book.tick(110_000 + 600_000)
+    with pytest.raises(LeaseError) as unknown:
+        made.book.find("L1")
+    assert code(unknown) == "unknown_lease"
+
+
+def test_committing_neither_expires_nor_is_retaken() -> None:
+    made = Book()
+    lease = made.take()
+    made.book.begin_commit(lease, "digest")
+    made.book.tick(10**9)
+    assert lease.state is LeaseState.COMMITTING
+    with pytest.raises(LeaseError) as busy:
+        made.take()
+    assert code(busy) == "commit_in_progress"
+    made.book.refuse_commit(lease, 10**9)
+    assert lease.state is LeaseState.ACTIVE
+    assert lease.expires_at_ms == 10**9 + 60_000
+    made.book.begin_commit(lease, "digest")
+    made.book.committed(lease, {"records": 1}, 10**9)
+    assert made.ended == [("L1", LeaseState.COMMITTED)]
+    made.book.abort(lease, "late", 10**9)
+    assert lease.state is LeaseState.COMMITTED
+
+
+def test_truncation_below_the_end_loses_the_lease_above_it_does_not() -> None:
+    made = Book()
+    lease = made.take(end=100)
+    made.book.lose(TP, "truncated", 0, truncated_to=100)
+    assert lease.living
+    made.book.lose(TP, "truncated", 0, truncated_to=99)
+    assert lease.state is LeaseState.LOST
+    assert not made.book.compacting(TP)

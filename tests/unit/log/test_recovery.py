@@ -1,0 +1,271 @@
+"""Opening a directory: damage, lost files, leftovers."""
+
+from collections.abc import Callable
+
+import pytest
+
+from logyard.broker.log.disk import read_whole
+from logyard.broker.log.log import Origin, PartitionLog
+from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.recovery import Checkpointed
+from logyard.broker.records import batch
+from logyard.broker.topic_config import TopicConfig
+from tests.support.logs import (
+    DIRECTORY,
+    NOW,
+    content,
+    fetched,
+    marker,
+    names,
+    new_log,
+    offsets,
+    opened,
+    produced,
+)
+
+SMALL = TopicConfig(segment_bytes=1000, index_interval_bytes=100)
+
+
+def filled(disk: MemoryDisk, count: int = 40, config: TopicConfig = SMALL) -> PartitionLog:
+    log = new_log(disk, config)
+    for number in range(count):
+        log.append_as_leader(produced([b"v%03d" % number] * 2, timestamp=NOW + number), number // 10, now_ms=NOW)
+    log.set_high_watermark(log.log_end_offset)
+    return log
+
+
+def spoil(disk: MemoryDisk, path: str, position: int, data: bytes = b"\xff") -> None:
+    disk.open(path, write=True).write_at(data, position)
+
+
+def log_file(base: int) -> str:
+    return f"{DIRECTORY}/{base:020d}.log"
+
+
+class TestDamage:
+    def test_a_torn_batch_at_the_end_is_cut_off(self) -> None:
+        disk = MemoryDisk()
+        log = filled(disk)
+        whole = content(log)
+        spoil(disk, log.active.path(".log"), log.active.size, fetched(80, [b"torn"])[:-3])
+        notes: list[str] = []
+        again = opened(disk, SMALL, notes=notes)
+        assert content(again) == whole
+        assert any("bytes cut off at offset 80" in note for note in notes)
+        assert again.log_end_offset == 80
+        assert disk.status(again.active.path(".log")).size == again.active.size
+
+    def test_everything_behind_a_wrong_crc_goes(self) -> None:
+        disk = MemoryDisk()
+        log = filled(disk)
+        segment = log.segments[2]
+        place = segment.find(segment.base_offset + 4, segment.read)
+        assert place is not None
+        spoil(disk, segment.path(".log"), place.position + 70)
+        again = opened(disk, SMALL)
+        assert again.log_end_offset == segment.base_offset + 4
+        assert [s.base_offset for s in again.segments] == [s.base_offset for s in log.segments[:3]]
+        assert offsets(content(again))[-1] == (segment.base_offset + 2, segment.base_offset + 3)
+        assert not [name for name in names(disk) if name > f"{segment.base_offset:020d}z" and name[0] == "0"]
+        again.append_as_leader(produced([b"on"]), 9, now_ms=NOW)
+
+    def test_below_the_recovery_point_nothing_is_read(self) -> None:
+        disk = MemoryDisk()
+        log = filled(disk)
+        spoil(disk, log.segments[0].path(".log"), 70)
+        again = opened(disk, SMALL, Checkpointed(recovery_point=log.active.base_offset))
+        assert again.log_end_offset == 80
+
+    @pytest.mark.parametrize("garbage", [b"\0" * 500, b"\xff" * 100, b"\0" * 3])
+    def test_garbage_behind_the_last_batch(self, garbage: bytes) -> None:
+        disk = MemoryDisk()
+        log = filled(disk)
+        whole = content(log)
+        spoil(disk, log.active.path(".log"), log.active.size, garbage)
+        assert content(opened(disk, SMALL)) == whole
+
+    def test_a_clean_mark_is_not_believed_over_a_broken_end(self) -> None:
+        disk = MemoryDisk()
+        log = filled(disk)
+        whole = content(log)
+        log.close()
+        spoil(disk, log.active.path(".log"), log.active.size, b"\0" * 40)
+        notes: list[str] = []
+        again = opened(disk, SMALL, Checkpointed(recovery_point=80, clean=True), notes)
+        assert content(again) == whole
+        assert any("although the shutdown was clean" in note for note in notes)
+
+    @pytest.mark.parametrize("policy", ["delete", "compact"])
+    def test_a_hole_between_segments_ends_the_log_unless_it_is_compacted(self, policy: str) -> None:
+        disk = MemoryDisk()
+        config = TopicConfig(segment_bytes=1000, cleanup_policy=frozenset({policy}))
+        log = filled(disk, config=config)
+        segment = log.segments[1]
+        last = segment.find(log.segments[2].base_offset - 1, segment.read)
+        assert last is not None
+        disk.open(segment.path(".log"), write=True).truncate(last.position)
+        again = opened(disk, config)
+        assert again.log_end_offset == (last.base_offset if policy == "delete" else 80)
+
+    def test_batches_whose_epoch_falls_back_are_leftovers(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk)
+        log.append_as_follower(memoryview(fetched(0, [b"a"], epoch=5)))
+        spoil(disk, log_file(0), log.size, fetched(1, [b"b"], epoch=3))
+        assert opened(disk).log_end_offset == 1
+
+
+class TestLostFiles:
+    @pytest.mark.parametrize("clean", [True, False])
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            lambda disk, path: disk.remove(path),
+            lambda disk, path: disk.open(path, write=True).truncate(5),
+            lambda disk, path: disk.open(path, write=True).truncate(10485760),
+        ],
+    )
+    @pytest.mark.parametrize("kind", [".index", ".timeindex"])
+    def test_an_index_is_made_again(self, kind: str, harm: Callable[[MemoryDisk, str], None], clean: bool) -> None:
+        disk = MemoryDisk()
+        log = filled(disk)
+        whole = content(log)
+        expected = [len(segment.time_index) > 0 for segment in log.segments]
+        log.close()
+        for segment in log.segments:
+            harm(disk, segment.path(kind))
+        again = opened(disk, SMALL, Checkpointed(recovery_point=80, clean=clean))
+        assert content(again, max_bytes=200) == whole
+        assert [segment.max_timestamp for segment in again.segments] == [s.max_timestamp for s in log.segments]
+        assert expected
+        assert again.offset_for_timestamp(NOW + 17) == (NOW + 17, 34, 1)
+
+    def test_an_index_without_its_log_is_removed(self) -> None:
+        disk = MemoryDisk()
+        filled(disk, 2)
+        disk.open(f"{DIRECTORY}/00000000000000000099.index", create=True)
+        opened(disk, SMALL)
+        assert "00000000000000000099.index" not in names(disk)
+
+    def test_an_empty_directory_is_an_empty_log_at_the_known_start(self) -> None:
+        disk = MemoryDisk()
+        disk.make_directory(DIRECTORY)
+        log = opened(disk, known=Checkpointed(log_start_offset=17))
+        assert (log.log_start_offset, log.log_end_offset) == (17, 17)
+
+    def test_a_log_that_ends_below_its_start_starts_over_there(self) -> None:
+        disk = MemoryDisk()
+        filled(disk)
+        log = opened(disk, SMALL, Checkpointed(log_start_offset=500))
+        assert (log.log_start_offset, log.log_end_offset, log.size, log.epochs.entries) == (500, 500, 0, ())
+
+    @pytest.mark.parametrize("data", [b"", b"0\n7\n1 1\n", b"\xff"])
+    def test_epochs_come_from_the_log_when_their_file_is_damaged(self, data: bytes) -> None:
+        disk = MemoryDisk()
+        log = filled(disk)
+        path = f"{DIRECTORY}/leader-epoch-checkpoint"
+        file = disk.open(path, write=True)
+        file.truncate(0)
+        file.write_at(data, 0)
+        again = opened(disk, SMALL, Checkpointed(recovery_point=log.active.base_offset))
+        assert again.epochs.entries == log.epochs.entries == ((0, 0), (1, 20), (2, 40), (3, 60))
+        assert read_whole(disk, path) == b"0\n4\n0 0\n1 20\n2 40\n3 60\n"
+
+    def test_an_epoch_nobody_wrote_under_goes_at_the_start(self) -> None:
+        disk = MemoryDisk()
+        log = filled(disk)
+        log.epochs.assign(9, 80)
+        assert opened(disk, SMALL).epochs.latest == 3
+
+
+class TestLeftovers:
+    def test_temporary_files_go_and_a_decided_swap_is_finished(self) -> None:
+        disk = MemoryDisk()
+        log = filled(disk)
+        whole = content(log)
+        first = log.segments[0]
+        data = read_whole(disk, first.path(".log"))
+        for name in ("00000000000000000000.log.deleted", "00000000000000000500.index.deleted"):
+            disk.open(f"{DIRECTORY}/{name}", create=True)
+        swap = disk.open(first.path(".log", ".swap"), create=True, write=True)
+        swap.write_at(data, 0)
+        again = opened(disk, SMALL, Checkpointed(recovery_point=80))
+        assert content(again) == whole
+        assert not [name for name in names(disk) if name.endswith((".deleted", ".swap", ".cleaned"))]
+
+    def test_leases_of_an_earlier_life_go(self) -> None:
+        disk = MemoryDisk()
+        filled(disk, 2)
+        disk.make_directory(f"{DIRECTORY}/.leases/abc/links")
+        opened(disk, SMALL)
+        assert ".leases" not in names(disk)
+
+
+class TestProducers:
+    def test_states_come_back_from_snapshots_and_batches(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, SMALL)
+        for sequence in range(60):
+            data = produced([b"x" * 20], producer_id=7, producer_epoch=0, base_sequence=sequence)
+            log.append_as_leader(data, 0, now_ms=NOW)
+        for again in (opened(disk, SMALL), opened(disk, SMALL, Checkpointed(recovery_point=60))):
+            assert again.producers.entries[7].last_sequence == 59
+            assert again.producers.entries[7].last_offset == 59
+        snapshots = [name for name in names(disk) if name.endswith(".snapshot")]
+        assert len(snapshots) == len(log.segments) - 1
+
+    def test_a_corrupt_snapshot_is_dropped_for_an_older_one(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, SMALL)
+        for sequence in range(60):
+            data = produced([b"x" * 20], producer_id=7, producer_epoch=0, base_sequence=sequence)
+            log.append_as_leader(data, 0, now_ms=NOW)
+        newest = max(name for name in names(disk) if name.endswith(".snapshot"))
+        spoil(disk, f"{DIRECTORY}/{newest}", 8)
+        again = opened(disk, SMALL, Checkpointed(recovery_point=60))
+        assert again.producers.entries[7].last_sequence == 59
+
+    def test_an_open_transaction_is_open_again_and_aborted_ones_are_known(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk)
+
+        def txn(producer_id: int) -> None:
+            data = produced([b"t"], producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+            log.append_as_leader(data, 0, now_ms=NOW)
+
+        txn(1)
+        txn(2)
+        log.append_as_leader(marker(batch.ABORT, producer_id=1), 0, now_ms=NOW, origin=Origin.COORDINATOR)
+        disk.remove(f"{DIRECTORY}/00000000000000000000.txnindex")
+        again = opened(disk)
+        again.set_high_watermark(3)
+        assert again.last_stable_offset == 1
+        assert again.aborted_transactions(0, 3) == [(1, 0, 2, 1)]
+        assert again.aborted_transactions(0, 3) == log.aborted_transactions(0, 3)
+        log.close()
+        clean = opened(disk, known=Checkpointed(recovery_point=3, clean=True))
+        assert clean.aborted_transactions(0, 3) == [(1, 0, 2, 1)]
+        assert clean.producers.open_transactions == {2: 1}
+
+
+def test_old_message_formats_are_walked_and_checked() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    import struct
+    import zlib
+
+    def legacy(offset: int) -> bytes:
+        body = struct.pack(">bbqii", 1, 0, NOW + offset, -1, 3) + b"old"
+        return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+    data = b"".join(legacy(offset) for offset in range(10))
+    log.append_as_follower(memoryview(data))
+    again = opened(disk)
+    assert (again.log_end_offset, content_bytes(again)) == (10, data)
+    assert again.offset_for_timestamp(NOW + 4) == (NOW + 4, 4, -1)
+    spoil(disk, log_file(0), len(data) - 1)
+    assert opened(disk).log_end_offset == 9
+
+
+def content_bytes(log: PartitionLog) -> bytes:
+    return bytes(log.read(0, 1 << 20, limit_offset=log.log_end_offset, min_one=True).load())

@@ -1,0 +1,65 @@
+"""The metadata cache under UpdateMetadata (facts §9, §21b)."""
+
+import uuid
+
+from logyard.broker.metadata.cache import MetadataCache, PartitionMetadata
+from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
+from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+ID = uuid.UUID(int=9)
+
+
+def broker(broker_id):
+    return BrokerInfo(broker_id, (Endpoint("PLAINTEXT", "PLAINTEXT", f"h{broker_id}", 9092),))
+
+
+def update(*partitions, brokers=(1, 2), **fields):
+    return UpdateMetadata(1, 3, 8, partitions, tuple(map(broker, brokers)), **fields)
+
+
+def led(tp, leader=1, leader_epoch=4):
+    return PartitionUpdate(tp, leader, leader_epoch, (1,), (1, 2), 6, (2,))
+
+
+def test_partitions_are_merged_and_brokers_replaced():
+    cache = MetadataCache()
+    cache.apply_update(update(led(A0), led(A1)))
+    cache.apply_update(update(led(A1, leader=2, leader_epoch=5), brokers=(2, 3)))
+    assert cache.partition(A0) == PartitionMetadata((1, 2), (1,), 1, 4, (2,), 6)
+    assert cache.partition(A1).leader == 2
+    assert list(cache.brokers) == [2, 3]
+    assert [cache.is_alive(b) for b in (1, 2)] == [False, True]
+    assert (cache.controller_id, cache.controller_epoch) == (1, 3)
+
+
+def test_deletion_takes_the_topic_with_its_last_partition():
+    cache, told = MetadataCache(), []
+    cache.subscribe(lambda changed, deleted: told.append((list(changed), list(deleted))))
+    cache.apply_update(update(led(A0), led(A1), led(B0), topic_ids={"a": ID}))
+    assert cache.apply_update(update(led(A0, leader=-2))) == [A0]
+    assert "a" in cache
+    assert cache.apply_update(update(led(A1, leader=-2))) == [A1]
+    assert "a" not in cache
+    assert (list(cache.topics()), cache.partition(A0), cache.topic_name(ID)) == (["b"], None, None)
+    assert told == [(["a", "b"], []), (["a"], [A0]), (["a"], [A1])]
+    assert cache.apply_update(update(led(A1, leader=-2))) == []
+
+
+def test_topic_ids():
+    cache = MetadataCache()
+    cache.apply_update(update(led(A0), topic_ids={"a": ID}))
+    assert (cache.topic_id("a"), cache.topic_name(ID)) == (ID, "a")
+    other = uuid.UUID(int=10)
+    cache.apply_update(update(led(A0), topic_ids={"a": other}))
+    assert (cache.topic_id("a"), cache.topic_name(ID), cache.topic_name(other)) == (other, None, "a")
+    cache.apply_update(update(led(A0)))
+    assert (cache.topic_id("a"), cache.topic_name(other)) == (None, None), "a zero id erases the known one"
+
+
+def test_every_update_counts():
+    cache = MetadataCache()
+    before = cache.version
+    cache.apply_update(update())
+    assert cache.version > before
+    assert cache.partition_count() == 0

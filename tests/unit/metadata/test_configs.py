@@ -1,0 +1,84 @@
+"""Dynamic settings: overrides, who hears of changes, which quota wins (facts §18)."""
+
+import pytest
+
+from logyard.broker.metadata.configs import DynamicConfigs
+from logyard.broker.topic_config import TopicConfig
+
+
+def build(overrides):
+    return TopicConfig(**{k.replace(".", "_"): int(v) for k, v in overrides.items()})
+
+
+@pytest.fixture
+def configs():
+    return DynamicConfigs(1, build)
+
+
+def test_topics_have_their_own_or_the_shared_defaults(configs):
+    assert configs.topic_config("a") is configs.topic_config("b")
+    configs.set_topic("a", {"retention.ms": "5"})
+    assert configs.topic_config("a").retention_ms == 5
+    assert configs.topic_config("a") is configs.topic_config("a"), "built once"
+    assert configs.topic_overrides("a") == {"retention.ms": "5"}
+    configs.set_topic("a", {})
+    assert configs.topic_config("a") is configs.topic_config("b")
+
+
+def test_only_changes_are_told(configs):
+    told = []
+    configs.on_topics(told.append)
+    configs.set_topic("a", {"retention.ms": "5"})
+    configs.set_topic("a", {"retention.ms": "5"})
+    configs.set_topic("b", {})
+    assert [list(topics) for topics in told] == [["a"]]
+
+
+def test_new_broker_defaults_reach_every_topic(configs):
+    told = []
+    configs.on_topics(told.append)
+    configs.set_topic("a", {"retention.ms": "5"})
+    configs.set_build(lambda o: build({"segment.bytes": "1024", **o}))
+    assert told[-1] is None
+    assert (configs.topic_config("a").segment_bytes, configs.topic_config("a").retention_ms) == (1024, 5)
+    assert configs.topic_config("b").segment_bytes == 1024
+
+
+def test_brokers(configs):
+    told = []
+    configs.on_broker(told.append)
+    configs.set_broker("<default>", {"x": "1", "y": "1"})
+    configs.set_broker("1", {"y": "2"})
+    configs.set_broker("2", {"y": "3"})
+    assert told == [{"x": "1", "y": "1"}, {"x": "1", "y": "2"}]
+    assert configs.broker_overrides() == {"x": "1", "y": "2"}
+    assert configs.entity_overrides("2") == {"y": "3"}
+
+
+def test_the_most_specific_quota_wins(configs):
+    order = [
+        ("u", "c"),
+        ("u", "<default>"),
+        ("u", None),
+        ("<default>", "c"),
+        ("<default>", "<default>"),
+        ("<default>", None),
+        (None, "c"),
+        (None, "<default>"),
+    ]
+    assert configs.quota_for("u", "c", "producer_byte_rate") is None
+    for rank, (user, client) in reversed(list(enumerate(order))):
+        configs.set_quota(user, client, {"producer_byte_rate": str(rank)})
+        assert configs.quota_for("u", "c", "producer_byte_rate") == rank
+    assert configs.quota_for("u", "c", "consumer_byte_rate") is None
+    for rank, (user, client) in enumerate(order[:-1]):
+        configs.set_quota(user, client, {})
+        assert configs.quota_for("u", "c", "producer_byte_rate") == rank + 1
+
+
+def test_quotas_of_addresses(configs):
+    told = []
+    configs.on_quotas(lambda: told.append(1))
+    configs.set_ip_quota("10.0.0.1", {"connection_creation_rate": "3"})
+    configs.set_ip_quota("10.0.0.1", {"connection_creation_rate": "3"})
+    assert (configs.ip_quotas(), len(told)) == ({"10.0.0.1": {"connection_creation_rate": "3"}}, 1)

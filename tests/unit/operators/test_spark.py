@@ -1,0 +1,115 @@
+"""The Spark operators' command lines, summaries and failures; no Spark is started."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException
+
+from logyard.admin.settings import BadSettings
+from logyard.operators.spark import (
+    FAILED_SUMMARY,
+    AuditSegmentsOperator,
+    CompactSegmentsOperator,
+    ExportSegmentsOperator,
+    JobFailed,
+    job_environment,
+    job_file,
+    summary,
+)
+from tests.support.airflow_tasks import context
+
+pytestmark = pytest.mark.airflow
+
+CONNECTION = {"conn_type": "logyard", "host": "a:1,b:2", "extra": {"cluster_file": "/c/cluster.json"}}
+
+
+@pytest.fixture(autouse=True)
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(CONNECTION))
+
+
+class Submit:
+    """Stands where spark-submit is called: writes a summary where the command line says, and may fail."""
+
+    def __init__(self, content: str | None, fails: bool = False) -> None:
+        self.content, self.fails = content, fails
+        self.operator: Any = None
+
+    def __call__(self, operator: Any, ctx: Any) -> None:
+        self.operator = operator
+        arguments = operator.application_args
+        if self.content is not None:
+            Path(arguments[arguments.index("--output") + 1]).write_text(self.content)
+        if self.fails:
+            raise AirflowException("spark-submit ended with 1")
+
+
+def submit(monkeypatch: pytest.MonkeyPatch, content: str | None, fails: bool = False) -> Submit:
+    stand_in = Submit(content, fails)
+    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda operator, ctx: stand_in(operator, ctx))
+    return stand_in
+
+
+def test_a_job_gets_the_cluster_and_returns_its_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = submit(monkeypatch, '{"records": 5}')
+    operator = CompactSegmentsOperator(
+        task_id="c", topics='["t", "u"]', options='{"force": true, "lease-ttl-s": 30, "empty": ""}', spark_settings="{}"
+    )
+    assert operator.execute(context()) == {"records": 5}
+    done = stand_in.operator
+    assert Path(done.application).name == "compact.py"
+    assert Path(done.application).is_file()
+    assert done.application_args[:-1] == [
+        "--bootstrap-server", "a:1,b:2", "--topic", "t", "--topic", "u",
+        "--cluster-file", "/c/cluster.json", "--force", "--lease-ttl-s", "30", "--output",
+    ]  # fmt: skip
+    assert done.conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert done.env_vars["PYSPARK_PYTHON"] == job_environment()["PYSPARK_PYTHON"]
+
+
+def test_an_export_names_its_destination(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = submit(monkeypatch, "{}")
+    ExportSegmentsOperator(task_id="e", topics=["t"], destination="/out").execute(context())
+    arguments = stand_in.operator.application_args
+    assert arguments[arguments.index("--destination") + 1] == "/out"
+    with pytest.raises(BadSettings, match="destination"):
+        ExportSegmentsOperator(task_id="e", topics=["t"], destination="").execute(context())
+
+
+def test_a_job_that_failed_leaves_its_summary_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(monkeypatch, '{"verdict": "bad", "findings": [1]}', fails=True)
+    ctx = context()
+    with pytest.raises(JobFailed, match="audit: bad"):
+        AuditSegmentsOperator(task_id="a", topics=["t"]).execute(ctx)
+    assert ctx["ti"].values[FAILED_SUMMARY]["findings"] == [1]
+
+
+def test_a_job_that_never_began_fails_as_spark_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(monkeypatch, None, fails=True)
+    with pytest.raises(AirflowException, match="ended with 1"):
+        AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
+
+
+def test_topics_and_jobs_have_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(monkeypatch, "{}")
+    with pytest.raises(BadSettings, match="topic"):
+        AuditSegmentsOperator(task_id="a", topics="[]").execute(context())
+    for name in ("nothing", "../broker/app", ""):
+        with pytest.raises(BadSettings, match="no Spark job"):
+            job_file(name)
+
+
+def test_the_summary_is_the_file_or_the_last_json_line(tmp_path: Path) -> None:
+    output = tmp_path / "summary.json"
+    assert summary(output, ["{}", '{"a": 1}', "INFO bye"]) == {"a": 1}
+    output.write_text('{"b": 2}')
+    assert summary(output, ['{"a": 1}']) == {"b": 2}
+    output.write_text("[]")
+    with pytest.raises(JobFailed):
+        summary(output, ["no json"])

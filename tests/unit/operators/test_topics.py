@@ -1,0 +1,139 @@
+"""Topic operators on a cluster in memory: deferred and polled, first run and second."""
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from airflow.sdk.exceptions import TaskDeferred
+
+from logyard.admin.errors import ApiError
+from logyard.admin.memory import MemoryClient
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.settings import BadSettings
+from logyard.admin.snapshot import NewTopic
+from logyard.admin.topics import TopicChanges, TopicConflict
+from logyard.broker.model import TopicPartition
+from logyard.operators.topics import (
+    AddPartitionsOperator,
+    AlterTopicOperator,
+    CreateTopicOperator,
+    DeleteRecordsOperator,
+    DeleteTopicOperator,
+)
+from tests.support.airflow_tasks import context, run, use
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    made = MemoryCluster({1: None, 2: None, 3: None})
+    use(monkeypatch, made)
+    return made
+
+
+def create(**fields: object) -> CreateTopicOperator:
+    given = {"topic": "t", "partitions": "3", "replication_factor": "2", "configs": '{"cleanup.policy": "compact"}'}
+    return CreateTopicOperator(**{"task_id": "create", "poll_interval_s": 0.01, **given, **fields})
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_topic_is_created_and_led(cluster: MemoryCluster, deferrable: bool) -> None:
+    # Nobody leads until the controller comes: the first look after the creation finds nothing led.
+    controller, cluster.controller, cluster.electing = cluster.controller, None, False
+    ctx = context()
+    operator = create(deferrable=deferrable)
+    if deferrable:
+        with pytest.raises(TaskDeferred):
+            operator.execute(ctx)
+        cluster.controller, cluster.electing = controller, True
+        result, _ = run(create(deferrable=True, if_exists="reconcile"), ctx)
+    else:
+        cluster.electing = True
+        result, _ = run(operator, ctx)
+    assert [p["leader"] for p in result["partitions"]] == [1, 2, 3]
+    link = operator.operator_extra_links[0].get_link(operator, ti_key=None)
+    assert link == "/plugin/logyard?conn_id=logyard_default&topic=t"
+
+
+def test_a_deferral_goes_through_the_trigger_and_back(cluster: MemoryCluster) -> None:
+    class Slow(MemoryCluster):
+        def tick(self) -> None:
+            self.zxid += 1
+            if self.zxid > 103:
+                super().tick()
+
+    cluster.__class__ = Slow
+    result, deferrals = run(create(deferrable=True), context())
+    assert deferrals == 1
+    assert result["changes"]["create"] is True
+    assert all(p["leader"] > 0 for p in result["partitions"])
+
+
+def test_a_second_run_finds_its_work_done(cluster: MemoryCluster) -> None:
+    run(create(), context())
+    result, _ = run(create(if_exists="reconcile"), context())
+    assert result["changes"] == TopicChanges("t").as_json()
+    with pytest.raises(ApiError, match="exists already"):
+        run(create(), context())
+    with pytest.raises(BadSettings, match="if_exists"):
+        run(create(if_exists="maybe"), context())
+
+
+def test_empty_fields_of_a_form_are_the_brokers_defaults(cluster: MemoryCluster) -> None:
+    wanted = create(partitions="None", replication_factor="", configs="{}", assignment="null").wanted()
+    assert wanted == NewTopic("t", -1, -1)
+    with pytest.raises(BadSettings, match="partitions"):
+        create(partitions="many").wanted()
+
+
+def test_alter_sets_and_unsets_and_then_has_nothing_to_do(cluster: MemoryCluster) -> None:
+    run(create(), context())
+    operator = AlterTopicOperator(task_id="a", topic="t", configs={"retention.ms": 5, "cleanup.policy": None})
+    first, _ = run(operator, context())
+    assert first["changes"]["set_configs"] == {"retention.ms": "5"}
+    assert first["changes"]["delete_configs"] == ["cleanup.policy"]
+    assert cluster.configs["t"] == {"retention.ms": "5"}
+    second, _ = run(operator, context())
+    assert (second["changes"]["set_configs"], second["changes"]["delete_configs"]) == ({}, [])
+
+
+def test_partitions_are_added_never_taken(cluster: MemoryCluster) -> None:
+    run(create(), context())
+    with pytest.raises(TopicConflict, match="keyed"):
+        run(AddPartitionsOperator(task_id="p", topic="t", partitions=5), context())
+    more = AddPartitionsOperator(task_id="p", topic="t", partitions="5", allow_keyed=True, poll_interval_s=0.01)
+    result, _ = run(more, context())
+    assert (result["before"], result["after"], len(result["partitions"])) == (3, 5, 5)
+    assert run(more, context())[0]["before"] == 5
+    with pytest.raises(TopicConflict, match="never get fewer"):
+        run(AddPartitionsOperator(task_id="p", topic="t", partitions=2), context())
+
+
+def test_delete_guards_and_is_idempotent(cluster: MemoryCluster) -> None:
+    run(create(), context())
+    cluster.end_offsets[TopicPartition("t", 0)] = 7
+    with pytest.raises(TopicConflict, match="7 records"):
+        run(DeleteTopicOperator(task_id="d", topic="t", must_be_empty=True), context())
+    with pytest.raises(TopicConflict, match="does not match"):
+        run(DeleteTopicOperator(task_id="d", topic="t", must_match="tmp-.*"), context())
+    assert run(DeleteTopicOperator(task_id="d", topic="t", wanted="False"), context())[0]["deleted"] is False
+    operator = DeleteTopicOperator(task_id="d", topic="t")
+    assert run(operator, context())[0]["deleted"] is True
+    assert run(operator, context())[0]["deleted"] is False
+
+
+def test_a_dry_run_does_nothing(cluster: MemoryCluster) -> None:
+    run(create(dry_run=True), context())
+    assert cluster.configs == {}
+    run(create(), context())
+    run(DeleteTopicOperator(task_id="d", topic="t", dry_run=True), context())
+    assert "t" in cluster.configs
+
+
+def test_records_are_deleted_forward_only(cluster: MemoryCluster) -> None:
+    run(create(), context())
+    MemoryClient(cluster).delete_records({TopicPartition("t", 0): 5})
+    operator = DeleteRecordsOperator(task_id="r", topic="t", before='{"0": 3, "1": 4}')
+    result, _ = run(operator, context())
+    assert result["log_start_offsets"] == {"0": 5, "1": 4}

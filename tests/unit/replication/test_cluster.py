@@ -1,0 +1,139 @@
+"""Three brokers, random kills and elections: nothing acknowledged by acks=all is lost, replicas agree."""
+
+import asyncio
+
+import pytest
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.log.log import Origin
+from logyard.broker.model import TopicPartition
+from logyard.broker.topic_config import TopicConfig
+from tests.support import disk_logs
+from tests.support.memory_log import MemoryLogs, batch, payload_of
+from tests.support.replica_cluster import Cluster
+from tests.support.virtual_loop import VirtualLoop
+
+PARTITIONS = [TopicPartition("flights", n) for n in range(3)]
+
+
+class Producer:
+    """Writes numbered records with acks=all to whoever leads, and keeps what was acknowledged."""
+
+    def __init__(self, cluster, make_batch=batch):
+        self.cluster = cluster
+        self.make_batch = make_batch
+        self.number = 0
+        self.acknowledged = {}
+        self.refused = {}
+
+    async def send(self, tp, timeout_ms=500):
+        self.number += 1
+        payload = b"%d" % self.number
+        leader = self.cluster.leader[tp]
+        if leader < 0 or not self.cluster.brokers[leader].alive:
+            return None
+        broker = self.cluster.brokers[leader]
+        found = broker.replicas.append(
+            [(tp, self.make_batch(1 + self.number % 3, payload))], acks=-1, timeout_ms=timeout_ms, origin=Origin.CLIENT
+        )
+        result = (found if isinstance(found, list) else await found)[0]
+        self.refused[result.error] = self.refused.get(result.error, 0) + 1
+        if result.error is ErrorCode.NONE and broker.alive:
+            self.acknowledged[tp, result.base_offset] = payload
+        return result.error
+
+
+async def settle(cluster, producer):
+    """Everything comes back; wait until every ISR is full again and all logs have the same end."""
+    cluster.loss = 0.0
+    for b in cluster.ids:
+        if not cluster.brokers[b].alive:
+            cluster.restart(b)
+    for _ in range(400):
+        await asyncio.sleep(0.1)
+        if all(len(cluster.isr[tp]) == 3 for tp in PARTITIONS):
+            break
+    for tp in PARTITIONS:
+        assert sorted(cluster.isr[tp]) == [1, 2, 3], f"{tp}: {cluster.isr[tp]} in sync"
+        assert await producer.send(tp, 5000) is ErrorCode.NONE
+    await asyncio.sleep(1)
+
+
+def check(cluster, producer, payload_of):
+    cluster.check_prefixes()
+    for tp in PARTITIONS:
+        logs = [cluster.log(b, tp) for b in cluster.ids]
+        assert logs[0] == logs[1] == logs[2], f"{tp}: the logs differ"
+        held = {b.base: payload_of(b) for b in logs[0]}
+        for (owner, offset), payload in producer.acknowledged.items():
+            if owner == tp:
+                assert held.get(offset) == payload, f"{tp}@{offset}: acknowledged and lost"
+
+
+async def history(loop, seed, steps, make_logs=MemoryLogs, make_batch=batch, payload_of=payload_of, **settings):
+    cluster = Cluster(loop, seed, PARTITIONS, TopicConfig(min_insync_replicas=2), make_logs, **settings)
+    producer = Producer(cluster, make_batch)
+    sends = []
+    for _ in range(steps):
+        action = cluster.random.random()
+        if action < 0.75:
+            tp = cluster.random.choice(PARTITIONS)
+            sends.append(asyncio.ensure_future(producer.send(tp)))
+        elif action < 0.82 and len(cluster.live()) > 1:
+            cluster.kill(cluster.random.choice(cluster.live()))
+            await asyncio.sleep(cluster.random.uniform(0, 0.3))
+            cluster.reelect()
+        elif action < 0.92 and len(cluster.live()) < 3:
+            cluster.restart(cluster.random.choice([b for b in cluster.ids if not cluster.brokers[b].alive]))
+        elif action < 0.95:
+            tp = cluster.random.choice(PARTITIONS)
+            others = [b for b in cluster.isr[tp] if cluster.brokers[b].alive]
+            if others and cluster.leader[tp] >= 0:
+                cluster.elect(tp, cluster.random.choice(others), cluster.isr[tp])
+                cluster.announce(cluster.live(), [tp])
+        else:
+            cluster.loss = cluster.random.choice([0.0, 0.0, 0.1, 0.3])
+        await asyncio.sleep(cluster.random.expovariate(20))
+        cluster.check_prefixes()
+    await asyncio.gather(*sends)
+    await settle(cluster, producer)
+    check(cluster, producer, payload_of)
+    for broker in cluster.brokers.values():
+        broker.replicas.close()
+        await broker.fetchers.close()
+    return producer
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_acknowledged_is_lost(seed):
+    loop = VirtualLoop()
+    try:
+        producer = loop.run_until_complete(history(loop, seed, 150))
+    finally:
+        loop.close()
+    assert len(producer.acknowledged) > 20, producer.refused
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_the_same_with_offset_for_leader_epoch(seed):
+    """An old inter-broker protocol: no lastFetchedEpoch, truncation is asked for before fetching."""
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(history(loop, seed, 150, truncates_on_fetch=False))
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("seed", range(200, 203))
+def test_the_same_over_real_logs(seed):
+    loop = VirtualLoop()
+    kind = {
+        "make_logs": disk_logs.DiskLogs,
+        "make_batch": disk_logs.real_batch,
+        "payload_of": disk_logs.payload_of,
+    }
+    try:
+        producer = loop.run_until_complete(history(loop, seed, 60, **kind))
+    finally:
+        loop.close()
+    assert len(producer.acknowledged) > 5, producer.refused

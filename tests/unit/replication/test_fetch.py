@@ -1,0 +1,225 @@
+"""Fetch: what consumers and followers see, the checks before, and waiting (facts §10, §15, §22)."""
+
+import uuid
+
+import pytest
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.metadata.updates import PartitionUpdate
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
+from tests.support.memory_log import Aborted, batch, parse
+from tests.support.replica_world import T0, T1, Pending, World, follower_fetch, produce
+
+MB = 10**6
+
+
+def ask(offset=0, tp=T0, max_bytes=MB, **fields):
+    return PartitionFetch(tp, offset, max_bytes, **fields)
+
+
+def fetch(world, *asks, wait_ms=0, min_bytes=1, max_bytes=MB, **fields):
+    return world.replicas.fetch(FetchParams(wait_ms, min_bytes, max_bytes, **fields), list(asks))
+
+
+def offsets(result):
+    return [b.base for b in parse(result.records)]
+
+
+@pytest.fixture
+def world():
+    """Broker 1 leads flights-0 and flights-1 alone in sync; broker 2 is a replica too."""
+    world = World()
+    world.tell(world.order(replicas=(1, 2), isr=(1,)), world.order(T1, replicas=(1, 2), isr=(1,)))
+    return world
+
+
+def test_a_consumer_sees_what_is_committed(world):
+    world.tell(world.order(leader_epoch=1, isr=(1, 2), replicas=(1, 2), partition_epoch=1))
+    produce(world, count=2)
+    assert fetch(world, ask())[0].records == b""
+    follower_fetch(world, 2, 2)
+    result = fetch(world, ask())[0]
+    assert (offsets(result), result.high_watermark, result.log_start_offset) == ([0], 2, 0)
+
+
+def test_a_follower_and_the_debugging_consumer_see_everything(world):
+    world.tell(world.order(leader_epoch=1, isr=(1, 2), replicas=(1, 2), partition_epoch=1))
+    produce(world)
+    assert offsets(follower_fetch(world, 2, 0)[0]) == [0]
+    assert offsets(fetch(world, ask(), replica_id=-2)[0]) == [0]
+
+
+def test_read_committed_ends_at_the_last_stable_offset_and_names_aborted_transactions(world):
+    for _ in range(3):
+        produce(world)
+    log = world.logs.get(T0)
+    log.open_transaction, log.aborted = 2, [Aborted(9, 1), Aborted(8, 2)]
+    result = fetch(world, ask(), isolation=Isolation.READ_COMMITTED)[0]
+    assert (offsets(result), result.last_stable_offset, result.aborted) == ([0, 1], 2, [(9, 1)])
+    assert fetch(world, ask())[0].aborted is None
+
+
+@pytest.mark.parametrize("offset", [-1, 3, 99])
+def test_out_of_range(world, offset):
+    produce(world, count=2)
+    assert fetch(world, ask(offset))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_between_the_watermark_and_the_end_is_not_out_of_range(world):
+    world.tell(world.order(leader_epoch=1, isr=(1, 2), replicas=(1, 2), partition_epoch=1))
+    produce(world, count=2)
+    assert fetch(world, ask(2))[0].error == ErrorCode.NONE
+
+
+def test_leader_epochs(world):
+    world.tell(world.order(leader_epoch=5, replicas=(1, 2), isr=(1,)))
+    errors = [fetch(world, ask(leader_epoch=e))[0].error for e in (4, 5, 6, -1)]
+    assert errors == [
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NONE,
+    ]
+
+
+def test_followers_serve_new_consumers_only_and_never_followers(world):
+    world.tell(world.order(leader=2, leader_epoch=3, replicas=(1, 2)))
+    refused = fetch(world, ask())[0]
+    assert (refused.error, refused.leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, (2, 3))
+    assert fetch(world, ask(), only_leader=False)[0].error == ErrorCode.NONE
+
+
+def test_unknown_elsewhere_and_offline(world):
+    world.hear([1, 2], [PartitionUpdate(TopicPartition("far", 0), 2, 1, (2,), (2,))])
+    world.replicas.log_dir_failed([T1])
+    errors = [fetch(world, ask(tp=TopicPartition(*tp)))[0].error for tp in [("none", 0), ("far", 0), T1]]
+    assert errors == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ]
+
+
+def test_another_topic_of_the_same_name(world):
+    mine, other = uuid.uuid4(), uuid.uuid4()
+    world.logs.get(T0).topic_id = mine
+    assert fetch(world, ask(topic_id=other))[0].error == ErrorCode.INCONSISTENT_TOPIC_ID
+    assert fetch(world, ask(topic_id=mine))[0].error == ErrorCode.NONE
+
+
+def test_a_follower_that_is_not_assigned(world):
+    assert follower_fetch(world, 3, 0)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert follower_fetch(world, 3, 0, leader_epoch=0)[0].error == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_the_budget_is_shared_but_the_first_batch_always_comes(world):
+    for tp in (T0, T1):
+        produce(world, tp=tp)
+        produce(world, tp=tp)
+    size = len(batch())
+    one, two = fetch(world, ask(), ask(tp=T1), max_bytes=size * 3)
+    assert (offsets(one), offsets(two)) == ([0, 1], [0])
+    one, two = fetch(world, ask(), ask(tp=T1), max_bytes=1)
+    assert (offsets(one), offsets(two)) == ([0], [])
+    one, two = fetch(world, ask(), ask(tp=T1), max_bytes=1, min_one=False)
+    assert (offsets(one), offsets(two)) == ([], [])
+    assert offsets(fetch(world, ask(max_bytes=size))[0]) == [0]
+
+
+def test_waiting_ends_with_data(world):
+    pending = fetch(world, ask(), wait_ms=500)
+    assert isinstance(pending, Pending)
+    assert not pending.done()
+    produce(world)
+    assert offsets(pending.result()[0]) == [0]
+    assert world.replicas.gauges()["delayed_fetches"] == 0
+
+
+def test_waiting_ends_with_time(world):
+    pending = fetch(world, ask(), wait_ms=500)
+    world.advance(500)
+    assert pending.result()[0].records == b""
+
+
+def test_waiting_for_many_bytes_counts_all_partitions(world):
+    size = len(batch())
+    pending = fetch(world, ask(), ask(tp=T1), wait_ms=500, min_bytes=2 * size)
+    produce(world)
+    assert not pending.done()
+    produce(world, tp=T1)
+    assert [offsets(r) for r in pending.result()] == [[0], [0]]
+
+
+def test_a_consumer_waits_for_the_watermark_not_for_the_append(world):
+    world.tell(world.order(leader_epoch=1, isr=(1, 2), replicas=(1, 2), partition_epoch=1))
+    pending = fetch(world, ask(), wait_ms=500)
+    produce(world)
+    assert not pending.done()
+    follower_fetch(world, 2, 1)
+    assert offsets(pending.result()[0]) == [0]
+
+
+def test_waiting_ends_with_leadership(world):
+    pending = fetch(world, ask(), wait_ms=500)
+    world.tell(world.order(leader=2, leader_epoch=1, replicas=(1, 2)))
+    assert pending.result()[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_an_error_anywhere_ends_the_waiting_at_once(world):
+    results = fetch(world, ask(), ask(tp=TopicPartition("none", 0)), wait_ms=500)
+    assert [r.error for r in results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_cold_data_is_read_elsewhere_and_answered_later(world):
+    produce(world)
+    world.logs.get(T0).cold = True
+    pending = fetch(world, ask())
+    assert not pending.done()
+    work, reading = world.blocked.pop()
+    reading.set_result(work())
+    assert offsets(pending.result()[0]) == [0]
+
+
+def test_cold_data_of_a_past_epoch_is_thrown_away(world):
+    produce(world)
+    world.logs.get(T0).cold = True
+    pending = fetch(world, ask())
+    world.tell(world.order(leader=2, leader_epoch=1, replicas=(1, 2)))
+    work, reading = world.blocked.pop()
+    reading.set_result(work())
+    result = pending.result()[0]
+    assert (result.records, result.error) == (b"", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_diverging_epoch_and_no_progress_noted(world):
+    """A leader of epochs 0 [0,2) and 3 [2,…): what a follower is told about each last fetched epoch."""
+    produce(world, count=2)
+    world.tell(world.order(leader_epoch=3, replicas=(1, 2), isr=(1,)))
+    produce(world, count=2)
+    partition = world.replicas.partition(T0)
+
+    def told(offset, epoch):
+        result = follower_fetch(world, 2, offset, last_fetched_epoch=epoch)[0]
+        return result.error if result.error else result.diverging
+
+    assert told(3, 0) == (0, 2)
+    assert told(5, 3) == (3, 4)
+    assert partition.remotes[2].log_end_offset == -1
+    assert told(3, 2) == (0, 2)
+    assert told(2, 0) is None
+    assert told(4, 3) is None
+    assert told(4, 4) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partition.remotes[2].log_end_offset == 4
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack():
+    world = World(rack_aware_reads=True)
+    world.tell(world.order(replicas=(1, 2, 3), isr=(1,)))
+    produce(world)
+    follower_fetch(world, 2, 1)
+    asked = {"rack": "rack2", "listener": "PLAINTEXT", "only_leader": False}
+    result = fetch(world, ask(), **asked)[0]
+    assert (result.preferred_read_replica, result.records) == (2, b"")
+    assert fetch(world, ask(), **{**asked, "rack": "rack3"})[0].preferred_read_replica == -1
+    assert offsets(fetch(world, ask(), **{**asked, "rack": "rack1"})[0]) == [0]

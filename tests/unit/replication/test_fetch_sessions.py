@@ -1,0 +1,329 @@
+"""Incremental fetch sessions on the leader (KIP-227)."""
+
+import itertools
+import uuid
+
+import pytest
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.metadata.updates import PartitionUpdate
+from logyard.broker.model import LEADER_DURING_DELETE, TopicPartition
+from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
+from logyard.broker.replication.fetch_sessions import FetchSessions
+from tests.support.memory_log import batch, parse
+from tests.support.replica_world import T0, T1, World, follower_fetch, produce
+
+MB = 10**6
+
+
+class Client:
+    """One fetching client: remembers its session's id and epoch."""
+
+    def __init__(self, world, replica=-1, wait_ms=0, by_id=False, allowed=None):
+        self.world, self.replica, self.wait_ms, self.by_id = world, replica, wait_ms, by_id
+        self.id = self.epoch = 0
+        self.allowed = allowed or (lambda topic: True)
+        self.max_bytes = MB
+
+    def params(self):
+        isolation = Isolation.LOG_END if self.replica >= 0 else Isolation.READ_UNCOMMITTED
+        return FetchParams(self.wait_ms, 1, self.max_bytes, self.replica, isolation=isolation)
+
+    def open(self, asks=(), forgotten=()):
+        return self.world.sessions.open(
+            self.params(), self.id, self.epoch, asks, forgotten, uses_topic_ids=self.by_id, allowed=self.allowed
+        )
+
+    def start(self, *asks, forgotten=()):
+        """Begin a fetch; returns (context, answers or a future of them)."""
+        context = self.open(asks, forgotten)
+        return context, self.world.replicas.fetch_from(self.params(), context.source)
+
+    def fetch(self, *asks, forgotten=()):
+        context = self.open(asks, forgotten)
+        if context.error:
+            return context.error
+        return self.end(context, self.world.replicas.fetch_from(self.params(), context.source))
+
+    def end(self, context, answers):
+        error, self.id, sent = context.finish(answers)
+        if error:
+            return error
+        self.epoch = 0 if self.id == 0 else self.epoch + 1
+        return {a.tp: a for a in sent}
+
+
+def ask(tp=T0, offset=0, **fields):
+    return PartitionFetch(tp, offset, MB, **fields)
+
+
+@pytest.fixture
+def world():
+    world = World(fetch_session_slots_max=2, fetch_session_eviction_ms=1000)
+    world.sessions = FetchSessions(world.replicas.hosted, itertools.count(100).__next__)
+    world.tell(world.order(replicas=(1, 2), isr=(1, 2)), world.order(T1, replicas=(1, 2), isr=(1, 2)))
+    return world
+
+
+def test_a_session_answers_only_what_changed(world):
+    client = Client(world, replica=2)
+    assert set(client.fetch(ask(), ask(T1))) == {T0, T1}
+    assert client.id == 100
+    assert client.fetch() == {}
+    produce(world, tp=T1)
+    answers = client.fetch()
+    assert [b.base for b in parse(answers[T1].records)] == [0]
+    assert set(answers) == {T1}
+
+
+def test_what_is_not_taken_comes_again(world):
+    client = Client(world, replica=2)
+    client.fetch(ask(), ask(T1))
+    produce(world)
+    for _ in range(2):
+        assert len(parse(client.fetch()[T0].records)) == 1
+    assert set(client.fetch(ask(offset=1))) == {T0}, "the watermark moved to 1 with this very fetch"
+    assert client.fetch() == {}
+
+
+def test_the_high_watermark_alone_is_news(world):
+    client = Client(world)
+    client.fetch(ask(offset=0))
+    produce(world)
+    assert client.fetch() == {}
+    follower_fetch(world, 2, 1)
+    assert client.fetch()[T0].high_watermark == 1
+
+
+def test_quiet_partitions_are_not_looked_at(world):
+    client = Client(world, replica=2)
+    client.fetch(ask(), ask(T1))
+    client.fetch()
+    context = client.open()
+    assert list(context.source.candidates()) == []
+    client.end(context, [])
+    produce(world)
+    context = client.open()
+    assert [a.tp for a in context.source.candidates()] == [T0]
+
+
+def test_a_quiet_follower_stays_caught_up_by_fetching_at_all(world):
+    world.replicas.start()
+    client = Client(world, replica=2)
+    client.fetch(ask(), ask(T1))
+    for _ in range(10):
+        world.advance(10_000)
+        assert client.fetch() == {}
+    produce(world)
+    world.advance(29_000)
+    assert not world.submitted, "it was at the end when the record came"
+    world.advance(30_000)
+    assert [s.tp for s in world.submitted] == [T0], "now it is behind, in this partition alone"
+
+
+def test_a_follower_outside_the_isr_is_looked_at_each_time(world):
+    world.tell(world.order(replicas=(1, 2), isr=(1,), leader_epoch=1, partition_epoch=1))
+    world.hear([1])
+    client = Client(world, replica=2)
+    client.fetch(ask(), ask(T1))
+    client.fetch()
+    assert not world.submitted
+    world.hear([1, 2])
+    client.fetch()
+    assert [s.new_isr for s in world.submitted] == [(1, 2)]
+
+
+def test_errors_are_repeated_and_their_end_is_news(world):
+    far = TopicPartition("far", 0)
+    client = Client(world)
+    client.fetch(ask(far), ask())
+    for _ in range(2):
+        assert client.fetch()[far].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    world.tell(world.order(far))
+    assert client.fetch()[far].error is ErrorCode.NONE
+    assert client.fetch() == {}
+
+
+def test_retention_is_news_after_a_while(world):
+    world.replicas.start()
+    for _ in range(2):
+        produce(world)
+    follower_fetch(world, 2, 2)
+    client = Client(world)
+    client.fetch(ask(offset=2))
+    client.fetch()
+    world.logs.get(T0).advance_log_start(1)
+    assert client.fetch() == {}
+    world.advance(15_000)
+    assert client.fetch()[T0].log_start_offset == 1
+    assert client.fetch() == {}
+
+
+def test_waiting_in_a_session(world):
+    client = Client(world, replica=2, wait_ms=500)
+    client.wait_ms = 0
+    client.fetch(ask(), ask(T1))
+    client.fetch()
+    client.wait_ms = 500
+    context, pending = client.start()
+    assert not pending.done()
+    produce(world, tp=T1)
+    assert set(client.end(context, pending.result())) == {T1}
+    context, pending = client.start(ask(T1, 1))
+    world.advance(500)
+    assert {tp: a.high_watermark for tp, a in client.end(context, pending.result()).items()} == {T1: 1}
+
+
+def test_a_follower_is_hurried_when_it_has_something_new_to_follow(world):
+    follower, consumer = Client(world, replica=2), Client(world)
+    for client in (follower, consumer):
+        client.fetch(ask(), ask(T1))
+        client.fetch()
+        client.wait_ms = 500
+    (context, waiting), (_, patient) = follower.start(), consumer.start()
+    world.tell(world.order(TopicPartition("new", 0), replicas=(1, 2)))
+    world.advance(20)
+    assert not waiting.done()
+    world.advance(10)
+    assert (follower.end(context, waiting.result()), patient.done()) == ({}, False)
+
+
+def test_losing_the_leader_wakes_a_session(world):
+    client = Client(world, replica=2)
+    client.fetch(ask(), ask(T1))
+    client.fetch()
+    client.wait_ms = 500
+    context, pending = client.start()
+    world.tell(world.order(leader=2, leader_epoch=1, replicas=(1, 2)))
+    assert client.end(context, pending.result())[T0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_forgetting(world):
+    client = Client(world, replica=2)
+    client.fetch(ask(), ask(T1))
+    client.fetch(forgotten=[("flights", 1)])
+    produce(world, tp=T1)
+    assert client.fetch() == {}
+    assert world.replicas.partition(T1).observers == {}
+    assert world.replicas.partition(T1).remotes[2].heartbeat is None
+    client.fetch(forgotten=[("flights", 0)])
+    assert len(world.sessions) == 0, "an empty session is closed"
+
+
+def test_session_errors(world):
+    client = Client(world)
+    client.fetch(ask())
+    client.epoch = 5
+    assert client.fetch() is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    client.epoch, client.by_id = 1, True
+    assert client.fetch() is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    client.id = 4711
+    assert client.fetch() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_overtaken_by_its_own_next_request(world):
+    client = Client(world)
+    client.fetch(ask())
+    context, answers = client.start()
+    client.epoch = 2
+    client.fetch()
+    assert context.finish(answers)[0] is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_full_request_closes_the_old_session(world):
+    client = Client(world)
+    client.fetch(ask())
+    client.epoch = 0
+    client.fetch(ask())
+    assert (client.id, len(world.sessions)) == (101, 1)
+    client.epoch = -1
+    client.fetch(ask())
+    assert (client.id, len(world.sessions)) == (0, 0)
+
+
+def test_topic_ids_that_are_not_known_yet(world):
+    mine = uuid.UUID(int=5)
+    client = Client(world, by_id=True)
+    unnamed = ask(TopicPartition("", 0), topic_id=mine)
+    (answer,) = client.fetch(unnamed).values()
+    assert (answer.error, answer.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, mine)
+    (answer,) = client.fetch().values()
+    assert answer.error is ErrorCode.UNKNOWN_TOPIC_ID
+    world.logs.get(T0).topic_id = mine
+    world.hear([1, 2], [PartitionUpdate(T0, 1, 0, (1, 2), (1, 2))], topic_ids={"flights": mine})
+    assert client.fetch()[T0].error is ErrorCode.NONE
+
+
+def test_a_topic_made_anew_is_another_topic(world):
+    old, new = uuid.UUID(int=5), uuid.UUID(int=6)
+    world.logs.get(T0).topic_id = old
+    world.hear([1, 2], [PartitionUpdate(T0, 1, 0, (1, 2), (1, 2))], topic_ids={"flights": old})
+    client = Client(world, by_id=True)
+    client.fetch(ask(topic_id=old))
+    world.logs.get(T0).topic_id = new
+    world.hear([1, 2], [PartitionUpdate(T0, 1, 0, (1, 2), (1, 2))], topic_ids={"flights": new})
+    answers = client.fetch(ask(topic_id=new), forgotten=[(old, 0)])
+    assert {(a.topic_id, a.error) for a in answers.values()} == {(new, ErrorCode.NONE)}
+    produce(world)
+    follower_fetch(world, 2, 1)
+    assert len(parse(client.fetch()[T0].records)) == 1
+
+
+def test_a_topic_whose_name_is_lost_is_forgotten_for_good(world):
+    """It is deleted, its id means nothing any more, and its partition still moves once when it is stopped."""
+    mine, other = uuid.UUID(int=5), uuid.UUID(int=6)
+    world.logs.get(T0).topic_id = mine
+    world.hear([1, 2], [PartitionUpdate(T0, 1, 0, (1, 2), (1, 2))], topic_ids={"flights": mine})
+    client = Client(world, by_id=True)
+    client.fetch(ask(topic_id=mine), ask(TopicPartition("", 0), topic_id=other))
+    client.fetch()
+    assert len(world.replicas.partition(T0).observers) == 1
+    world.hear([1, 2], [PartitionUpdate(T0, LEADER_DURING_DELETE, 0, (1, 2), (1, 2))], topic_ids={"flights": mine})
+    client.fetch(ask(TopicPartition("", 0), topic_id=mine))
+    client.fetch(forgotten=[(mine, 0)])
+    assert world.replicas.partition(T0).observers == {}
+    world.replicas.hosted.transitioned(world.replicas.partition(T0))
+
+
+def test_what_one_may_not_read(world):
+    client = Client(world, allowed=lambda topic: False)
+    client.wait_ms = 500
+    assert client.fetch(ask())[T0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert client.fetch()[T0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    client.allowed, client.wait_ms = (lambda topic: True), 0
+    assert client.fetch()[T0].error is ErrorCode.NONE
+
+
+def test_nobody_starves_behind_a_busy_partition(world):
+    client = Client(world, replica=2)
+    client.fetch(ask(), ask(T1))
+    for tp in (T0, T1):
+        for _ in range(3):
+            produce(world, tp=tp)
+    client.max_bytes = len(batch())
+    first = client.fetch()
+    (served,) = [tp for tp, a in first.items() if a.records]
+    second = client.fetch(ask(served, 1))
+    assert [tp for tp, a in second.items() if a.records] == [T1 if served == T0 else T0]
+
+
+def test_slots_and_eviction(world):
+    def fresh(replica=-1, partitions=1):
+        client = Client(world, replica=replica)
+        client.fetch(*[ask(TopicPartition("flights", n)) for n in range(partitions)])
+        return client
+
+    one, two = fresh(), fresh(partitions=2)
+    assert fresh().id == 0, "young consumers do not push each other out"
+    follower = fresh(replica=2)
+    assert follower.id != 0, "a follower takes the place of the smallest consumer"
+    assert one.fetch() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    world.advance(900)
+    two.fetch()
+    world.advance(200)
+    assert fresh(partitions=1).id != 0, "the follower's was not used for longer than the eviction time"
+    assert follower.fetch() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert fresh(partitions=1).id == 0, "an old session yields only to a worthier one"
+    assert fresh(partitions=3).id != 0
+    assert two.fetch() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert world.sessions.evictions == 3

@@ -1,0 +1,131 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords (facts §10, §11, §15)."""
+
+import pytest
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.events import EpochQuery, Isolation, OffsetQuery
+from logyard.broker.topic_config import TopicConfig
+from tests.support.memory_log import batch
+from tests.support.replica_world import T0, T1, World, follower_fetch, produce
+
+
+@pytest.fixture
+def world():
+    """Broker 1 leads flights-0 with broker 2; records at 0, 1, 2 written at times 100, 300, 200; 2 committed."""
+    world = World()
+    world.tell(world.order(replicas=(1, 2), leader_epoch=3))
+    for timestamp in (100, 300, 200):
+        world.replicas.append([(T0, batch(1, timestamp=timestamp))], acks=1, timeout_ms=0, origin=None)
+    follower_fetch(world, 2, 2, log_start_offset=0)
+    return world
+
+
+def ask(world, timestamp, isolation=Isolation.READ_UNCOMMITTED, tp=T0, **fields):
+    answer = world.replicas.list_offsets([OffsetQuery(tp, timestamp, **fields)], isolation)[0]
+    return answer.error if answer.error else (answer.timestamp, answer.offset, answer.leader_epoch)
+
+
+def test_latest_and_earliest(world):
+    assert ask(world, -1) == (-1, 2, 3)
+    assert ask(world, -1, Isolation.LOG_END) == (-1, 3, 3)
+    world.logs.get(T0).open_transaction = 1
+    assert ask(world, -1, Isolation.READ_COMMITTED) == (-1, 1, 3)
+    assert ask(world, -2) == ask(world, -4) == (-1, 0, 3)
+    assert ask(world, -5) == (-1, -1, -1)
+
+
+def test_by_time_only_what_is_committed(world):
+    assert ask(world, 50) == (100, 0, 3)
+    assert ask(world, 250) == (300, 1, 3)
+    assert ask(world, 301) == (-1, -1, -1)
+    assert ask(world, -3) == (300, 1, 3)
+    follower_fetch(world, 2, 1)
+    assert ask(world, 150, Isolation.READ_UNCOMMITTED) == (300, 1, 3)
+
+
+def test_a_new_leader_does_not_know_yet_what_is_committed(world):
+    world.tell(world.order(replicas=(1, 2), leader_epoch=4, partition_epoch=1))
+    assert ask(world, -1) is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert ask(world, -1, Isolation.LOG_END) == (-1, 3, 4)
+    assert ask(world, 50) == (100, 0, 3)
+    assert ask(world, 301) is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert ask(world, -2) == (-1, 0, 3)
+    follower_fetch(world, 2, 3)
+    assert ask(world, -1) == (-1, 3, 4)
+
+
+def test_list_offsets_refuses(world):
+    assert ask(world, -1, tp=TopicPartition("none", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(world, -1, leader_epoch=2) is ErrorCode.FENCED_LEADER_EPOCH
+    assert ask(world, -1, leader_epoch=4) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    world.tell(world.order(leader=2, replicas=(1, 2), leader_epoch=4))
+    assert ask(world, -1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert world.replicas.list_offsets([OffsetQuery(T0, -2)], Isolation.LOG_END, only_leader=False)[0].offset == 0
+
+
+def test_ends_of_epochs(world):
+    world.tell(world.order(replicas=(1, 2), leader_epoch=7, partition_epoch=1))
+
+    def end(epoch, current=-1):
+        answer = world.replicas.offsets_for_leader_epoch([EpochQuery(T0, epoch, current)])[0]
+        return answer.error if answer.error else (answer.epoch, answer.end_offset)
+
+    assert [end(e) for e in (-1, 2, 3, 5, 7, 8)] == [(-1, -1), (2, 0), (3, 3), (3, 3), (7, 3), (-1, -1)]
+    assert [end(3, current) for current in (6, 7, 8)] == [
+        ErrorCode.FENCED_LEADER_EPOCH,
+        (3, 3),
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ]
+
+
+def delete(world, offset, tp=T0, timeout_ms=100, **fields):
+    return world.replicas.delete_records([(tp, offset)], timeout_ms=timeout_ms, **fields)
+
+
+def told(results):
+    return [(r.error, r.low_watermark) for r in results]
+
+
+def test_deletion_waits_for_living_replicas(world):
+    pending = delete(world, 2)
+    assert world.logs.get(T0).log_start_offset == 2
+    follower_fetch(world, 2, 2, log_start_offset=1)
+    assert not pending.done()
+    follower_fetch(world, 2, 2, log_start_offset=2)
+    assert told(pending.result()) == [(ErrorCode.NONE, 2)]
+
+
+def test_deletion_does_not_wait_for_the_dead(world):
+    world.hear([1])
+    assert told(delete(world, 1)) == [(ErrorCode.NONE, 1)]
+
+
+def test_deletion_times_out_here_it_is_done(world):
+    pending = delete(world, -1)
+    world.advance(100)
+    assert told(pending.result()) == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
+    assert world.logs.get(T0).log_start_offset == 2
+    assert told(delete(world, -1, timeout_ms=0)) == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
+
+
+def test_what_cannot_be_deleted(world):
+    assert told(delete(world, 3)) == told(delete(world, -2)) == [(ErrorCode.OFFSET_OUT_OF_RANGE, -1)]
+    assert told(delete(world, 0, T1)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    internal = TopicPartition("__consumer_offsets", 0)
+    assert told(delete(world, 0, internal)) == [(ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
+    world.logs.get(T0).config = TopicConfig(cleanup_policy=frozenset({"compact"}))
+    assert told(delete(world, 1)) == [(ErrorCode.POLICY_VIOLATION, -1)]
+
+
+def test_deletion_loses_its_leader(world):
+    pending = delete(world, 2)
+    world.tell(world.order(leader=2, replicas=(1, 2), leader_epoch=4))
+    assert told(pending.result()) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+
+
+def test_deleting_wakes_a_fetch_that_stood_before_the_start(world):
+    follower_fetch(world, 2, 3, log_start_offset=0)
+    produce(world)
+    delete(world, 2)
+    assert follower_fetch(world, 2, 1)[0].error is ErrorCode.OFFSET_OUT_OF_RANGE

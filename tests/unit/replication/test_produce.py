@@ -1,0 +1,144 @@
+"""Produce on a leader: acks, the minimum ISR, waiting for the high watermark (facts §10)."""
+
+import dataclasses
+
+import pytest
+
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.model import TopicPartition
+from logyard.broker.topic_config import TopicConfig
+from tests.support.memory_log import batch
+from tests.support.replica_world import T0, T1, Pending, World, follower_fetch, produce
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.tell(world.order())
+    return world
+
+
+def test_acks_one_answers_at_once_with_the_offsets(world):
+    first, second = produce(world, count=3)[0], produce(world)[0]
+    assert (first.error, first.base_offset, second.base_offset) == (ErrorCode.NONE, 0, 3)
+    assert first.log_start_offset == 0
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 3])
+def test_other_acks_are_refused_and_nothing_is_written(world, acks):
+    assert [r.error for r in produce(world, acks=acks)] == [ErrorCode.INVALID_REQUIRED_ACKS]
+    assert world.logs.get(T0).log_end_offset == 0
+
+
+def test_a_lone_replica_commits_at_once():
+    world = World()
+    world.tell(world.order(replicas=(1,)))
+    result = produce(world, acks=-1)
+    assert result[0].error == ErrorCode.NONE
+    assert world.logs.get(T0).high_watermark == 1
+
+
+def test_acks_all_waits_for_every_member_of_the_isr(world):
+    pending = produce(world, acks=-1, count=2)
+    follower_fetch(world, 2, 2)
+    assert not pending.done()
+    follower_fetch(world, 3, 2)
+    assert pending.result()[0].error == ErrorCode.NONE
+    assert pending.result()[0].base_offset == 0
+    assert world.logs.get(T0).high_watermark == 2
+
+
+def test_acks_all_times_out_and_the_record_stays(world):
+    pending = produce(world, acks=-1)
+    world.advance(999)
+    assert not pending.done()
+    world.advance(1)
+    assert pending.result()[0].error == ErrorCode.REQUEST_TIMED_OUT
+    assert world.logs.get(T0).log_end_offset == 1
+
+
+def test_a_timeout_of_zero_does_not_wait(world):
+    assert produce(world, acks=-1, timeout_ms=0)[0].error == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_under_min_isr_nothing_is_written_for_acks_all_only():
+    world = World()
+    world.config = TopicConfig(min_insync_replicas=2)
+    world.tell(world.order(isr=(1,)))
+    assert produce(world, acks=-1)[0].error == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.logs.get(T0).log_end_offset == 0
+    assert produce(world, acks=1)[0].error == ErrorCode.NONE
+    assert world.logs.get(T0).high_watermark == 0, "the watermark stands still under the minimum (3.9)"
+
+
+def test_the_minimum_is_never_more_than_the_replicas_there_are():
+    world = World()
+    world.config = TopicConfig(min_insync_replicas=2)
+    world.tell(world.order(replicas=(1,)))
+    assert produce(world, acks=-1)[0].error == ErrorCode.NONE
+
+
+def test_committed_but_the_isr_shrank_below_the_minimum_meanwhile(world):
+    world.logs.get(T0).config = TopicConfig(min_insync_replicas=2)
+    pending = produce(world, acks=-1)
+    follower_fetch(world, 2, 1)
+    partition = world.replicas.partition(T0)
+    partition.log.set_high_watermark(1)
+    partition.isr.commit((1,))
+    world.replicas.hosted.watermark_moved(partition)
+    assert pending.result()[0].error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_leadership_lost_while_waiting(world):
+    pending = produce(world, acks=-1)
+    world.tell(world.order(leader=2, leader_epoch=1, isr=(2, 3)))
+    assert pending.result()[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_only_the_partition_that_waits_is_held_back(world):
+    world.tell(world.order(T1, isr=(1,)), controller_epoch=1)
+    pending = world.replicas.append(
+        [(T0, batch()), (T1, batch()), (TopicPartition("none", 0), batch())], acks=-1, timeout_ms=50, origin=None
+    )
+    world.advance(50)
+    assert [r.error for r in pending.result()] == [
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+def test_a_follower_refuses_and_an_unknown_partition_is_unknown(world):
+    world.tell(world.order(T1, leader=2))
+    assert produce(world, tp=T1)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce(world, tp=TopicPartition("none", 0))[0].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_internal_topics_are_for_the_broker_alone(world):
+    offsets = TopicPartition("__consumer_offsets", 0)
+    world.tell(world.order(offsets))
+    assert produce(world, tp=offsets)[0].error == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert produce(world, tp=offsets, internal_topics=True)[0].error == ErrorCode.NONE
+
+
+def test_what_the_log_refuses_is_told_with_its_text(world):
+    world.logs.get(T0).refuse = ApiError(ErrorCode.CORRUPT_MESSAGE, "crc")
+    result = produce(world)[0]
+    assert (result.error, result.message, result.base_offset) == (ErrorCode.CORRUPT_MESSAGE, "crc", -1)
+    world.logs.get(T0).refuse = StorageError("disk full")
+    assert produce(world)[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_closing_answers_who_waits(world):
+    pending = produce(world, acks=-1)
+    assert isinstance(pending, Pending)
+    world.replicas.close()
+    assert pending.result()[0].error == ErrorCode.REQUEST_TIMED_OUT
+    assert world.replicas.gauges()["delayed_produces"] == 0
+
+
+def test_changed_settings_count_at_once(world):
+    log = world.logs.get(T0)
+    log.config = dataclasses.replace(log.config, min_insync_replicas=3)
+    world.replicas.partition(T0).isr.commit((1, 2))
+    assert produce(world, acks=-1)[0].error == ErrorCode.NOT_ENOUGH_REPLICAS

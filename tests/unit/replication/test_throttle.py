@@ -1,0 +1,89 @@
+"""Replication throttles on both sides (KIP-73, facts §18)."""
+
+import asyncio
+
+import pytest
+
+from logyard.broker.replication.throttle import ByteRate, is_listed
+from logyard.broker.topic_config import TopicConfig
+from tests.support.followed import answer, run, stored
+from tests.support.memory_log import batch
+from tests.support.replica_world import World, follower_fetch, produce
+from tests.support.virtual_loop import VirtualLoop
+
+SIZE = len(batch())
+
+
+@pytest.fixture
+def loop():
+    loop = VirtualLoop()
+    yield loop
+    loop.close()
+
+
+def test_a_rate_is_an_average_over_eleven_seconds():
+    rate = ByteRate()
+    assert rate.per_second(0) == 0
+    rate.record(1000, 0)
+    assert rate.per_second(0) == 1000
+    assert rate.per_second(4000) == 250
+    rate.record(1000, 4000)
+    assert rate.per_second(4000) == 500
+    assert rate.per_second(11_000) == 1000 / 7, "the first second is forgotten"
+    assert rate.per_second(100_000) == 0
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"), [((), False), (("*",), True), (("0:1",), True), (("0:2",), False), (("1:1",), False)]
+)
+def test_who_is_listed(listed, expected):
+    assert is_listed(listed, 0, 1) is expected
+
+
+def throttled_world(isr):
+    world = World(leader_throttled_rate=SIZE)
+    world.config = TopicConfig(leader_replication_throttled_replicas=("0:1",))
+    world.tell(world.order(isr=isr))
+    for _ in range(3):
+        produce(world)
+    return world
+
+
+def taken(world, replica=3):
+    return len(follower_fetch(world, replica, 0)[0].records)
+
+
+def test_a_leader_holds_back_listed_replicas_outside_the_isr():
+    world = throttled_world(isr=(1, 2))
+    assert taken(world) == 3 * SIZE
+    assert taken(world) == 0
+    assert taken(world, replica=2) == 3 * SIZE, "a member of the ISR is never held back"
+    world.advance(20_000)
+    assert taken(world) == 3 * SIZE
+
+
+def test_without_a_limit_or_a_list_nothing_is_held_back():
+    world = throttled_world(isr=(1, 2))
+    world.replicas.settings.leader_throttled_rate = 10**12
+    assert taken(world) == taken(world) == 3 * SIZE
+    world.replicas.settings.leader_throttled_rate = 1
+    world.config = TopicConfig()
+    world.replicas.topic_configs_changed(["flights"])
+    assert taken(world) == 3 * SIZE
+
+
+def test_a_follower_holds_itself_back_until_it_has_caught_up(loop):
+    size = len(stored(0, 0))
+
+    async def story(f):
+        f.world.config = TopicConfig(follower_replication_throttled_replicas=("*",))
+        f.leader.script = [[answer(records=stored(n, 0), hw=4)] for n in range(4)]
+        f.follow()
+        await asyncio.sleep(20)
+        assert f.log().log_end_offset == 4
+        times = [t for t, r in zip(f.leader.times, f.leader.asked, strict=True) if r.partitions]
+        assert times[1] - times[0] < 0.5, "half the rate in the first second"
+        assert times[3] - times[0] > 0.9, "then it waits"
+        assert f.leader.asked[-1].partitions == []
+
+    run(loop, story, follower_throttled_rate=int(1.5 * size))

@@ -1,0 +1,273 @@
+"""LeaderAndIsr, StopReplica, UpdateMetadata and failing directories (facts §9, §21b)."""
+
+import uuid
+
+import pytest
+
+from logyard.broker.errors import ErrorCode, StorageError
+from logyard.broker.metadata.updates import UpdateMetadata
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.events import StopReplica, StopReplicaPartition
+from logyard.broker.topic_config import TopicConfig
+from tests.support.replica_world import T0, T1, Leadership, World, follower_fetch, produce
+
+
+class Fetching:
+    """Fetchers that only write down what they are told."""
+
+    def __init__(self):
+        self.log = []
+
+    def start(self, partitions):
+        self.log += [("start", p.tp, p.leader, p.leader_epoch) for p in partitions]
+
+    def stop(self, partitions):
+        self.log += [("stop", tp) for tp in partitions]
+
+    def refresh_topic_ids(self, partitions):
+        self.log += [("ids", p.tp, p.topic_id) for p in partitions]
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.fetching = Fetching()
+    world.replicas.use_fetchers(world.fetching)
+    world.leadership = Leadership()
+    world.replicas.add_listener(world.leadership)
+    return world
+
+
+def stop(world, tp=T0, leader_epoch=-1, delete=False, controller_epoch=1, broker_epoch=-1):
+    order = StopReplicaPartition(tp, leader_epoch, delete)
+    return world.replicas.stop_replicas(StopReplica(1, controller_epoch, broker_epoch, (order,)))
+
+
+def errors(answer):
+    assert answer.error is ErrorCode.NONE
+    return list(answer.partitions.values())
+
+
+def test_broker_epochs(world):
+    told = [world.tell(world.order(), broker_epoch=e).error for e in (6, 7, 8, -1)]
+    assert told == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE]
+    assert stop(world, broker_epoch=6).error is ErrorCode.STALE_BROKER_EPOCH
+    update = UpdateMetadata(5, 9, 6, (), ())
+    assert world.replicas.update_metadata(update) is ErrorCode.STALE_BROKER_EPOCH
+    assert world.metadata.controller_id == 1
+
+
+def test_controller_epochs_are_one_for_all_three_requests(world):
+    assert world.tell(world.order(), controller_epoch=5).error is ErrorCode.NONE
+    assert world.tell(world.order(leader_epoch=9), controller_epoch=4).error is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert stop(world, controller_epoch=4).error is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert world.replicas.update_metadata(UpdateMetadata(5, 4, -1, (), ())) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert world.replicas.update_metadata(UpdateMetadata(5, 6, -1, (), ())) is ErrorCode.NONE
+    assert stop(world, controller_epoch=5).error is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert world.replicas.partition(T0).leader_epoch == 0
+
+
+def test_leader_epochs(world):
+    assert errors(world.tell(world.order(leader_epoch=3))) == [ErrorCode.NONE]
+    again = [errors(world.tell(world.order(leader_epoch=e)))[0] for e in (2, 3, 4)]
+    assert again == [ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.NONE]
+
+
+def test_not_one_of_the_replicas(world):
+    told = errors(world.tell(world.order(leader=2, replicas=(2, 3))))
+    assert told == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert world.replicas.partition(T0) is None
+
+
+def test_the_epochs_start_is_recorded_though_nothing_is_appended(world):
+    world.tell(world.order(leader_epoch=3))
+    produce(world, count=4)
+    world.tell(world.order(leader_epoch=5, partition_epoch=1))
+    assert world.logs.get(T0).epochs.entries == ((3, 0), (5, 4))
+    assert world.replicas.partition(T0).epoch_start == 4
+
+
+def test_followers_ends_are_forgotten_by_a_new_leader_only(world):
+    world.tell(world.order(leader_epoch=3))
+    produce(world)
+    follower_fetch(world, 2, 1)
+    world.tell(world.order(leader_epoch=4, partition_epoch=1))
+    assert world.replicas.partition(T0).remotes[2].log_end_offset == 1
+    world.tell(world.order(leader=2, leader_epoch=5, partition_epoch=2))
+    world.tell(world.order(leader_epoch=6, partition_epoch=3))
+    assert world.replicas.partition(T0).remotes[2].log_end_offset == -1
+
+
+def test_a_smaller_partition_epoch_changes_nothing(world):
+    world.tell(world.order(isr=(1, 2), partition_epoch=5))
+    assert errors(world.tell(world.order(leader_epoch=1, isr=(1,), partition_epoch=4))) == [ErrorCode.NONE]
+    partition = world.replicas.partition(T0)
+    assert (partition.leader_epoch, partition.isr.committed, partition.partition_epoch) == (0, (1, 2), 5)
+
+
+def test_an_isr_of_one_commits_what_is_there(world):
+    world.tell(world.order())
+    produce(world)
+    assert world.logs.get(T0).high_watermark == 0
+    world.tell(world.order(isr=(1,), leader_epoch=1, partition_epoch=1))
+    assert world.logs.get(T0).high_watermark == 1
+
+
+def test_following(world):
+    world.tell(world.order())
+    produce(world)
+    world.fetching.log.clear()
+    world.tell(world.order(leader=2, leader_epoch=1))
+    partition = world.replicas.partition(T0)
+    assert (partition.is_leader, partition.leader, partition.isr.committed) == (False, 2, ())
+    assert world.fetching.log == [("stop", T0), ("start", T0, 2, 1)]
+    world.tell(world.order(leader=1, leader_epoch=2))
+    assert world.fetching.log[2:] == [("stop", T0)]
+
+
+def test_an_unknown_leader_is_not_followed_but_the_log_is_there(world):
+    """KAFKA-1647: the high watermark has to be checkpointed all the same."""
+    world.logs.checkpoint[T0] = 0
+    world.tell(world.order(leader=9, leader_epoch=4, replicas=(1, 9)))
+    assert world.logs.get(T0) is not None
+    assert world.replicas.high_watermarks() == {T0: 0}
+    assert (world.replicas.partition(T0).leader_epoch, world.fetching.log) == (-1, [])
+
+
+def test_the_watermark_comes_back_from_the_checkpoint_within_bounds(world):
+    world.tell(world.order())
+    for _ in range(3):
+        produce(world)
+    for saved, restored in [(2, 2), (9, 3)]:
+        later = World()
+        later.logs.logs = world.logs.logs
+        later.logs.checkpoint[T0] = saved
+        later.logs.get(T0).high_watermark = 0
+        later.tell(later.order(leader=2))
+        assert later.logs.get(T0).high_watermark == restored
+
+
+def test_the_checkpoint_is_history_once_the_log_is_in_use(world):
+    """The log was cut and filled anew since: what was committed at the start says nothing of that."""
+    world.logs.checkpoint[T0] = 3
+    world.tell(world.order(leader=2))
+    log = world.logs.get(T0)
+    world.tell(world.order(leader=1, leader_epoch=1))
+    for _ in range(3):
+        produce(world)
+    assert log.high_watermark == 0
+    world.tell(world.order(leader=2, leader_epoch=2))
+    assert log.high_watermark == 0
+
+
+def test_topic_ids(world):
+    mine, other = uuid.UUID(int=1), uuid.UUID(int=2)
+    world.tell(world.order(), topic_ids={"flights": mine})
+    assert world.logs.get(T0).topic_id == mine
+    answer = world.tell(world.order(leader_epoch=1), topic_ids={"flights": other})
+    assert errors(answer) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+    assert answer.topic_ids == {"flights": other}
+    assert errors(world.tell(world.order(leader_epoch=1))) == [ErrorCode.NONE]
+
+
+def test_a_log_of_an_earlier_topic_of_that_name(world):
+    world.tell(world.order(), topic_ids={"flights": uuid.UUID(int=1)})
+    later = World()
+    later.logs.logs = world.logs.logs
+    told = errors(later.tell(later.order(), topic_ids={"flights": uuid.UUID(int=2)}))
+    assert told == [ErrorCode.INCONSISTENT_TOPIC_ID]
+    assert later.replicas.partition(T0) is None
+    assert not later.replicas.hosted.offline
+
+
+def test_an_id_that_comes_late_is_adopted(world):
+    mine = uuid.UUID(int=1)
+    world.tell(world.order(leader=2))
+    assert errors(world.tell(world.order(leader=2), topic_ids={"flights": mine})) == [ErrorCode.NONE]
+    assert world.logs.get(T0).topic_id == mine
+    assert world.fetching.log[-1] == ("ids", T0, mine)
+    assert errors(world.tell(world.order(leader=2))) == [ErrorCode.NONE]
+    assert len(world.fetching.log) == 4
+    assert errors(world.tell(world.order(leader=2), topic_ids={"flights": mine})) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+
+
+def test_the_coordinators_hear_of_changes_of_leadership(world):
+    world.tell(world.order(), world.order(T1, leader=2))
+    world.tell(world.order(leader_epoch=1), world.order(T1, leader=1, leader_epoch=1))
+    world.tell(world.order(leader=3, leader_epoch=2))
+    stop(world, T1, delete=True)
+    assert world.leadership.heard == [
+        ("leader", T0, 0),
+        ("follower", T1, 0),
+        ("leader", T1, 1),
+        ("follower", T0, 2),
+        ("deleted", T1),
+    ]
+
+
+def test_stop_without_deletion_only_stops_fetching(world):
+    world.tell(world.order(leader=2))
+    world.fetching.log.clear()
+    assert errors(stop(world)) == [ErrorCode.NONE]
+    assert world.fetching.log == [("stop", T0)]
+    assert world.replicas.partition(T0) is not None
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(2, 74), (3, 0), (4, 0), (-1, 0), (-2, 0)])
+def test_stop_and_leader_epochs(world, epoch, error):
+    world.tell(world.order(leader_epoch=3))
+    assert errors(stop(world, leader_epoch=epoch, delete=True)) == [error]
+    assert (world.logs.get(T0) is None) == (error == 0)
+
+
+def test_deletion_answers_who_waits(world):
+    world.tell(world.order())
+    pending = produce(world, acks=-1)
+    stop(world, leader_epoch=-2, delete=True)
+    assert pending.result()[0].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.logs.deleted == [T0]
+
+
+def test_a_log_that_was_never_led_since_start_is_deleted_too(world):
+    world.tell(world.order())
+    later = World()
+    later.logs.logs = world.logs.logs
+    assert errors(stop(later, delete=True)) == [ErrorCode.NONE]
+    assert later.logs.get(T0) is None
+    assert errors(stop(later, TopicPartition("never", 0), delete=True)) == [ErrorCode.NONE]
+
+
+def test_a_directory_that_fails_on_creation(world):
+    world.logs.failing[T0] = StorageError("no space")
+    assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    assert errors(world.tell(world.order(leader_epoch=1))) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert errors(stop(world, delete=True)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert world.replicas.gauges()["offline_replica_count"] == 1
+
+
+def test_a_directory_that_fails_later(world):
+    world.tell(world.order())
+    pending = produce(world, acks=-1)
+    world.replicas.log_dir_failed([T0])
+    assert pending.result()[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert produce(world)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.leadership.heard[-1] == ("follower", T0, 0)
+
+
+def test_settings_that_change_let_the_watermark_go(world):
+    world.config = TopicConfig(min_insync_replicas=2)
+    world.tell(world.order(isr=(1,)), world.order(T1, isr=(1,)))
+    produce(world)
+    produce(world, tp=T1)
+    world.config = TopicConfig()
+    world.replicas.topic_configs_changed(["other"])
+    assert world.logs.get(T0).high_watermark == 0
+    world.replicas.topic_configs_changed(None)
+    assert [world.logs.get(tp).high_watermark for tp in (T0, T1)] == [1, 1]
+
+
+def test_gauges(world):
+    world.tell(world.order(isr=(1,)), world.order(T1, leader=2))
+    gauges = world.replicas.gauges()
+    assert (gauges["leader_count"], gauges["partition_count"], gauges["under_replicated_partitions"]) == (1, 2, 1)
+    assert (gauges["at_min_isr_partition_count"], gauges["under_min_isr_partition_count"]) == (1, 0)

@@ -1,0 +1,199 @@
+"""One connection: frames out of any splitting, answers in order, one request at a time but for Produce."""
+
+import asyncio
+import random
+import struct
+from typing import Any
+
+import pytest
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.server.connection import BUFFER_BYTES_KEPT, PIPELINE_MAX, Connection
+from logyard.broker.server.request import Encoded, Session
+
+PRODUCE, OTHER = 0, 3
+
+
+class Wire:
+    """The transport's twin: what was written, and whether reading is on."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.reading = True
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def writelines(self, pieces: Any) -> None:
+        self.written.append(b"".join(bytes(p) for p in pieces))
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("10.0.0.1", 4000)
+
+
+class Server:
+    """Answers every frame with itself, at once or when told to."""
+
+    def __init__(self, frame_bytes_max: int = 1 << 24) -> None:
+        self.frames: list[bytes] = []
+        self.held: dict[bytes, asyncio.Future[Encoded]] = {}
+        self.hold = False
+        self.wire = Wire()
+        self.connection = Connection(
+            self.dispatch, lambda key: key == PRODUCE, "L", 1, frame_bytes_max, lambda c: True, lambda c: None
+        )
+        self.connection.connection_made(self.wire)  # type: ignore[arg-type]
+
+    def dispatch(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
+        taken = bytes(frame)
+        self.frames.append(taken)
+        if taken[2:] == b"refuse":
+            raise CorruptData("refused")
+        if not self.hold:
+            return taken
+        self.held[taken] = asyncio.get_running_loop().create_future()
+        return self.held[taken]
+
+    def feed(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            buffer = self.connection.get_buffer(-1)
+            taken = min(len(buffer), len(view))
+            buffer[:taken] = view[:taken]
+            self.connection.buffer_updated(taken)
+            view = view[taken:]
+
+    async def answer(self, frame: bytes) -> None:
+        self.held[frame].set_result(frame)
+        await asyncio.sleep(0)
+
+
+def frame(key: int, body: bytes) -> bytes:
+    return struct.pack(">h", key) + body
+
+
+def sized(*frames: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(f)) + f for f in frames)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_any_splitting_gives_the_same_frames(seed: int) -> None:
+    chance = random.Random(seed)
+    sizes = [chance.choice([0, 1, 50, 5000, 70_000, 300_000]) for _ in range(40)]
+    frames = [frame(OTHER, bytes([n % 251]) * size) for n, size in enumerate(sizes)]
+    data = sized(*frames)
+    server = Server()
+    at = 0
+    while at < len(data):
+        step = chance.choice([1, 3, 4, 100, 65_536, 500_000])
+        server.feed(data[at : at + step])
+        at += step
+    assert server.frames == frames
+    assert server.wire.written == frames
+
+
+async def test_one_request_at_a_time_and_answers_in_order() -> None:
+    server = Server()
+    first, second = frame(OTHER, b"first"), frame(OTHER, b"second")
+    server.hold = True
+    server.feed(sized(first, second))
+    assert server.frames == [first]
+    await server.answer(first)
+    assert server.frames == [first, second]
+    await server.answer(second)
+    assert server.wire.written == [first, second]
+
+
+async def test_produce_requests_overlap_but_are_answered_in_order() -> None:
+    server = Server()
+    server.hold = True
+    produces = [frame(PRODUCE, bytes([n])) for n in range(3)]
+    other = frame(OTHER, b"x")
+    server.feed(sized(*produces, other))
+    assert server.frames == produces
+    await server.answer(produces[2])
+    await server.answer(produces[1])
+    assert server.wire.written == []
+    await server.answer(produces[0])
+    assert server.wire.written == produces
+    assert server.frames == [*produces, other]
+
+
+async def test_overlap_is_bounded() -> None:
+    server = Server()
+    server.hold = True
+    produces = [frame(PRODUCE, struct.pack(">i", n)) for n in range(PIPELINE_MAX + 5)]
+    server.feed(sized(*produces))
+    assert len(server.frames) == PIPELINE_MAX
+    await server.answer(produces[0])
+    assert len(server.frames) == PIPELINE_MAX + 1
+
+
+async def test_a_peer_that_sends_on_while_it_waits_is_held_and_resumed() -> None:
+    server = Server()
+    server.hold = True
+    first = frame(OTHER, b"first")
+    more = [frame(OTHER, bytes([n]) * 10_000) for n in range(8)]
+    server.feed(sized(first, *more))
+    assert not server.wire.reading
+    server.hold = False
+    await server.answer(first)
+    assert server.wire.reading
+    assert server.frames == [first, *more]
+
+
+@pytest.mark.parametrize("size", [-1, 1001, 2**31 - 1])
+async def test_a_frame_of_impossible_size_closes_the_connection_before_memory_is_taken(size: int) -> None:
+    server = Server(frame_bytes_max=1000)
+    server.feed(struct.pack(">i", size) + b"abc")
+    assert server.wire.closed
+    assert server.frames == []
+
+
+async def test_corrupt_request_closes_this_connection_only() -> None:
+    server = Server()
+    server.feed(sized(frame(OTHER, b"refuse")))
+    assert server.wire.closed
+
+
+async def test_no_answer_for_acks_0() -> None:
+    server = Server()
+    server.dispatch = lambda session, frame: None  # type: ignore[method-assign,assignment]
+    server.connection._dispatch = server.dispatch
+    server.feed(sized(frame(PRODUCE, b"x")))
+    assert server.wire.written == []
+
+
+async def test_memory_shrinks_after_a_large_frame() -> None:
+    server = Server()
+    large = sized(frame(OTHER, b"x" * (3 * BUFFER_BYTES_KEPT)))
+    server.feed(large[:-1])
+    assert len(server.connection._buffer) > 2 * BUFFER_BYTES_KEPT
+    server.feed(large[-1:])
+    assert len(server.connection._buffer) <= BUFFER_BYTES_KEPT
+
+
+async def test_drain_answers_what_is_owed_and_takes_nothing_new() -> None:
+    server = Server()
+    server.hold = True
+    first = frame(OTHER, b"first")
+    server.feed(sized(first))
+    server.connection.drain()
+    assert not server.wire.closed
+    server.feed(sized(frame(OTHER, b"late")))
+    await server.answer(first)
+    assert server.wire.written == [first]
+    assert server.frames == [first]
+    assert server.wire.closed

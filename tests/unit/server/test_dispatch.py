@@ -1,0 +1,95 @@
+"""From frame to handler and back: versions, unknown keys, refusals, failures."""
+
+import asyncio
+import struct
+from typing import Any, cast
+
+import pytest
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.protocol import codec
+from logyard.broker.server.api_table import HANDLERS
+from logyard.broker.server.api_versions import SUPPORTED
+from logyard.broker.server.dispatch import Dispatcher
+from logyard.broker.server.handlers import api_versions
+from logyard.broker.server.request import Fields, Handler, Request, Session
+from logyard.broker.server.services import Services
+
+HEARTBEAT, API_VERSIONS = 12, 18
+SESSION = Session(1, "PLAINTEXT", "127.0.0.1")
+
+
+def dispatcher(*handlers: Handler) -> Dispatcher:
+    return Dispatcher(cast(Services, None), handlers)
+
+
+def frame_of(api_key: int, version: int, **fields: Any) -> memoryview:
+    return memoryview(bytearray(codec.encode_request(api_key, version, 77, "test", fields)))[4:]
+
+
+def heartbeat(answer: Any) -> Handler:
+    def handle(services: Services, request: Request, message: Any) -> Fields:
+        if isinstance(answer, Exception):
+            raise answer
+        return {"error_code": answer}
+
+    return Handler(HEARTBEAT, "Heartbeat", message=handle)
+
+
+def answered(encoded: Any, api_key: int, version: int) -> Any:
+    correlation_id, body = codec.decode_response(api_key, version, memoryview(encoded)[4:])
+    assert correlation_id == 77
+    return body
+
+
+def test_every_advertised_api_has_exactly_one_handler() -> None:
+    assert sorted(handler.api_key for handler in HANDLERS) == sorted(SUPPORTED)
+    for handler in HANDLERS:
+        assert (handler.message is None) != (handler.raw is None)
+
+
+def test_answer_and_refusals_become_error_codes() -> None:
+    frame = frame_of(HEARTBEAT, 3, group_id="g", generation_id=1, member_id="m")
+    for answer, code in (
+        (0, 0),
+        (ApiError(ErrorCode.UNKNOWN_MEMBER_ID), 25),
+        (RuntimeError("a bug"), -1),
+    ):
+        body = answered(dispatcher(heartbeat(answer))(SESSION, frame), HEARTBEAT, 3)
+        assert body.error_code == code
+
+
+async def test_a_coroutine_is_awaited_and_its_failure_answered() -> None:
+    async def handle(services: Services, request: Request, message: Any) -> Fields:
+        await asyncio.sleep(0)
+        if message.group_id == "bad":
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        return {"error_code": 0}
+
+    made = dispatcher(Handler(HEARTBEAT, "Heartbeat", message=handle))
+    for group, code in (("good", 0), ("bad", 16)):
+        pending = made(SESSION, frame_of(HEARTBEAT, 4, group_id=group, generation_id=1, member_id="m"))
+        assert isinstance(pending, asyncio.Future)
+        assert answered(await pending, HEARTBEAT, 4).error_code == code
+    assert made.counters[HEARTBEAT].requests == 2
+    assert made.counters[HEARTBEAT].errors == 1
+
+
+def test_future_api_versions_is_answered_with_the_range_to_come_back_with() -> None:
+    made = dispatcher(api_versions.HANDLER)
+    frame = memoryview(struct.pack(">hhih", API_VERSIONS, 99, 77, -1) + b"\0garbage")
+    body = answered(made(SESSION, frame), API_VERSIONS, 0)
+    assert body.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(k.api_key, k.min_version, k.max_version) for k in body.api_keys] == [(18, 0, 4)]
+
+
+@pytest.mark.parametrize(("key", "version"), [(HEARTBEAT, 9), (999, 0), (-1, 0)])
+def test_anything_else_unknown_closes_the_connection(key: int, version: int) -> None:
+    made = dispatcher(heartbeat(0))
+    with pytest.raises(CorruptData):
+        made(SESSION, memoryview(struct.pack(">hhih", key, version, 1, -1) + b"\0" * 20))
+
+
+def test_api_versions_lists_what_is_served() -> None:
+    body = answered(dispatcher(api_versions.HANDLER)(SESSION, frame_of(API_VERSIONS, 2)), API_VERSIONS, 2)
+    assert {k.api_key: (k.min_version, k.max_version) for k in body.api_keys} == dict(SUPPORTED)

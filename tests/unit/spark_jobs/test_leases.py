@@ -1,0 +1,132 @@
+import hashlib
+import pickle
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from logyard.spark_jobs.leases import BrokerHttp, Heartbeats, Lease, LeaseError, acquire, sha256_of
+from logyard.spark_jobs.segments import LocalFile, RemoteFile, of_lease
+from tests.support.batches import Rec, batch
+from tests.support.lease_server import FakeBroker, FakeReplica
+from tests.support.segment_files import write_partition
+
+LOG = [[batch([Rec(2 * i, b"k", b"v" * 50), Rec(2 * i + 1, b"l", b"v")]) for i in range(j, j + 4)] for j in (0, 4, 8)]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[FakeBroker]:
+    directory = write_partition(tmp_path, "t-0", LOG)
+    with FakeBroker(1, {("t", 0): FakeReplica(directory, True, isr=(1,))}) as fake:
+        yield fake
+
+
+def http(broker: FakeBroker) -> BrokerHttp:
+    return BrokerHttp(1, broker.address, broker.token)
+
+
+def test_a_lease_tells_segments_and_opens_them_where_they_are_seen(broker: FakeBroker) -> None:
+    lease = acquire(http(broker), "t", 0, "r", "compact")
+    assert [s.base_offset for s in lease.segments] == [0, 8]
+    assert lease.end_offset == 16
+    first = of_lease(lease)[0]
+    source = first.open()
+    assert isinstance(source, LocalFile)
+    whole = b"".join(b.encode() for b in LOG[0])
+    assert bytes(source.read(0, 10**6)) == whole
+    assert first.name.endswith("/t-0/00000000000000000000.log")
+
+
+def test_hidden_files_are_read_over_http_in_ranges(broker: FakeBroker) -> None:
+    broker.hidden = True
+    lease = acquire(http(broker), "t", 0, "r", "audit")
+    assert lease.local_links() is None
+    active = of_lease(lease)[-1]
+    source = active.open()
+    assert isinstance(source, RemoteFile)
+    whole = b"".join(b.encode() for b in LOG[2])
+    assert bytes(source.read(0, 10)) + bytes(source.read(10, 10**6)) == whole
+    assert len(source.read(len(whole), 5)) == 0
+    assert of_lease(lease)[0].read_all("index") == (Path(lease.details["directory"]) / f"{0:020d}.index").read_bytes()
+    assert active.read_all("index") == b""
+
+
+def test_a_lease_of_another_broker_is_not_taken_for_a_local_one(broker: FakeBroker) -> None:
+    lease = acquire(http(broker), "t", 0, "r", "audit")
+    assert lease.local_links() is not None
+    assert replace(lease, lease_id="other").local_links() is None
+
+
+def test_parts_travel_in_pieces_and_are_checked(broker: FakeBroker, tmp_path: Path) -> None:
+    lease = acquire(http(broker), "t", 0, "r", "compact")
+    path = tmp_path / "part"
+    path.write_bytes(b"x" * (3 * 1024 * 1024 + 5))
+    size, digest = sha256_of(str(path))
+    assert (size, digest) == (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
+    lease.put_part(0, str(path), size, digest)
+    assert (Path(lease.details["parts_dir"]) / f"{0:020d}.part").read_bytes() == path.read_bytes()
+    with pytest.raises(LeaseError, match=r"refused \(bad_part\)"):
+        lease.put_part(0, str(path), size, "0" * 64)
+
+
+def test_refusals_carry_their_code_and_never_the_token(broker: FakeBroker) -> None:
+    with pytest.raises(LeaseError) as caught:
+        acquire(BrokerHttp(1, broker.address, "guess"), "t", 0, "r", "audit")
+    assert caught.value.code == "unauthorized"
+    with pytest.raises(LeaseError) as caught:
+        acquire(http(broker), "t", 7, "r", "audit")
+    assert caught.value.code == "unknown_partition"
+    assert pickle.loads(pickle.dumps(caught.value)).code == "unknown_partition"
+    lease = acquire(http(broker), "t", 0, "r", "audit")
+    for text in (repr(lease), repr(of_lease(lease)[0]), str(caught.value), repr(lease.broker)):
+        assert broker.token not in text
+
+
+def test_a_broker_that_does_not_answer_is_unreachable() -> None:
+    with pytest.raises(LeaseError) as caught:
+        acquire(BrokerHttp(4, "127.0.0.1:1", "t"), "t", 0, "r", "audit")
+    assert caught.value.code == "unreachable"
+    assert "broker 4 at http://127.0.0.1:1" in str(caught.value)
+
+
+def test_heartbeats_note_what_is_lost(broker: FakeBroker) -> None:
+    leases = [acquire(http(broker), "t", 0, f"r{i}", "audit") for i in range(2)]
+    beats = Heartbeats(leases)
+    beats.beat()
+    assert beats.lost == {}
+    leases[0].abort("done")
+    beats.beat()
+    assert list(beats.lost) == [leases[0].lease_id]
+    assert "lease_ended" in beats.lost[leases[0].lease_id]
+    asked = len(broker.requests)
+    beats.beat()
+    assert len(broker.requests) == asked + 1, "a lost lease is not asked about again"
+
+
+def test_a_lost_answer_to_a_commit_is_looked_up(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logyard.spark_jobs.leases.COMMIT_LOOK_S", 0)
+    lease = acquire(http(broker), "t", 0, "r", "compact")
+    decision = {"range_end": 16}
+    first = lease.commit(decision, [], 16)
+
+    def lost(self: BrokerHttp, method: str, path: str, *rest: object, **fields: object) -> dict[str, object]:
+        if method == "POST":
+            raise LeaseError("unreachable", "the connection broke")
+        return real(self, method, path)
+
+    real = BrokerHttp.call
+    monkeypatch.setattr(BrokerHttp, "call", lost)
+    assert lease.commit(decision, [], 16) == first
+    ended: Lease = replace(lease, lease_id="never")
+    with pytest.raises(LeaseError, match="the connection broke"):
+        ended.commit(decision, [], 16)
+
+
+def test_the_fake_keeps_its_files_to_itself(broker: FakeBroker) -> None:
+    lease = acquire(http(broker), "t", 0, "r", "audit")
+    home = Path(lease.details["links_dir"]).parent
+    assert stat.S_ISDIR(home.stat().st_mode)
+    lease.abort("over")
+    assert not home.exists()

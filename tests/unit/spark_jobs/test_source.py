@@ -1,0 +1,125 @@
+import json
+import random
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from logyard.spark_jobs.cluster import Cluster
+from logyard.spark_jobs.leases import BrokerHttp
+from logyard.spark_jobs.metadata import Metadata, Place
+from logyard.spark_jobs.source import SCHEMA, BadOption, LogyardReader
+from tests.support import compaction_model as model
+from tests.support.batches import CONTROL, Rec, batch
+from tests.support.lease_server import FakeBroker, FakeReplica
+from tests.support.segment_files import write_partition
+
+PLAIN = [
+    [batch([Rec(2 * i, b"k", b"v", 1000 + i), Rec(2 * i + 1, None, b"w", 1000 + i)]) for i in range(j, j + 5)]
+    for j in (0, 5)
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write_partition(tmp_path, "t-0", PLAIN)
+    write_partition(tmp_path, "u-0", PLAIN[:1])
+    return tmp_path
+
+
+def rows(columns: list[str], **options: str) -> list[dict[str, Any]]:
+    reader = LogyardReader(columns, options)
+    batches = [b for p in reader.partitions() for b in reader.read(p)]
+    assert all(b.schema == pa.schema([SCHEMA.field(c) for c in columns]) for b in batches)
+    return [row for b in batches for row in b.to_pylist()]
+
+
+def test_every_column_of_a_directory(root: Path) -> None:
+    found = rows(SCHEMA.names, path=str(root), subscribe="t")
+    assert [r["offset"] for r in found] == list(range(20))
+    assert found[3] == {
+        "topic": "t",
+        "partition": 0,
+        "offset": 3,
+        "timestamp": found[3]["timestamp"],
+        "timestampType": 0,
+        "key": None,
+        "value": b"w",
+        "headers": [],
+        "leaderEpoch": 0,
+        "producerId": -1,
+        "producerEpoch": -1,
+        "sequence": -1,
+        "isControl": False,
+        "isTransactional": False,
+    }
+    assert found[3]["timestamp"].timestamp() == pytest.approx(1.001)
+    assert {r["topic"] for r in rows(["topic"], path=str(root))} == {"t", "u"}
+
+
+def test_offsets_bound_what_is_read(root: Path) -> None:
+    def offsets(**options: str) -> list[int]:
+        return [r["offset"] for r in rows(["offset"], path=str(root), subscribe="t", **options)]
+
+    assert offsets(startingOffsets='{"t": {"0": 7}}', endingOffsets='{"t": {"0": 12}}') == [7, 8, 9, 10, 11]
+    assert offsets(startingOffsets='{"t": {"0": -1}}') == []
+    assert offsets(startingOffsets="latest") == []
+    assert offsets(endingOffsets='{"t": {"0": -2}}') == []
+    with pytest.raises(BadOption, match="offsets 0 to 99 were asked for, 0 to 20 are there"):
+        offsets(endingOffsets='{"t": {"0": 99}}')
+    assert offsets(endingOffsets='{"t": {"0": 99}}', failOnDataLoss="false") == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": "t", "isolationLevel": "dirty"}, "isolationLevel 'dirty'"),
+        ({}, "subscribe"),
+        ({"subscribe": "t", "path": "ROOT", "startingOffsets": "soon"}, "startingoffsets"),
+        ({"subscribe": "t", "path": "ROOT", "startingOffsets": "[1]"}, "startingoffsets"),
+    ],
+)
+def test_bad_options_are_named(root: Path, options: dict[str, str], words: str) -> None:
+    with pytest.raises(BadOption, match=words):
+        rows(["offset"], **{k: str(root) if v == "ROOT" else v for k, v in options.items()})
+    with pytest.raises(BadOption, match="'ofset' does not exist"):
+        LogyardReader(["ofset"], {})
+
+
+def test_a_cluster_is_read_under_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = model.random_log(random.Random(14), 60)
+    directory = write_partition(tmp_path, "t-0", [log.batches[:30], log.batches[30:]])
+    replica = FakeReplica(directory, True, isr=(1,))
+    names = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
+    replica.aborted = [dict(zip(names, row, strict=True)) for row in log.aborted_index()]
+    with ExitStack() as stack:
+        broker = stack.enter_context(FakeBroker(1, {("t", 0): replica}, hidden=True))
+        http = {1: BrokerHttp(1, broker.address, broker.token)}
+        cluster = Cluster(Metadata("fake", (1,), {"t": {0: Place(1, (1,), (1,))}}), http)
+        monkeypatch.setattr("logyard.spark_jobs.cluster.connect", lambda _arguments: cluster)
+        found = rows(["offset", "value"], subscribe="t")
+        expected = [
+            (r.offset, r.value)
+            for b in log.batches
+            if not b.flags & CONTROL and log.transactions.get(b.base) not in log.aborted
+            for r in b.records
+        ]
+        assert [(r["offset"], r["value"]) for r in found] == expected
+        assert any(r.endswith("/heartbeat") for r in broker.requests)
+        assert json.dumps([r["offset"] for r in rows(["offset"], subscribe="t", isolationLevel="read_uncommitted")])
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_spark_reads_it(root: Path, spark: Any) -> None:
+    from logyard.spark_jobs.source import LogyardDataSource
+
+    spark.dataSource.register(LogyardDataSource)
+    frame = spark.read.format("logyard").option("subscribe", "t").load(str(root))
+    assert frame.count() == 20
+    assert frame.where("offset = 3").select("value", "timestamp", "headers").collect()[0]["value"] == b"w"
+    narrow = spark.read.format("logyard").schema("offset long, key binary").load(str(root))
+    keyless = sorted(row["offset"] for row in narrow.where("key is null").collect())
+    assert keyless == sorted([*range(1, 20, 2), *range(1, 10, 2)])

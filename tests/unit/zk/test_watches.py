@@ -1,0 +1,110 @@
+"""Dynamic configuration: everything once, then what is notified, old notifications removed."""
+
+import asyncio
+
+import pytest
+
+from logyard.broker.clock import ManualClock
+from logyard.broker.zk.memory import MemoryZooKeeper
+from logyard.broker.zk.registration import create_persistent_paths
+from logyard.broker.zk.tree import ZooKeeperTree
+from logyard.broker.zk.watches import ConfigWatcher
+from logyard.broker.znodes import config_changes, configs
+from logyard.broker.znodes.ops import Create, Delete, SetData
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.tree = ZooKeeperTree(self.clock)
+        self.zk = MemoryZooKeeper(self.tree)
+        self.admin = MemoryZooKeeper(self.tree)
+        self.told: asyncio.Queue[tuple[str, str, dict[str, str]]] = asyncio.Queue()
+        self.notes: list[str] = []
+        self.watcher = ConfigWatcher(self.zk, self.clock, lambda *c: self.told.put_nowait(c), self.notes.append)
+
+    async def notify(self, kind: str, name: str) -> None:
+        await self.raw_notify(config_changes.encode(kind, name))
+
+    async def raw_notify(self, data: bytes) -> None:
+        await self.admin.multi([Create(config_changes.SEQUENCE_PREFIX, data, sequential=True)])
+
+    def all_told(self) -> list[tuple[str, str, dict[str, str]]]:
+        return [self.told.get_nowait() for _ in range(self.told.qsize())]
+
+
+@pytest.fixture
+async def world() -> World:
+    world = World()
+    await create_persistent_paths(world.admin)
+    return world
+
+
+async def test_everything_is_loaded_once(world: World) -> None:
+    await world.admin.multi(
+        [
+            Create("/config/topics/t", configs.encode({"retention.ms": "1"})),
+            Create("/config/users/u", b""),
+            Create("/config/users/u/clients", b""),
+            Create("/config/users/u/clients/c", configs.encode({"producer_byte_rate": "5"})),
+            Create("/config/brokers/<default>", configs.encode({"a": "b"})),
+            Create("/config/topics/bad", b"{"),
+        ]
+    )
+    await world.notify("topics", "t")
+    await world.watcher.start()
+    assert sorted(world.all_told()) == [
+        ("brokers", "<default>", {"a": "b"}),
+        ("topics", "t", {"retention.ms": "1"}),
+        ("users", "u", {}),
+        ("users", "u/clients/c", {"producer_byte_rate": "5"}),
+    ]
+    assert len(world.notes) == 1
+    assert "/config/topics/bad" in world.notes[0]
+    await world.watcher.stop()
+
+
+async def test_a_notification_makes_the_entity_read_again(world: World) -> None:
+    await world.watcher.start()
+    await world.admin.multi([Create("/config/topics/t", configs.encode({"a": "1"}))])
+    await world.raw_notify(b"nonsense")
+    await world.notify("topics", "t")
+    assert await world.told.get() == ("topics", "t", {"a": "1"})
+    await world.admin.multi([SetData("/config/topics/t", configs.encode({"a": "2"}))])
+    await world.raw_notify(b'{"version":1,"entity_type":"topics","entity_name":"t"}')
+    assert await world.told.get() == ("topics", "t", {"a": "2"})
+    await world.admin.multi([Delete("/config/topics/t")])
+    await world.notify("topics", "t")
+    assert await world.told.get() == ("topics", "t", {})
+    assert world.notes
+    await world.watcher.stop()
+
+
+async def test_old_notifications_are_purged_with_a_later_one(world: World) -> None:
+    await world.notify("topics", "old")
+    await world.watcher.start()
+    world.clock.advance(16 * 60)
+    await world.notify("topics", "new")
+    assert (await world.told.get())[1] == "new"
+    gone = asyncio.Event()
+    await world.admin.read_and_watch("/config/changes/config_change_0000000000", lambda event, path: gone.set())
+    if (await world.admin.read(["/config/changes/config_change_0000000000"]))[0] is not None:
+        await gone.wait()
+    assert await world.admin.children([config_changes.PATH]) == [["config_change_0000000001"]]
+    await world.watcher.stop()
+
+
+async def test_a_new_session_loads_again_and_finds_what_vanished(world: World) -> None:
+    await world.admin.multi([Create("/config/topics/t", configs.encode({"a": "1"}))])
+    await world.watcher.start()
+    back = asyncio.Event()
+    world.zk.on_session_established = lambda session_id: back.set()
+    world.all_told()
+    world.tree.expire(world.zk.session_id)
+    await world.admin.multi([Delete("/config/topics/t")])
+    await back.wait()
+    await world.watcher.start()
+    assert world.all_told() == [("topics", "t", {})]
+    await world.notify("topics", "t")
+    assert await world.told.get() == ("topics", "t", {})
+    await world.watcher.stop()
