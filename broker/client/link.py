@@ -136,7 +136,8 @@ class Link:
         assert frames.transport is not None
         frames.transport.write(frame)
         try:
-            return await asyncio.wait_for(future, timeout_s or self._request_timeout_s)
+            async with asyncio.timeout(timeout_s or self._request_timeout_s):
+                return await future
         except TimeoutError:
             # An answer that comes later would be for nobody; a fresh connection is the clean way on.
             trouble = f"{self.host}:{self.port} did not answer in time"
@@ -153,9 +154,8 @@ class Link:
                 return self._frames
             loop = asyncio.get_running_loop()
             try:
-                _, frames = await asyncio.wait_for(
-                    loop.create_connection(_Frames, self.host, self.port), self._connect_timeout_s
-                )
+                async with asyncio.timeout(self._connect_timeout_s):
+                    _, frames = await loop.create_connection(_Frames, self.host, self.port)
             except (OSError, TimeoutError) as error:
                 raise LinkError(f"{self.host}:{self.port} cannot be reached: {str(error) or 'time-out'}") from error
             if frames.transport is None:

@@ -144,8 +144,9 @@ class LeaderFetcher:
     async def _sleep(self, ms: int) -> None:
         """Wait that long, or until a partition is added or removed."""
         self._wake.clear()
-        with contextlib.suppress(asyncio.TimeoutError, TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), ms / 1000)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ms / 1000):
+                await self._wake.wait()
 
     def _question(self) -> FollowerFetch | None:
         """Return the next request, None where every partition has to wait."""

@@ -13,6 +13,7 @@ from logyard.broker.protocol.header import parse_request_header
 from logyard.broker.server.api_versions import SUPPORTED
 from logyard.broker.server.request import Encoded, Fields, Handler, Request, Session
 from logyard.broker.server.services import Services
+from logyard.broker.znodes.ops import SessionExpired
 
 API_VERSIONS = 18
 
@@ -91,6 +92,9 @@ class Dispatcher:
         self.counters[handler.api_key].errors += 1
         if isinstance(error, ApiError):
             code, text = error.code, error.message
+        elif isinstance(error, SessionExpired):
+            # ZooKeeper's session ended meanwhile: nothing is known to be wrong with the request, so it may be tried again.
+            code, text = ErrorCode.REQUEST_TIMED_OUT, "the broker's ZooKeeper session ended, try again"
         else:
             log.error("handler failed", api=handler.name, version=request.api_version, exc_info=error)
             code, text = ErrorCode.UNKNOWN_SERVER_ERROR, None

@@ -27,7 +27,8 @@ class TopicWaits:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[future] = condition
         try:
-            return await asyncio.wait_for(future, timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
         except TimeoutError:
             return condition()
         finally:

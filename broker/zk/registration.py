@@ -109,7 +109,8 @@ class BrokerRegistration:
             if await self._zk.read_and_watch(path, wake) is None:
                 return True
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), left)
+                async with asyncio.timeout(left):
+                    await changed.wait()
         return False
 
 

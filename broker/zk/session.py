@@ -250,7 +250,8 @@ class ZooKeeperSession:
         if self._link is None:
             self._open()
         try:
-            await asyncio.wait_for(self._connected.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._connected.wait()
         except TimeoutError:
             raise ZooKeeperUnavailable(
                 f"ZooKeeper at {self._hosts} does not answer within {timeout_s:g} s: check zookeeper.connect"

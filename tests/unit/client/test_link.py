@@ -116,3 +116,18 @@ async def test_closed_while_it_connects() -> None:
         with pytest.raises(LinkError, match="closed"):
             await request
         assert not link.connected
+
+
+async def test_who_is_cancelled_stays_cancelled_though_the_answer_has_just_come() -> None:
+    """Where it did not, a dropped sender of the controller ran on (found by the simulator, seed 25)."""
+    async with ScriptedBroker(lambda asked: Hang()) as broker:
+        link = link_to(broker)
+        task = asyncio.ensure_future(link.request_frame(7, b"\0\0\0\0"))
+        while link._frames is None or 7 not in link._frames.waiting:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        link._frames.waiting[7].set_result(memoryview(b""))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        link.close()

@@ -14,6 +14,7 @@ from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.handlers import api_versions
 from logyard.broker.server.request import Fields, Handler, Request, Session
 from logyard.broker.server.services import Services
+from logyard.broker.znodes.ops import SessionExpired
 
 HEARTBEAT, API_VERSIONS = 12, 18
 SESSION = Session(1, "PLAINTEXT", "127.0.0.1")
@@ -54,6 +55,7 @@ def test_answer_and_refusals_become_error_codes() -> None:
         (0, 0),
         (ApiError(ErrorCode.UNKNOWN_MEMBER_ID), 25),
         (RuntimeError("a bug"), -1),
+        (SessionExpired("meanwhile"), 7),
     ):
         body = answered(dispatcher(heartbeat(answer))(SESSION, frame), HEARTBEAT, 3)
         assert body.error_code == code
