@@ -159,16 +159,22 @@ def check_state(tp: TopicPartition, state: PartitionState, place: Assignment) ->
 
 @dataclass
 class Exposed:
-    """What has once been below somebody's high watermark; it never changes."""
+    """What has once been below somebody's high watermark; it never changes.
 
-    batches: list[Batch] = field(default_factory=list)
+    What was deleted (below `deleted`, the highest log start seen) before anyone looked leaves a gap.
+    """
+
     by_base: dict[int, Batch] = field(default_factory=dict)
     end: int = 0
+    deleted: int = 0
+
+    def follows(self, batch: Batch) -> bool:
+        """Whether a batch not seen before may come now: next in line, or with only deleted records before it."""
+        return batch.base == self.end or batch.base <= self.deleted
 
     def add(self, batch: Batch) -> None:
-        self.batches.append(batch)
         self.by_base[batch.base] = batch
-        self.end = batch.last + 1
+        self.end = max(self.end, batch.last + 1)
 
 
 @dataclass
@@ -239,6 +245,7 @@ class BrokerRules:
         if bound <= checked.offset or self._may_lose:
             return
         exposed = self.exposed.setdefault(born, Exposed())
+        exposed.deleted = max(exposed.deleted, log.log_start_offset)
         for batch in batches(machine, log, checked.offset):
             if batch.last >= bound:
                 break
@@ -248,10 +255,10 @@ class BrokerRules:
             raise BrokenPromise(f"{born} on {machine}: nothing at {checked.offset}, the high watermark is {bound}")
 
     def _compare(self, machine: Machine, born: Born, exposed: Exposed, batch: Batch) -> None:
-        if batch.base == exposed.end:
+        theirs = exposed.by_base.get(batch.base)
+        if theirs is None and exposed.follows(batch):
             exposed.add(batch)
-        elif exposed.by_base.get(batch.base) != batch:
-            theirs = exposed.by_base.get(batch.base)
+        elif theirs != batch:
             raise BrokenPromise(f"{born} on {machine}: {batch} below the high watermark, exposed before was {theirs}")
 
     def ends(self, born: Born) -> dict[int, tuple[int, int]]:
