@@ -1,6 +1,6 @@
 # `make demo` and `make test` set everything up by themselves; `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test check proof bench sim clean
+.PHONY: help setup demo up down test check proof bench sim clean reference bench-reference
 BIN := .venv/bin
 
 # Folders of tests that exist; `proof` adds what runs beside Apache Kafka.
@@ -9,7 +9,7 @@ REAL := $(wildcard tests/scenarios tests/simulation tests/integration)
 PYTEST := $(BIN)/python -m pytest -q
 
 help: ## what can be made
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 setup: ## .venv from requirements.lock (at once when nothing changed)
 	@scripts/setup
@@ -37,6 +37,9 @@ proof: setup ## everything, any length; what passed at this commit is not run ag
 
 bench: setup ## a broker's CPU per request, and three brokers under a stock producer; build/bench.json
 	@$(BIN)/python tests/benchmarks/bench_broker.py
+
+reference: setup ## Apache Kafka's own jars out of Maven Central, once, for what runs beside it
+	@$(BIN)/python -m tests.reference.fetch
 
 SEED ?= 1
 STEPS ?= 2000

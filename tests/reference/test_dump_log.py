@@ -1,12 +1,6 @@
-"""Apache Kafka's own kafka-dump-log reads every file we write: batches, indexes, snapshots.
+"""Apache Kafka's own kafka-dump-log reads every file we write: batches, indexes, snapshots."""
 
-Needs the jars of Apache Kafka 3.9 in the folder that LOGYARD_KAFKA_LIBS names, and a Java.
-"""
-
-import os
 import re
-import shutil
-import subprocess
 import uuid
 from pathlib import Path
 
@@ -16,18 +10,14 @@ from logyard.broker.log.disk import OsDisk
 from logyard.broker.log.log import Origin, PartitionLog
 from logyard.broker.records import batch
 from logyard.broker.topic_config import TopicConfig
+from tests.support import kafka
 from tests.support.logs import NOW, TP, marker, produced
-
-pytestmark = pytest.mark.reference
-
-LIBS = os.environ.get("LOGYARD_KAFKA_LIBS", "")
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed log with two producers, aborted transactions, epochs and several segments."""
-    if not LIBS or shutil.which("java") is None:
-        pytest.skip("LOGYARD_KAFKA_LIBS names no folder of Kafka's jars, or there is no java")
+    kafka.jars_or_skip()
     path = tmp_path_factory.mktemp("logs") / "t-0"
     config = TopicConfig(segment_bytes=20_000, index_interval_bytes=500)
     log = PartitionLog.create(OsDisk(), TP, str(path), config, now_ms=NOW)
@@ -53,10 +43,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dump(*options: str, files: list[Path]) -> str:
-    names = ",".join(str(file) for file in files)
-    command = ["java", "-cp", f"{LIBS}/*", "kafka.tools.DumpLogSegments", *options, "--files", names]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout
+    return kafka.tool("dump-log", *options, "--files", ",".join(str(file) for file in files))
 
 
 def test_every_batch_is_valid_and_every_record_is_read(directory: Path) -> None:

@@ -1,0 +1,73 @@
+"""`make reference`: Apache Kafka's own jars, and Spark's Kafka source, out of Maven Central into .logyard/reference.
+
+Fetched once; at once when pom.xml has not changed. What is fetched is a folder of jars per profile of pom.xml.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from logyard.local import files
+from logyard.local.errors import LocalError
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parents[1] / ".logyard" / "reference"
+PROFILES = ("kafka", "spark")
+FETCH_S = 600
+
+
+def jars(profile: str) -> Path:
+    """The folder of that profile's jars, fetched if need be. Raises LocalError that says what is missing."""
+    if profile not in PROFILES:
+        raise LocalError(f"no profile {profile} in pom.xml: {', '.join(PROFILES)} are known")
+    digest = hashlib.sha256((HERE / "pom.xml").read_bytes()).hexdigest()[:12]
+    folder = CACHE / digest / profile
+    with files.locked(CACHE / "lock"):
+        if not folder.is_dir():
+            _fetch(profile, folder)
+            _forget_older(digest)
+    return folder
+
+
+def _fetch(profile: str, folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise LocalError("mvn is missing: install Maven (Debian: apt install maven) to run beside Apache Kafka")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{profile}-", dir=folder.parent))
+    command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "-P", profile, "dependency:copy-dependencies"]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={aside}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
+        if done.returncode != 0:
+            said = [line for line in (done.stdout + done.stderr).splitlines() if "[ERROR]" in line]
+            raise LocalError(f"Maven cannot fetch the jars of {profile}: {said[0] if said else 'it said nothing'}")
+        aside.rename(folder)
+    except subprocess.TimeoutExpired as error:
+        raise LocalError(f"Maven has not fetched the jars of {profile} after {FETCH_S} s") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _forget_older(digest: str) -> None:
+    for other in CACHE.iterdir():
+        if other.is_dir() and other.name != digest:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def main() -> int:
+    try:
+        counts = [f"{profile} {sum(1 for _ in jars(profile).glob('*.jar'))} jars" for profile in PROFILES]
+    except LocalError as error:
+        print(f"reference: {error}", file=sys.stderr)
+        return 1
+    print(f"reference: {', '.join(counts)} in {os.path.relpath(CACHE)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
