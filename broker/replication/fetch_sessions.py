@@ -108,6 +108,8 @@ class FetchSession:
                 if not ask.tp.topic:
                     ask.tp = known.ask.tp  # the metadata may have lost the topic's name, but it has no other
                 known.ask = ask
+                # Who asks anew may have dropped the last answer, on its way while it began anew: tell it again.
+                known.high_watermark = -1
             if ask.tp.topic:
                 self._by_name[ask.tp] = key
                 self._unnamed.pop(key, None)

@@ -76,7 +76,11 @@ class Committer(Client):
             )
         return True
 
-    async def verified(self) -> None:
+    async def stopped(self) -> None:
+        """Commit no more."""
         self.stopping = True
+        await self.task
+
+    async def verified(self) -> None:
         while not await self.verify():
             await self.rest(0.2)

@@ -155,8 +155,8 @@ class Scenario:
 
     async def _end(self) -> None:
         await self._rest()
-        stopping = [p.process.spawn(p.stopped()) for p in self._producers]
-        await self._until(lambda: all(task.done() for task in stopping), "producers do not come to an end")
+        stopping = [w.process.spawn(w.stopped()) for w in (*self._producers, self._committer)]
+        await self._until(lambda: all(task.done() for task in stopping), "writers do not come to an end")
         await self._rest(ends=True)
         if self.plan.beyond:
             self.trace.count("acknowledged records lost", self._count_lost())

@@ -86,6 +86,14 @@ def test_what_is_not_taken_comes_again(world):
     assert client.fetch() == {}
 
 
+def test_what_is_asked_anew_is_told_anew(world):
+    """A follower that enters a new epoch drops the answer on its way to it, and with it a high watermark."""
+    client = Client(world, replica=2)
+    assert set(client.fetch(ask(), ask(T1))) == {T0, T1}
+    assert set(client.fetch(ask())) == {T0}
+    assert client.fetch() == {}
+
+
 def test_the_high_watermark_alone_is_news(world):
     client = Client(world)
     client.fetch(ask(offset=0))
