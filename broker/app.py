@@ -16,9 +16,9 @@ from typing import Any
 
 import structlog
 
+from logyard.broker.cleaner.process import ChildProcess
 from logyard.broker.clock import SystemClock
 from logyard.broker.config import BrokerConfig
-from logyard.broker.config_protocol import InterBrokerProtocol
 from logyard.broker.controller.runner import SystemChance
 from logyard.broker.errors import LogyardError
 from logyard.broker.http.server import HttpServer
@@ -29,7 +29,7 @@ from logyard.broker.server.listener import Listener
 from logyard.broker.world import World
 from logyard.broker.zk import registration
 from logyard.broker.zk.session import ZooKeeperSession
-from logyard.broker.znodes.brokers import VERSION_WITH_FEATURES, VERSION_WITHOUT_FEATURES
+from logyard.broker.znodes.brokers import version_for
 from logyard.broker.znodes.ops import SessionExpired
 
 DISK_THREADS = 8
@@ -62,6 +62,7 @@ def real_world(config: BrokerConfig) -> World:
         open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
         close=lambda: pool.shutdown(wait=False, cancel_futures=True),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        open_cleaner=ChildProcess,
     )
 
 
@@ -167,9 +168,7 @@ class Broker:
         epoch = await self._registration.register(
             info,
             self._world.clock.now_ms(),
-            version=VERSION_WITH_FEATURES
-            if self.config.ibp >= InterBrokerProtocol.IBP_2_7_IV0
-            else VERSION_WITHOUT_FEATURES,
+            version=version_for(self.config.ibp),
             patience_s=1.5 * self.config.int("zookeeper.session.timeout.ms") / 1000,
         )
         self.node.registered(info, epoch)

@@ -58,6 +58,11 @@ class ControllerApi:
         answer: events.ProducerIdBlock = await self._ask(request)
         return answer
 
+    async def update_features(self, request: events.UpdateFeatures) -> dict[str, events.Outcome]:
+        """Answered once /feature is written."""
+        answer: dict[str, events.Outcome] = await self._ask(request)
+        return answer
+
     async def controlled_shutdown(self, request: events.ControlledShutdown) -> events.ShutdownResult:
         """Answered once the broker's leaderships have been handed over as far as possible."""
         answer: events.ShutdownResult = await self._ask(request)

@@ -175,8 +175,7 @@ def _znodes(name: str, plan: _Plan, old_config: Znode | None) -> list[ZkOp]:
     path, data = configs.topic_path(name), configs.encode(plan.configs)
     config: ZkOp = Create(path, data) if old_config is None else SetData(path, data)
     content = TopicAssignment({number: Assignment(b) for number, b in plan.placement.items()}, plan.topic_id)
-    version = znode.VERSION_REASSIGNING if plan.topic_id is None else znode.VERSION_TOPIC_ID
-    ops: list[ZkOp] = [config, Create(znode.topic_path(name), znode.encode(content, version))]
+    ops: list[ZkOp] = [config, Create(znode.topic_path(name), znode.encode(content))]
     if plan.configs:
         # Kafka's brokers read the config znode when they make a log; ours also hear of it like of any change.
         ops.append(notifications.config_changed(name))

@@ -12,6 +12,7 @@ from logyard.broker.controller import (
     deletion,
     effects,
     events,
+    features,
     isr,
     leadership,
     lifecycle,
@@ -59,6 +60,7 @@ HANDLERS: Mapping[type, Handler] = {
     events.ListReassignments: reassignment.on_list,
     events.AlterPartition: isr.on_alter,
     events.AllocateProducerIds: producer_ids.on_request,
+    events.UpdateFeatures: features.on_update,
     events.ControlledShutdown: shutdown.on_request,
 }
 
@@ -91,6 +93,7 @@ STATES: Mapping[type, int] = {
     events.UncleanElectionEnabled: 13,
     events.ListReassignments: 15,
     events.UpdateMetadataAnswered: 16,
+    events.UpdateFeatures: 17,
 }
 
 

@@ -312,6 +312,32 @@ class ProducerIdBlock:
     length: int = 0
 
 
+class UpgradeKind(Enum):
+    """What an update of a feature may do to its level (KIP-584, KIP-778)."""
+
+    UNKNOWN = 0
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureChange:
+    """A feature and the level it is to have; a level below 1 takes it away."""
+
+    name: str
+    level: int
+    kind: UpgradeKind = UpgradeKind.UPGRADE
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeatures:
+    """Finalize features, or only check. Answer: dict[str, Outcome]."""
+
+    changes: tuple[FeatureChange, ...]
+    validate_only: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ControlledShutdown:
     """A broker asks to leave. Answer: ShutdownResult."""
@@ -337,6 +363,7 @@ Request = (
     | ListReassignments
     | AlterPartition
     | AllocateProducerIds
+    | UpdateFeatures
     | ControlledShutdown
 )
 

@@ -18,7 +18,7 @@ from logyard.broker.controller import (
     brokers,
     deletion,
     effects,
-    fenced,
+    features,
     leadership,
     notifications,
     reassignment,
@@ -43,7 +43,6 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.model import NO_LEADER, PartitionState, TopicPartition
 from logyard.broker.znodes import (
     delete_topics,
-    feature,
     isr_notifications,
     log_dir_events,
     partition_state,
@@ -51,7 +50,6 @@ from logyard.broker.znodes import (
     reassignments,
 )
 from logyard.broker.znodes import topics as topic_znode
-from logyard.broker.znodes.ops import Create, SetData, ZkOp
 
 Written = dict[TopicPartition, int]
 """The transaction that last wrote each partition's state."""
@@ -59,7 +57,7 @@ Written = dict[TopicPartition, int]
 
 def take_over(context: ControllerContext) -> Steps[None]:
     """Become a working controller (the election is won: `context.epoch` is set)."""
-    yield from _set_up_features(context)
+    yield from features.set_up(context)
     yield from _watch()
     yield from notifications.clear(context, log_dir_events.PATH)
     yield from notifications.clear(context, isr_notifications.PATH)
@@ -82,24 +80,6 @@ def take_over(context: ControllerContext) -> Steps[None]:
         topics=len(context.topics),
         partitions=sum(len(topic.partitions) for topic in context.topics.values()),
     )
-
-
-def _set_up_features(context: ControllerContext) -> Steps[None]:
-    """Enable /feature with no name in it (facts §22): never lower the status, never add names."""
-    if not context.settings.level.features:
-        return
-    found = (yield from effects.read([feature.PATH]))[0]
-    data = feature.encode(feature.Features())
-    op: ZkOp = Create(feature.PATH, data)
-    if found is not None:
-        try:
-            if feature.decode(found.data).status == feature.ENABLED:
-                return
-        except CorruptData as problem:
-            yield from effects.note("features cannot be read and are left alone", level="error", reason=str(problem))
-            return
-        op = SetData(feature.PATH, data, found.version)
-    yield from fenced.write_one(context, op)
 
 
 def _watch() -> Steps[None]:

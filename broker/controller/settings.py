@@ -19,20 +19,40 @@ class ProtocolLevel:
     alter_partition: bool = True
     """2.7-IV2: leaders change their ISR through the controller, so state znodes are not watched."""
     features: bool = True
-    """2.7-IV0: the controller sets up /feature."""
+    """2.7-IV0: /feature is enabled and UpdateFeatures is served."""
+    feature_version: int = 2
+    """3.3: /feature is written without lowest levels."""
     recovery_state: bool = True
     """3.2: an unclean leader is marked RECOVERING."""
 
 
+# From which level on which versions of LeaderAndIsr, UpdateMetadata and StopReplica are sent: the table of Kafka 3.9
+# (ControllerChannelManager.scala), the highest first. Before version 2, 5 and 1 partitions are not grouped by topic.
+_VERSIONS: tuple[tuple[Ibp, tuple[int, int, int]], ...] = (
+    (Ibp.IBP_3_4_IV0, (7, 8, 4)),
+    (Ibp.IBP_3_2_IV0, (6, 7, 3)),
+    (Ibp.IBP_2_8_IV1, (5, 7, 3)),
+    (Ibp.IBP_2_6_IV0, (4, 6, 3)),
+    (Ibp.IBP_2_4_IV1, (4, 6, 2)),
+    (Ibp.IBP_2_4_IV0, (3, 5, 1)),
+    (Ibp.IBP_2_2_IV0, (2, 5, 1)),
+    (Ibp.IBP_1_0_IV0, (1, 4, 0)),
+    (Ibp.IBP_0_10_2_IV0, (0, 3, 0)),
+    (Ibp.IBP_0_10_0_IV1, (0, 2, 0)),
+    (Ibp.IBP_0_9_0, (0, 1, 0)),
+    (Ibp.IBP_0_8_0, (0, 0, 0)),
+)
+
+
 def protocol_level(ibp: Ibp) -> ProtocolLevel:
-    """Return what a level means; whatever is below 2.4 is spoken to as 2.4 (facts §4)."""
-    steps = ((Ibp.IBP_3_4_IV0, (7, 8, 4)), (Ibp.IBP_3_2_IV0, (6, 7, 3)), (Ibp.IBP_2_8_IV1, (5, 7, 3)))
-    versions = next((v for level, v in steps if ibp >= level), (4, 6, 3 if ibp >= Ibp.IBP_2_6_IV0 else 2))
+    """Return what a level means."""
+    versions = next(versions for level, versions in _VERSIONS if ibp >= level)
     return ProtocolLevel(
         *versions,
         topic_ids=ibp >= Ibp.IBP_2_8_IV0,
         alter_partition=ibp >= Ibp.IBP_2_7_IV2,
         features=ibp >= Ibp.IBP_2_7_IV0,
+        feature_version=2 if ibp >= Ibp.IBP_3_3_IV0 else 1,
         recovery_state=ibp >= Ibp.IBP_3_2_IV0,
     )
 
@@ -45,6 +65,7 @@ LEVEL_2_5 = ProtocolLevel(
     topic_ids=False,
     alter_partition=False,
     features=False,
+    feature_version=1,
     recovery_state=False,
 )
 

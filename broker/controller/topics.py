@@ -115,17 +115,13 @@ def rewrite(context: ControllerContext, changes: Mapping[str, Mapping[int, Assig
     failures: dict[str, str] = {}
     for _ in range(_REWRITE_ROUNDS_MAX):
         names = list(contents)
-        units = [[SetData(znode.topic_path(n), _encode(contents[n]), context.topics[n].version)] for n in names]
+        units = [[SetData(znode.topic_path(n), znode.encode(contents[n]), context.topics[n].version)] for n in names]
         results = yield from fenced.write(context, units)
         stale = _after_write(context, names, [r[0] for r in results], failures)
         if not stale:
             return failures
         contents = yield from _merge_newer(context, {name: contents[name] for name in stale}, failures)
     return failures | dict.fromkeys(contents, "its znode changed under every attempt")
-
-
-def _encode(content: TopicAssignment) -> bytes:
-    return znode.encode(content, znode.VERSION_REASSIGNING if content.topic_id is None else znode.VERSION_TOPIC_ID)
 
 
 def _after_write(
@@ -236,7 +232,7 @@ def on_partitions_changed(context: ControllerContext, name: str) -> Steps[None]:
 def _undo_added_partitions(context: ControllerContext, topic: Topic) -> Steps[None]:
     """A topic that is being deleted does not grow: write back the partitions it had."""
     yield from effects.note("partitions were added to a topic that is being deleted", level="warning", topic=topic.name)
-    op = SetData(znode.topic_path(topic.name), _encode(topic.znode()), topic.version)
+    op = SetData(znode.topic_path(topic.name), znode.encode(topic.znode()), topic.version)
     result = yield from fenced.write_one(context, op)
     if result.ok:
         topic.version = result.version

@@ -3,6 +3,7 @@
 Rule 1: the version is fixed by inter.broker.protocol.version, never negotiated (facts §22).
 Rule 2: field names are those of Kafka's message schemas in snake case; what a version does not have
         the codec leaves out.
+Rule 3: below LeaderAndIsr 2, UpdateMetadata 5 and StopReplica 1 partitions are one list, not grouped by topic.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, BrokerInfo, TopicId, TopicPartition
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
+
+GROUPED_LEADER_AND_ISR, GROUPED_UPDATE_METADATA = 2, 5
 
 _PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
@@ -52,6 +55,12 @@ class Encoder:
                 return STOP_REPLICA, self._level.stop_replica_version, _stop_replica(request)
 
     def _leader_and_isr(self, request: LeaderAndIsrRequest) -> dict[str, Any]:
+        if self._level.leader_and_isr_version < GROUPED_LEADER_AND_ISR:
+            return {
+                **_head(request),
+                "ungrouped_partition_states": [self._entry(entry) for entry in request.partitions],
+                "live_leaders": [self._live_leader(broker) for broker in request.live_leaders],
+            }
         topics: dict[str, list[dict[str, Any]]] = {}
         for entry in request.partitions:
             topics.setdefault(entry.tp.topic, []).append(self._entry(entry))
@@ -86,7 +95,8 @@ class Encoder:
 
     def _update_metadata(self, request: UpdateMetadataRequest) -> dict[str, Any]:
         if self._last is None or not _same_batch(self._last[0], request):
-            self._last = (request, _shared_metadata(request))
+            grouped = self._level.update_metadata_version >= GROUPED_UPDATE_METADATA
+            self._last = (request, _shared_metadata(request) if grouped else _ungrouped_metadata(request))
         return {**_head(request), "type": request.type, **self._last[1]}
 
 
@@ -134,6 +144,19 @@ def _shared_metadata(request: UpdateMetadataRequest) -> dict[str, Any]:
     }
 
 
+def _ungrouped_metadata(request: UpdateMetadataRequest) -> dict[str, Any]:
+    return {
+        "ungrouped_partition_states": [_metadata_partition(entry) for entry in request.partitions],
+        "live_brokers": [{**_live_broker(broker), **_plain_address(broker)} for broker in request.live_brokers],
+    }
+
+
+def _plain_address(broker: BrokerInfo) -> dict[str, Any]:
+    """Version 0 knows one PLAINTEXT address; a broker without one cannot be reached by it."""
+    plain = next((e for e in broker.endpoints if e.protocol == "PLAINTEXT"), None)
+    return {"v0_host": plain.host if plain else "", "v0_port": plain.port if plain else -1}
+
+
 def _metadata_partition(entry: MetadataPartition) -> dict[str, Any]:
     state = entry.state
     return {
@@ -179,6 +202,9 @@ def _stop_replica(request: StopReplicaRequest) -> dict[str, Any]:
     return {
         **_head(request),
         "delete_partitions": any(entry.delete for entry in request.partitions),
+        "ungrouped_partitions": [
+            {"topic_name": entry.tp.topic, "partition_index": entry.tp.partition} for entry in request.partitions
+        ],
         "topics": [
             {"name": name, "partition_indexes": [e["partition_index"] for e in entries]}
             for name, entries in topics.items()

@@ -37,6 +37,7 @@ from logyard.broker.server.handlers import (
     produce,
     stop_replica,
     sync_group,
+    update_features,
     update_metadata,
 )
 from logyard.broker.server.request import Handler
@@ -76,6 +77,7 @@ HANDLERS: tuple[Handler, ...] = (
     list_partition_reassignments.HANDLER,
     offset_delete.HANDLER,
     alter_partition.HANDLER,
+    update_features.HANDLER,
     describe_cluster.HANDLER,
     describe_producers.HANDLER,
     allocate_producer_ids.HANDLER,

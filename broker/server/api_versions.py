@@ -44,6 +44,7 @@ SUPPORTED: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
         46: (0, 0),  # ListPartitionReassignments
         47: (0, 0),  # OffsetDelete
         56: (0, 3),  # AlterPartition
+        57: (0, 1),  # UpdateFeatures
         60: (0, 1),  # DescribeCluster
         61: (0, 0),  # DescribeProducers
         67: (0, 0),  # AllocateProducerIds

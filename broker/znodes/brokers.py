@@ -1,4 +1,4 @@
-"""/brokers/ids/N: a broker's registration, versions 1 to 5 read, 4 and 5 written (facts §1, §22).
+"""/brokers/ids/N: a broker's registration, versions 1 to 5 read, 2, 4 and 5 written (facts §1, §22).
 
 The broker's epoch is the znode's czxid. `logyard_http` is our own top-level key: the address of the
 HTTP side, kept out of `endpoints` because Kafka's brokers parse those.
@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from logyard.broker.config_protocol import InterBrokerProtocol
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.znodes import fields
@@ -17,10 +18,18 @@ from logyard.broker.znodes.paths import BROKER_IDS, BROKER_SEQUENCE_IDS
 IDS_PATH = BROKER_IDS
 SEQUENCE_PATH = BROKER_SEQUENCE_IDS
 
+VERSION_WITHOUT_NAMES = 2  # inter.broker.protocol.version below 0.10.0-IV1: its brokers break on anything later
 VERSION_WITHOUT_FEATURES = 4  # inter.broker.protocol.version below 2.7-IV0
 VERSION_WITH_FEATURES = 5
 
 _ENDPOINT = re.compile(r"(.+)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*)):(-?[0-9]+)")
+
+
+def version_for(ibp: InterBrokerProtocol) -> int:
+    """The version that a broker of this inter.broker.protocol.version registers with, as in Kafka."""
+    if ibp >= InterBrokerProtocol.IBP_2_7_IV0:
+        return VERSION_WITH_FEATURES
+    return VERSION_WITHOUT_FEATURES if ibp >= InterBrokerProtocol.IBP_0_10_0_IV1 else VERSION_WITHOUT_NAMES
 
 
 def path(broker_id: int) -> str:
@@ -42,10 +51,11 @@ def encode(info: BrokerInfo, timestamp_ms: int, *, jmx_port: int = -1, version: 
         "endpoints": [endpoint_text(e) for e in info.endpoints],
         "jmx_port": jmx_port,
         "timestamp": str(timestamp_ms),
-        "listener_security_protocol_map": {e.listener: e.protocol for e in info.endpoints},
     }
-    if info.rack is not None:
-        content["rack"] = info.rack
+    if version >= VERSION_WITHOUT_FEATURES:
+        content["listener_security_protocol_map"] = {e.listener: e.protocol for e in info.endpoints}
+        if info.rack is not None:
+            content["rack"] = info.rack
     if version >= VERSION_WITH_FEATURES:
         # Any name in here would be read as a supported feature; a ZooKeeper-mode broker has none (facts §22).
         content["features"] = {}

@@ -8,29 +8,35 @@ from logyard.broker.znodes import fields
 PATH = "/feature"
 
 DISABLED, ENABLED = 0, 1
+VERSION_WITH_LOWEST, VERSION = 1, 2  # from inter.broker.protocol.version 3.3 on version 2
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Whether features are in use, and each finalized feature's highest version level."""
+    """Whether features are in use, each finalized feature's highest version level, and the znode's own version."""
 
     status: int = ENABLED
     levels: Mapping[str, int] = field(default_factory=dict)
+    version: int = VERSION
 
 
 def encode(features: Features) -> bytes:
-    """Write version 2."""
+    """Write version 2, or 1, which repeats each level as the lowest one."""
     levels = {name: {"max_version_level": level} for name, level in features.levels.items()}
-    return fields.dump({"version": 2, "status": features.status, "features": levels})
+    if features.version == VERSION_WITH_LOWEST:
+        levels = {name: {**entry, "min_version_level": features.levels[name]} for name, entry in levels.items()}
+    return fields.dump({"version": features.version, "status": features.status, "features": levels})
 
 
 def decode(data: bytes, path: str = PATH) -> Features:
-    """Read version 1 (which also has a lowest level, unused) or 2. Raises CorruptData."""
+    """Read version 1 (its lowest levels are not used) or 2. Raises CorruptData."""
     content = fields.Fields.parse(path, data)
-    content.version()
+    version = content.version()
+    if version not in (VERSION_WITH_LOWEST, VERSION):
+        raise content.wrong("version", "version 1 or 2")
     status = content.integer("status")
     if status not in (DISABLED, ENABLED):
         raise content.wrong("status", "0 (disabled) or 1 (enabled)")
     features = content.optional_object("features")
-    names = features.names()
-    return Features(status, {name: features.object(name).integer("max_version_level") for name in names})
+    levels = {name: features.object(name).integer("max_version_level") for name in features.names()}
+    return Features(status, levels, version)

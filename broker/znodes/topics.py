@@ -27,7 +27,10 @@ def partition_path(topic: str, partition: int) -> str:
 
 
 def encode(assignment: TopicAssignment, version: int = VERSION_TOPIC_ID) -> bytes:
-    """Write a topic znode; below version 3 the id, below 2 a running reassignment is not kept."""
+    """Write a topic znode; below version 3 the id, below 2 a running reassignment is not kept.
+
+    Kafka 3.9 writes version 3 at every protocol level, below 2.8 without an id; older brokers do not look at it.
+    """
     ordered = sorted(assignment.partitions.items())
     content: dict[str, object] = {
         "version": version,

@@ -144,8 +144,8 @@ async def test_old_protocol_level_writes_no_ids(make_world: Callable[..., World]
     await world.start(1)
     (created,) = await create(world, NewTopic("t", 1, 1))
     assert created.topic_id == ZERO_TOPIC_ID
-    assert (world.read(topic_znode.topic_path("t")) or b"").startswith(b'{"version":2,')
-    assert world.read("/feature") is None
+    assert b"topic_id" not in (world.read(topic_znode.topic_path("t")) or b"")
+    assert world.read("/feature") == b'{"version":1,"status":0,"features":{}}'
 
 
 async def test_not_controller(world: World) -> None:

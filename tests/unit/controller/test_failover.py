@@ -177,6 +177,7 @@ async def test_bad_broker_registration_hurts_only_that_broker(empty: World) -> N
     [
         (b'{"version":2,"status":0,"features":{}}', b'{"version":2,"status":1,"features":{}}'),
         (b'{"version":2,"status":1,"features":{"x":{"max_version_level":1}}}', None),
+        (b'{"version":1,"status":1,"features":{}}', b'{"version":2,"status":1,"features":{}}'),
         (b"rubbish", None),
     ],
 )

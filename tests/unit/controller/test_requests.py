@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from logyard.broker.config_protocol import InterBrokerProtocol
 from logyard.broker.controller.context import ControllerContext, Partition, Topic
 from logyard.broker.controller.events import LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
 from logyard.broker.controller.requests import (
@@ -14,11 +15,19 @@ from logyard.broker.controller.requests import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from logyard.broker.controller.settings import LEVEL_2_5, LEVEL_3_9, ControllerSettings, ProtocolLevel
+from logyard.broker.controller.settings import (
+    LEVEL_2_5,
+    LEVEL_3_9,
+    ControllerSettings,
+    ProtocolLevel,
+    protocol_level,
+)
 from logyard.broker.controller.wire import Encoder, answered
 from logyard.broker.errors import ErrorCode
+from logyard.broker.metadata import wire as metadata_wire
 from logyard.broker.model import Assignment, BrokerInfo, Endpoint, PartitionState, TopicPartition
 from logyard.broker.protocol import codec, header
+from logyard.broker.replication import wire as replication_wire
 
 TOPIC_ID = UUID(int=77)
 
@@ -142,6 +151,32 @@ def test_on_the_wire(level: ProtocolLevel) -> None:
     else:
         assert stop.delete_partitions
         assert [(t.name, t.partition_indexes) for t in stop.topics] == [("t", [2])]
+
+
+@pytest.mark.parametrize("text", ["0.8.2", "0.10.2", "1.1", "2.2"])
+def test_ungrouped_on_the_wire(text: str) -> None:
+    """Below 2.4 the versions without topics as groups are sent, and read back by the broker's own readers."""
+    level = protocol_level(InterBrokerProtocol.from_text(text))
+    context = make_context(level)
+    first, second, third = partitions(context)
+    batch = RequestBatch(context)
+    batch.leader_and_isr([1], first, is_new=True)
+    batch.leader_and_isr([1], second)
+    batch.stop_replica(1, third, delete=True)
+    leader_and_isr, metadata, _, _, stop = (through_the_codec(level, r) for r in batch.requests())
+    order = replication_wire.leader_and_isr(leader_and_isr, level.leader_and_isr_version)
+    assert [(p.tp, p.leader, p.leader_epoch, p.isr, p.partition_epoch, p.replicas) for p in order.partitions] == [
+        (first.tp, 1, 5, (1, 2), 9, (1, 2, 3)),
+        (second.tp, 1, 5, (1, 2), 9, (1, 2, 3)),
+    ]
+    assert [p.is_new for p in order.partitions] == [level.leader_and_isr_version >= 1, False]
+    update = metadata_wire.update_metadata(metadata, level.update_metadata_version)
+    assert {p.tp for p in update.partitions} == {first.tp, second.tp}
+    assert [(b.id, b.endpoints[0].host, b.endpoints[0].port) for b in update.brokers] == [
+        (b, "127.0.0.1", 9000 + b) for b in (1, 2, 3)
+    ]
+    stopped = replication_wire.stop_replica(stop, level.stop_replica_version)
+    assert [(p.tp, p.delete) for p in stopped.partitions] == [(third.tp, True)]
 
 
 def test_two_batches_without_partitions_are_not_mixed_up() -> None:

@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 
+from logyard.broker.config_protocol import InterBrokerProtocol
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import (
     Assignment,
@@ -85,6 +86,17 @@ class TestBrokers:
         assert "features" not in content
         assert "rack" not in content
         assert brokers.decode(1, Znode(brokers.encode(info, 0), 0, 9)).endpoints == info.endpoints
+
+    @pytest.mark.parametrize(("text", "version"), [("0.8.2", 2), ("0.10.0", 4), ("2.6", 4), ("2.7-IV0", 5), ("3.9", 5)])
+    def test_the_protocol_level_decides_the_version(self, text: str, version: int) -> None:
+        assert brokers.version_for(InterBrokerProtocol.from_text(text)) == version
+
+    def test_version_2_has_neither_names_nor_rack(self) -> None:
+        written = brokers.encode(BrokerInfo(1, (self.PLAIN,), rack="r1"), 1700, version=2)
+        assert written == (
+            b'{"version":2,"host":"h","port":9092,"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"timestamp":"1700"}'
+        )
+        assert brokers.decode(1, Znode(written, 0, 55)) == BrokerInfo(1, (self.PLAIN,), epoch=55)
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -267,7 +279,12 @@ def test_cluster_id() -> None:
 def test_feature() -> None:
     assert feature.encode(feature.Features()) == b'{"version":2,"status":1,"features":{}}'
     old = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":3}}}'
-    assert feature.decode(old) == feature.Features(0, {"f": 3})
+    assert feature.decode(old) == feature.Features(0, {"f": 3}, version=1)
+    assert feature.encode(feature.Features(1, {"f": 3}, version=1)) == (
+        b'{"version":1,"status":1,"features":{"f":{"max_version_level":3,"min_version_level":3}}}'
+    )
+    with pytest.raises(CorruptData):
+        feature.decode(b'{"version":3,"status":1,"features":{}}')
 
 
 def test_paths() -> None:

@@ -1,0 +1,84 @@
+"""Finalized features (KIP-584): /feature at a take-over, and UpdateFeatures, which has nothing to finalize.
+
+Rule 1: a name in /feature stops every 3.9 broker in ZooKeeper mode (facts §22), so none is ever added; one that
+        somebody else left there can be taken out.
+Rule 2: the status is never lowered: below 2.7 Kafka would disable the znode of a cluster that is being upgraded.
+Rule 3: UpdateFeatures is checked as in Kafka, update by update; only what passes is written, in one piece.
+"""
+
+from collections.abc import Mapping
+
+from logyard.broker.controller import effects, fenced
+from logyard.broker.controller.context import ControllerContext
+from logyard.broker.controller.effects import Answer, Steps
+from logyard.broker.controller.events import FeatureChange, Outcome, UpdateFeatures, UpgradeKind
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.znodes import feature
+from logyard.broker.znodes.feature import Features
+from logyard.broker.znodes.ops import Create, SetData, ZkOp, Znode
+
+
+def set_up(context: ControllerContext) -> Steps[None]:
+    """The first step of a take-over: /feature enabled, its names as they are; below 2.7 made disabled if missing."""
+    level = context.settings.level
+    found = (yield from effects.read([feature.PATH]))[0]
+    if found is None:
+        status = feature.ENABLED if level.features else feature.DISABLED
+        yield from _write(context, Features(status, version=level.feature_version), None)
+        return
+    if not level.features:
+        return
+    try:
+        before = feature.decode(found.data)
+    except CorruptData as problem:
+        yield from effects.note("features cannot be read and are left alone", level="error", reason=str(problem))
+        return
+    # What a disabled znode names has no meaning, as in Kafka.
+    kept = before.levels if before.status == feature.ENABLED else {}
+    after = Features(feature.ENABLED, kept, level.feature_version)
+    if after != before:
+        yield from _write(context, after, found)
+
+
+def on_update(context: ControllerContext, request: UpdateFeatures) -> Steps[None]:
+    """Answer UpdateFeatures; raises ApiError where there are no features at this protocol level."""
+    if not context.settings.level.features:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.")
+    found = (yield from effects.read([feature.PATH]))[0]
+    before = Features() if found is None else feature.decode(found.data)
+    outcomes: dict[str, Outcome] = {}
+    kept = dict(before.levels)
+    for change in request.changes:
+        problem = _problem(change, before.levels)
+        if problem is None:
+            kept.pop(change.name, None)
+        outcomes[change.name] = Outcome() if problem is None else Outcome(ErrorCode.INVALID_REQUEST, problem)
+    if kept != before.levels and not request.validate_only:
+        after = Features(feature.ENABLED, kept, context.settings.level.feature_version)
+        if not (yield from _write(context, after, found)):
+            failed = Outcome(ErrorCode.FEATURE_UPDATE_FAILED, f"{feature.PATH} could not be written: try again.")
+            outcomes = {name: failed if o.error is ErrorCode.NONE else o for name, o in outcomes.items()}
+    yield from effects.perform(Answer(outcomes))
+
+
+def _problem(change: FeatureChange, existing: Mapping[str, int]) -> str | None:
+    """Why one update is refused; None for a removal that is allowed: no broker supports a feature to set."""
+    if not change.name:
+        return "Feature name can not be empty."
+    if change.kind is UpgradeKind.UNKNOWN:
+        return "Received unknown upgrade type."
+    level, now = change.level, existing.get(change.name)
+    if level < 1 and change.kind is not UpgradeKind.UPGRADE:
+        return "Can not delete non-existing finalized feature." if now is None else None
+    if level < 1:
+        return f"Can not provide versionLevel: {level} less than 1 without setting the SAFE downgradeType."
+    if now == level:
+        verb = "upgrade" if change.kind is UpgradeKind.UPGRADE else "downgrade"
+        return f"Can not {verb} a finalized feature from existing versionLevel:{now} to the same value."
+    return "Could not apply finalized feature update because the provided feature is not supported."
+
+
+def _write(context: ControllerContext, features: Features, found: Znode | None) -> Steps[bool]:
+    data = feature.encode(features)
+    op: ZkOp = Create(feature.PATH, data) if found is None else SetData(feature.PATH, data, found.version)
+    return (yield from fenced.write_one(context, op)).ok

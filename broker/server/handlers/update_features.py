@@ -1,0 +1,37 @@
+"""UpdateFeatures (57), for administrators: v0 has a flag for downgrades, v1 kinds of them and validate-only (KIP-778).
+
+A broker in ZooKeeper mode supports no feature, so nothing can be finalized; the answers are Kafka's (facts §22).
+"""
+
+from typing import Any
+
+from logyard.broker.controller.events import FeatureChange, UpdateFeatures, UpgradeKind
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+
+_KINDS = {kind.value: kind for kind in UpgradeKind}
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    changes = tuple(_change(update, request.api_version) for update in message.feature_updates)
+    validate_only = request.api_version >= 1 and bool(message.validate_only)
+    outcomes = await services.controller.update_features(UpdateFeatures(changes, validate_only))
+    return {
+        "error_code": 0,
+        "error_message": None,
+        "results": [
+            {"feature": name, "error_code": int(outcome.error), "error_message": outcome.message}
+            for name, outcome in outcomes.items()
+        ],
+    }
+
+
+def _change(update: Any, version: int) -> FeatureChange:
+    if version == 0:
+        kind = UpgradeKind.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeKind.UPGRADE
+    else:
+        kind = _KINDS.get(update.upgrade_type, UpgradeKind.UNKNOWN)
+    return FeatureChange(update.feature, update.max_version_level, kind)
+
+
+HANDLER = Handler(57, "UpdateFeatures", message=handle)
