@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, conf
 
+from logyard.admin.looks import Look, take
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import ClusterSnapshot
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
@@ -25,7 +25,11 @@ class ClusterOperator(BaseOperator):
     :param deferrable: wait in the triggerer, not in a worker's slot.
     :param poll_interval_s: seconds between two looks while waiting.
     :param wait_timeout_s: seconds after which a wait has failed.
+    :param dry_run: have everything checked and say what would be done, but do nothing. (templated, as `only_check`:
+        the operator's own `dry_run` is a method of Airflow's)
     """
+
+    template_fields: Sequence[str] = ("logyard_conn_id", "only_check")
 
     ui_color = "#dfe9e4"
     operator_extra_links = (ClusterPageLink(),)
@@ -37,10 +41,12 @@ class ClusterOperator(BaseOperator):
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poll_interval_s: float = 1.0,
         wait_timeout_s: float = 600.0,
+        dry_run: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.logyard_conn_id = logyard_conn_id
+        self.only_check = dry_run
         self.deferrable = deferrable
         self.poll_interval_s = poll_interval_s
         self.wait_timeout_s = wait_timeout_s
@@ -48,6 +54,11 @@ class ClusterOperator(BaseOperator):
     @property
     def hook(self) -> ClusterHook:
         return ClusterHook(self.logyard_conn_id)
+
+    @property
+    def checks_only(self) -> bool:
+        """Whether nothing may be changed. Raises BadSettings where the field was rendered to something else."""
+        return as_truth("dry_run", self.only_check)
 
     def waiting(self) -> dict[str, Any]:
         """The arguments that every trigger takes."""
@@ -64,11 +75,11 @@ class ClusterOperator(BaseOperator):
             pause = hook.pause()
             deadline = pause.monotonic() + self.wait_timeout_s
             while True:
-                snapshot = client.snapshot(reassignments=True)
-                values = trigger.look(snapshot)
+                seen = take(client, trigger.wants())
+                values = trigger.look(seen)
                 if values is not None:
                     return values
-                said = self._say(trigger, snapshot, said)
+                said = self._say(trigger, seen, said)
                 if self.deferrable:
                     break
                 if pause.monotonic() >= deadline:
@@ -81,8 +92,8 @@ class ClusterOperator(BaseOperator):
             timeout=timedelta(seconds=self.wait_timeout_s + _GRACE_S),
         )
 
-    def _say(self, trigger: ClusterTrigger, snapshot: ClusterSnapshot, said: str) -> str:
-        missing = trigger.missing(snapshot)
+    def _say(self, trigger: ClusterTrigger, seen: Look, said: str) -> str:
+        missing = trigger.missing(seen)
         if missing != said:
             self.log.info("waiting for %s", missing)
         return missing
@@ -112,6 +123,19 @@ def as_integer(name: str, value: int | str | None, absent: int) -> int:
         return int(str(value))
     except ValueError:
         raise BadSettings(f"{name}: an integer is expected, found {value!r}") from None
+
+
+def as_number(name: str, value: float | str | None, absent: float = 0.0) -> float:
+    """A templated field that is a number of at least 0, its text, or nothing. Raises BadSettings."""
+    if value in (None, "", "None", "null"):
+        return absent
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise BadSettings(f"{name}: a number of at least 0 is expected, found {value!r}")
+    return number
 
 
 def as_truth(name: str, value: bool | str) -> bool:

@@ -7,10 +7,19 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from logyard.admin.errors import ApiError, ErrorCode
-from logyard.admin.ports import LATEST, ClusterClient
+from logyard.admin.ports import EARLIEST, LATEST, ClusterClient
 from logyard.admin.settings import BadSettings
 from logyard.admin.snapshot import NewTopic
-from logyard.admin.topics import IfExists, TopicChanges, TopicConflict, apply_changes, differing, ensure_topic
+from logyard.admin.topic_difference import difference_lines
+from logyard.admin.topics import (
+    IfExists,
+    TopicChanges,
+    TopicConflict,
+    apply_changes,
+    differing,
+    ensure_topic,
+    plan_changes,
+)
 from logyard.broker.model import TopicPartition
 from logyard.operators.base import ClusterOperator, as_config_text, as_integer, as_mapping, as_truth
 from logyard.operators.triggers.base import WaitEvent
@@ -21,15 +30,13 @@ class TopicOperator(ClusterOperator):
     """A task on one topic.
 
     :param topic: the topic's name. (templated)
-    :param dry_run: have everything checked and say what would be done, but do nothing.
     """
 
-    template_fields: Sequence[str] = ("topic", "logyard_conn_id")
+    template_fields: Sequence[str] = ("topic", *ClusterOperator.template_fields)
 
-    def __init__(self, *, topic: str, dry_run: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *, topic: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.topic = topic
-        self.only_check = dry_run
 
     def finish(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
         """Resume after a deferral: the result of the work, once the wait ended well."""
@@ -48,8 +55,11 @@ class CreateTopicOperator(TopicOperator):
     :param replication_factor: replicas of each partition; -1 is the broker's default. (templated)
     :param configs: settings of the topic, a mapping or its JSON. (templated)
     :param assignment: instead of the two numbers, partition → list of brokers. (templated)
-    :param if_exists: `fail`, `skip`, or `reconcile`: set what differs and add partitions; what cannot be
-        made equal (fewer partitions, other replicas) fails with every difference named. (templated)
+    :param if_exists: `fail`, `skip`, or `reconcile`: show what differs and set it, and add partitions; where
+        something cannot be made equal (fewer partitions, other replicas) the rest is done all the same, and then the
+        task fails with those differences named. (templated)
+    :param allow_differences: with `reconcile`: succeed although something could not be made equal; the result's
+        `changes.refused` names it.
     :param wait_for_leaders: whether to wait.
     """
 
@@ -72,6 +82,7 @@ class CreateTopicOperator(TopicOperator):
         configs: Mapping[str, Any] | str | None = None,
         assignment: Mapping[Any, Sequence[int]] | str | None = None,
         if_exists: str = "fail",
+        allow_differences: bool = False,
         wait_for_leaders: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -81,17 +92,36 @@ class CreateTopicOperator(TopicOperator):
         self.configs = configs
         self.assignment = assignment
         self.if_exists = if_exists
+        self.allow_differences = allow_differences
         self.wait_for_leaders = wait_for_leaders
 
     def execute(self, context: Context) -> dict[str, Any]:
-        wanted = self.wanted()
+        wanted, if_exists = self.wanted(), _if_exists(self.if_exists)
         with self.hook.client() as client:
-            changes = ensure_topic(client, wanted, _if_exists(self.if_exists), dry_run=self.only_check)
-        self.log.info("topic %s: %s", self.topic, "nothing to do" if changes.is_empty else changes.as_json())
+            if if_exists is IfExists.RECONCILE:
+                changes = self._reconcile(client, wanted)
+            else:
+                changes = ensure_topic(client, wanted, if_exists, dry_run=self.checks_only)
+        if changes.is_empty and not changes.refused:
+            self.log.info("topic %s: nothing to do", self.topic)
         result = {"topic": self.topic, "changes": changes.as_json()}
-        if self.only_check or not self.wait_for_leaders:
+        if self.checks_only or not self.wait_for_leaders:
             return result
         return self.wait_ready(context, result)
+
+    def _reconcile(self, client: ClusterClient, wanted: NewTopic) -> TopicChanges:
+        """Show every difference, do what can be done, and only then complain about what cannot."""
+        found = client.snapshot([wanted.name]).topics.get(wanted.name)
+        configs = client.topic_configs(wanted.name) if found else {}
+        changes = plan_changes(wanted, found, configs)
+        for line in difference_lines(changes, found, configs):
+            self.log.info("topic %s: %s", self.topic, line)
+        if found is None:  # somebody may make it meanwhile: that is settled there
+            return ensure_topic(client, wanted, IfExists.RECONCILE, dry_run=self.checks_only)
+        apply_changes(client, changes, dry_run=self.checks_only)
+        if changes.refused and not (self.allow_differences or self.checks_only):
+            raise TopicConflict(f"topic {wanted.name}: " + "; ".join(changes.refused))
+        return changes
 
     def wanted(self) -> NewTopic:
         """The topic as the fields describe it. Raises BadSettings."""
@@ -125,8 +155,9 @@ class AlterTopicOperator(TopicOperator):
             found = client.topic_configs(self.topic)
             unset = [key for key, value in given.items() if value is None and key in found and found[key].is_override]
             changes = TopicChanges(self.topic, set_configs=differing(wanted, found), delete_configs=unset)
-            apply_changes(client, changes, dry_run=self.only_check)
-        self.log.info("topic %s: set %s, unset %s", self.topic, dict(changes.set_configs), unset)
+            for line in difference_lines(changes, None, found):
+                self.log.info("topic %s: %s", self.topic, line)
+            apply_changes(client, changes, dry_run=self.checks_only)
         return {"topic": self.topic, "changes": changes.as_json()}
 
 
@@ -157,9 +188,9 @@ class AddPartitionsOperator(TopicOperator):
             if wanted > there and not self.allow_keyed and policy and "compact" in (policy.value or ""):
                 raise TopicConflict(f"topic {self.topic} is compacted, so keyed: say allow_keyed to move its keys")
             if wanted > there:
-                client.add_partitions(self.topic, wanted, validate_only=self.only_check)
+                client.add_partitions(self.topic, wanted, validate_only=self.checks_only)
         result = {"topic": self.topic, "before": there, "after": wanted}
-        return result if self.only_check else self.wait_ready(context, result, wanted)
+        return result if self.checks_only else self.wait_ready(context, result, wanted)
 
 
 class DeleteTopicOperator(TopicOperator):
@@ -167,11 +198,11 @@ class DeleteTopicOperator(TopicOperator):
 
     :param wanted: false does nothing: for DAGs that delete only where they are asked to. (templated)
     :param must_match: a regular expression that the whole name has to match. (templated)
-    :param must_be_empty: refuse while any partition holds a record.
-    :param must_have_no_group: refuse while a group with members has offsets in it.
+    :param must_be_empty: refuse while any partition holds a record. (templated)
+    :param must_have_no_group: refuse while a group with members has offsets in it. (templated)
     """
 
-    template_fields = (*TopicOperator.template_fields, "must_match", "wanted")
+    template_fields = (*TopicOperator.template_fields, "wanted", "must_match", "must_be_empty", "must_have_no_group")
 
     def __init__(
         self,
@@ -179,8 +210,8 @@ class DeleteTopicOperator(TopicOperator):
         topic: str,
         wanted: bool | str = True,
         must_match: str | None = None,
-        must_be_empty: bool = False,
-        must_have_no_group: bool = True,
+        must_be_empty: bool | str = False,
+        must_have_no_group: bool | str = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(topic=topic, **kwargs)
@@ -192,7 +223,7 @@ class DeleteTopicOperator(TopicOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         if not as_truth("wanted", self.wanted):
             return {"topic": self.topic, "deleted": False}
-        if self.must_match and not re.fullmatch(self.must_match, self.topic):
+        if self.must_match not in (None, "", "None") and not re.fullmatch(str(self.must_match), self.topic):
             raise TopicConflict(f"topic {self.topic} does not match {self.must_match!r}: not deleted")
         with self.hook.client() as client:
             found = client.snapshot([self.topic]).topics.get(self.topic)
@@ -201,18 +232,18 @@ class DeleteTopicOperator(TopicOperator):
                 self.log.info("topic %s is not there", self.topic)
                 return result
             self._guard(client, [TopicPartition(self.topic, p.partition) for p in found.partitions])
-            if self.only_check:
+            if self.checks_only:
                 return result
             self._delete(client)
         return result | self.wait(TopicGoneTrigger(topic=self.topic, **self.waiting()), "finish", result=result)
 
     def _guard(self, client: ClusterClient, partitions: list[TopicPartition]) -> None:
-        if self.must_be_empty:
-            first, last = client.offsets(partitions, -2), client.offsets(partitions, LATEST)
+        if as_truth("must_be_empty", self.must_be_empty):
+            first, last = client.offsets(partitions, EARLIEST), client.offsets(partitions, LATEST)
             records = sum(last[tp] - first[tp] for tp in partitions)
             if records:
                 raise TopicConflict(f"topic {self.topic} holds up to {records} records: not deleted")
-        if self.must_have_no_group:
+        if as_truth("must_have_no_group", self.must_have_no_group):
             for group in client.groups():
                 if group.members and any(tp.topic == self.topic for tp in client.group_offsets(group.group_id)):
                     raise TopicConflict(f"topic {self.topic} is read by group {group.group_id}: not deleted")
@@ -240,9 +271,9 @@ class DeleteRecordsOperator(TopicOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         wanted = {TopicPartition(self.topic, int(p)): int(o) for p, o in as_mapping("before", self.before).items()}
         with self.hook.client() as client:
-            now = client.offsets(list(wanted), -2)
+            now = client.offsets(list(wanted), EARLIEST)
             todo = {tp: offset for tp, offset in wanted.items() if offset > now[tp]}
-            if todo and not self.only_check:
+            if todo and not self.checks_only:
                 now |= client.delete_records(todo)
         return {"topic": self.topic, "log_start_offsets": {str(tp.partition): o for tp, o in sorted(now.items())}}
 

@@ -9,7 +9,9 @@ from typing import Any
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue, conf
 
 from logyard.admin.execution import Plan
-from logyard.operators.base import as_integer, as_list
+from logyard.admin.looks import take
+from logyard.admin.settings import BadSettings
+from logyard.operators.base import as_integer, as_list, as_number
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.triggers.base import ClusterTrigger, WaitEvent
@@ -44,18 +46,20 @@ class ClusterSensor(BaseSensorOperator):
         super().__init__(poke_interval=poke_interval, **kwargs)
         self.logyard_conn_id = logyard_conn_id
         self.deferrable = deferrable
+        self._looks_by: ClusterTrigger | None = None
 
     @abstractmethod
     def trigger(self, **waiting: Any) -> ClusterTrigger:
         """The trigger that waits for it, made with those common arguments."""
 
     def poke(self, context: Context) -> PokeReturnValue:
-        trigger = self._trigger()
+        # One trigger for all pokes: it may count for how long something has been so.
+        self._looks_by = self._looks_by or self._trigger()
         with ClusterHook(self.logyard_conn_id).client() as client:
-            snapshot = client.snapshot(reassignments=True)
-        values = trigger.look(snapshot)
+            seen = take(client, self._looks_by.wants())
+        values = self._looks_by.look(seen)
         if values is None:
-            self.log.info("waiting for %s", trigger.missing(snapshot))
+            self.log.info("waiting for %s", self._looks_by.missing(seen))
         return PokeReturnValue(values is not None, values)
 
     def execute(self, context: Context) -> Any:
@@ -100,20 +104,28 @@ class TopicReadySensor(ClusterSensor):
         return TopicReadyTrigger(topic=self.topic, partitions=partitions if partitions > 0 else None, **waiting)
 
 
-class FullyReplicatedSensor(ClusterSensor):
-    """No partition is leaderless or under-replicated.
+class UnderReplicatedPartitionsSensor(ClusterSensor):
+    """No partition is leaderless or under-replicated, and that for some seconds on end.
+
+    The seconds are counted while the sensor looks on: in mode "reschedule" they would begin anew at every poke.
 
     :param topics: topics, a list or its JSON; all of them where empty. (templated)
+    :param hold_s: seconds for which there have to be none; 0: one look is enough. (templated)
     """
 
-    template_fields = ("topics", "logyard_conn_id")
+    template_fields = ("topics", "hold_s", "logyard_conn_id")
 
-    def __init__(self, *, topics: Sequence[str] | str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, topics: Sequence[str] | str | None = None, hold_s: float | str = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.topics = topics
+        self.hold_s = hold_s
 
     def trigger(self, **waiting: Any) -> ClusterTrigger:
-        return FullyReplicatedTrigger(topics=[str(t) for t in as_list("topics", self.topics)] or None, **waiting)
+        hold_s = as_number("hold_s", self.hold_s)
+        if hold_s and self.reschedule and not self.deferrable:
+            raise BadSettings('hold_s needs mode "poke" or deferrable: mode "reschedule" forgets between two pokes')
+        topics = [str(t) for t in as_list("topics", self.topics)] or None
+        return FullyReplicatedTrigger(topics=topics, hold_s=hold_s, **waiting)
 
 
 class ControllerElectedSensor(ClusterSensor):
@@ -133,7 +145,7 @@ class ControllerElectedSensor(ClusterSensor):
         return ControllerElectedTrigger(other_than=other if other >= 0 else None, **waiting)
 
 
-class BrokersUpSensor(ClusterSensor):
+class BrokerUpSensor(ClusterSensor):
     """Brokers are registered.
 
     :param brokers: their ids, a list or its JSON. (templated)

@@ -1,5 +1,6 @@
 """The base of all triggers: it owns `serialize()` and the loop; a subclass is a constructor and one `look`."""
 
+import asyncio
 import inspect
 import time
 from abc import abstractmethod
@@ -7,13 +8,16 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow.sdk import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from logyard.admin.errors import LogyardError
-from logyard.admin.snapshot import ClusterSnapshot
+from logyard.admin.looks import Look, Wants
 from logyard.operators.triggers.watch import ClusterWatch
 
 DONE, FAILED, TIMEOUT = "done", "failed", "timeout"
+
+_HEARTBEAT_MARGIN_S = 1.0
 
 
 class WaitFailed(LogyardError):
@@ -41,11 +45,34 @@ class WaitEvent:
         return dict(event.get("values") or {})
 
 
-class ClusterTrigger(BaseTrigger):
-    """Wait until `look` is content with a snapshot of the cluster.
+def constructor_fields(made: type) -> list[str]:
+    """The names of all arguments that a class and those above it take by name."""
+    names: dict[str, None] = {}
+    for above in made.__mro__:
+        if above is BaseTrigger:
+            break
+        if "__init__" in vars(above):
+            parameters = inspect.signature(vars(above)["__init__"]).parameters.values()
+            names |= {p.name: None for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    return list(names)
 
-    A subclass's constructor takes keyword arguments only and stores each under its own name: that is what
-    `serialize` reads back.
+
+def settle_s() -> float:
+    """How long a trigger holds its first event back, in seconds.
+
+    A worker notices the end of its task's process at its next heartbeat only. A deferral that is resumed before that
+    meets the first part's end in the scheduler after the second part was queued, and is taken for killed from outside
+    (docs/decisions/0015): so no event leaves sooner than a heartbeat, and a moment for the scheduler, after it began.
+    """
+    interval = conf.getfloat("workers", "min_heartbeat_interval", fallback=5.0)
+    return interval + _HEARTBEAT_MARGIN_S if interval > 0 else 0.0
+
+
+class ClusterTrigger(BaseTrigger):
+    """Wait until `look` is content with a look at the cluster.
+
+    A subclass's constructor takes keyword arguments only, stores each under its own name (that is what `serialize`
+    reads back) and hands the rest, `**waiting`, on.
 
     :param logyard_conn_id: the connection.
     :param poll_interval_s: seconds between two looks at the cluster.
@@ -59,42 +86,44 @@ class ClusterTrigger(BaseTrigger):
         self.deadline_ms = deadline_ms
 
     @abstractmethod
-    def look(self, snapshot: ClusterSnapshot) -> dict[str, Any] | None:
+    def look(self, seen: Look) -> dict[str, Any] | None:
         """Return the result when it is there, None to go on waiting. Raises WaitFailed when it cannot come."""
 
     @abstractmethod
-    def missing(self, snapshot: ClusterSnapshot) -> str:
+    def missing(self, seen: Look) -> str:
         """Say in a few words what is still waited for."""
 
+    def wants(self) -> Wants:
+        """What a look has to hold beside the snapshot."""
+        return Wants()
+
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        names = [name for name in inspect.signature(type(self).__init__).parameters if name != "self"]
+        names = constructor_fields(type(self))
         return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        started = asyncio.get_running_loop().time()
+        payload = await self._outcome()
+        await asyncio.sleep(max(started + settle_s() - asyncio.get_running_loop().time(), 0.0))
+        yield TriggerEvent(payload.as_json())  # type: ignore[no-untyped-call]
+
+    async def _outcome(self) -> WaitEvent:
         watch = ClusterWatch.of(self.logyard_conn_id)
         said = ""
         while True:
-            look = await watch.next_look(self.poll_interval_s)
-            if isinstance(look, Exception):
-                waiting_for = f"the cluster to answer ({look})"
+            seen = await watch.next_look(self.poll_interval_s, self.wants())
+            if isinstance(seen, Exception):
+                waiting_for = f"the cluster to answer ({seen})"
             else:
                 try:
-                    values = self.look(look)
+                    values = self.look(seen)
                 except WaitFailed as problem:
-                    yield _event(FAILED, str(problem))
-                    return
+                    return WaitEvent(FAILED, str(problem))
                 if values is not None:
-                    yield _event(DONE, values=values)
-                    return
-                waiting_for = self.missing(look)
+                    return WaitEvent(DONE, values=values)
+                waiting_for = self.missing(seen)
             if waiting_for != said:
                 self.log.info("waiting for %s", waiting_for)
                 said = waiting_for
             if time.time() * 1000 >= self.deadline_ms:
-                yield _event(TIMEOUT, f"gave up waiting for {waiting_for}")
-                return
-
-
-def _event(status: str, message: str = "", values: Mapping[str, Any] | None = None) -> TriggerEvent:
-    payload = WaitEvent(status, message, values or {}).as_json()
-    return TriggerEvent(payload)  # type: ignore[no-untyped-call]
+                return WaitEvent(TIMEOUT, f"gave up waiting for {waiting_for}")

@@ -1,13 +1,15 @@
-"""What can be waited for: one small class each, pure functions of a snapshot."""
+"""What can be waited for: one small class each, pure functions of a look."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from logyard.admin.connect import Connector
 from logyard.admin.execution import Move, adopt, progress
+from logyard.admin.looks import Look
 from logyard.admin.settings import ClusterSettings
-from logyard.admin.snapshot import ClusterSnapshot, topic_json
+from logyard.admin.snapshot import topic_json
+from logyard.admin.throttles import Throttle, restore
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.triggers.base import ClusterTrigger
 
@@ -23,93 +25,107 @@ def some(items: Sequence[Any]) -> str:
 class TopicReadyTrigger(ClusterTrigger):
     """Every partition of a topic (at least that many, if given) has a leader that is alive."""
 
-    def __init__(
-        self, *, topic: str, partitions: int | None, logyard_conn_id: str, poll_interval_s: float, deadline_ms: int
-    ) -> None:
-        super().__init__(logyard_conn_id=logyard_conn_id, poll_interval_s=poll_interval_s, deadline_ms=deadline_ms)
+    def __init__(self, *, topic: str, partitions: int | None, **waiting: Any) -> None:
+        super().__init__(**waiting)
         self.topic = topic
         self.partitions = partitions
 
-    def look(self, snapshot: ClusterSnapshot) -> dict[str, Any] | None:
+    def look(self, seen: Look) -> dict[str, Any] | None:
+        snapshot = seen.snapshot
         return topic_json(snapshot.topics[self.topic]) if snapshot.ready(self.topic, self.partitions) else None
 
-    def missing(self, snapshot: ClusterSnapshot) -> str:
-        if self.topic not in snapshot.topics:
+    def missing(self, seen: Look) -> str:
+        if self.topic not in seen.snapshot.topics:
             return f"topic {self.topic} to appear"
-        return f"leaders of {some(snapshot.unled([self.topic])) or f'new partitions of {self.topic}'}"
+        return f"leaders of {some(seen.snapshot.unled([self.topic])) or f'new partitions of {self.topic}'}"
 
 
 class TopicGoneTrigger(ClusterTrigger):
     """A topic has left the metadata."""
 
-    def __init__(self, *, topic: str, logyard_conn_id: str, poll_interval_s: float, deadline_ms: int) -> None:
-        super().__init__(logyard_conn_id=logyard_conn_id, poll_interval_s=poll_interval_s, deadline_ms=deadline_ms)
+    def __init__(self, *, topic: str, **waiting: Any) -> None:
+        super().__init__(**waiting)
         self.topic = topic
 
-    def look(self, snapshot: ClusterSnapshot) -> dict[str, Any] | None:
-        return {"topic": self.topic} if self.topic not in snapshot.topics else None
+    def look(self, seen: Look) -> dict[str, Any] | None:
+        return {"topic": self.topic} if self.topic not in seen.snapshot.topics else None
 
-    def missing(self, snapshot: ClusterSnapshot) -> str:
+    def missing(self, seen: Look) -> str:
         return f"topic {self.topic} to be gone"
 
 
 class FullyReplicatedTrigger(ClusterTrigger):
-    """Every partition (of those topics) is led and its ISR is full."""
+    """Every partition (of those topics) is led and its ISR is full, and that for `hold_s` seconds on end.
 
-    def __init__(
-        self, *, topics: Sequence[str] | None, logyard_conn_id: str, poll_interval_s: float, deadline_ms: int
-    ) -> None:
-        super().__init__(logyard_conn_id=logyard_conn_id, poll_interval_s=poll_interval_s, deadline_ms=deadline_ms)
+    The seconds begin anew where one look finds a partition that is not, and where the triggerer is restarted.
+    """
+
+    def __init__(self, *, topics: Sequence[str] | None, hold_s: float = 0.0, **waiting: Any) -> None:
+        super().__init__(**waiting)
         self.topics = topics
+        self.hold_s = hold_s
+        self._well_since_ms: int | None = None
 
-    def look(self, snapshot: ClusterSnapshot) -> dict[str, Any] | None:
+    def look(self, seen: Look) -> dict[str, Any] | None:
+        snapshot = seen.snapshot
         if snapshot.unled(self.topics) or snapshot.under_replicated(self.topics):
+            self._well_since_ms = None
             return None
-        return {"partitions": sum(1 for _ in snapshot.partitions(self.topics)), "controller": snapshot.controller}
+        if self._well_since_ms is None:
+            self._well_since_ms = snapshot.taken_at_ms
+        held_s = (snapshot.taken_at_ms - self._well_since_ms) / 1000
+        if held_s < self.hold_s:
+            return None
+        return {
+            "partitions": sum(1 for _ in snapshot.partitions(self.topics)),
+            "controller": snapshot.controller,
+            "held_s": held_s,
+        }
 
-    def missing(self, snapshot: ClusterSnapshot) -> str:
-        unled, under = snapshot.unled(self.topics), snapshot.under_replicated(self.topics)
-        return f"leaders of {some(unled)}" if unled else f"full ISRs of {some(under)}"
+    def missing(self, seen: Look) -> str:
+        unled, under = seen.snapshot.unled(self.topics), seen.snapshot.under_replicated(self.topics)
+        if unled:
+            return f"leaders of {some(unled)}"
+        return f"full ISRs of {some(under)}" if under else f"full ISRs to stay so for {self.hold_s:g} s"
 
 
 class ControllerElectedTrigger(ClusterTrigger):
     """A live broker is controller; another one than `other_than`, where that is given."""
 
-    def __init__(
-        self, *, other_than: int | None, logyard_conn_id: str, poll_interval_s: float, deadline_ms: int
-    ) -> None:
-        super().__init__(logyard_conn_id=logyard_conn_id, poll_interval_s=poll_interval_s, deadline_ms=deadline_ms)
+    def __init__(self, *, other_than: int | None, **waiting: Any) -> None:
+        super().__init__(**waiting)
         self.other_than = other_than
 
-    def look(self, snapshot: ClusterSnapshot) -> dict[str, Any] | None:
+    def look(self, seen: Look) -> dict[str, Any] | None:
+        snapshot = seen.snapshot
         elected = snapshot.controller in snapshot.brokers and snapshot.controller != self.other_than
         return {"controller": snapshot.controller} if elected else None
 
-    def missing(self, snapshot: ClusterSnapshot) -> str:
+    def missing(self, seen: Look) -> str:
         return "a controller" if self.other_than is None else f"a controller other than {self.other_than}"
 
 
 class BrokersUpTrigger(ClusterTrigger):
     """All those brokers are registered."""
 
-    def __init__(
-        self, *, brokers: Sequence[int], logyard_conn_id: str, poll_interval_s: float, deadline_ms: int
-    ) -> None:
-        super().__init__(logyard_conn_id=logyard_conn_id, poll_interval_s=poll_interval_s, deadline_ms=deadline_ms)
+    def __init__(self, *, brokers: Sequence[int], **waiting: Any) -> None:
+        super().__init__(**waiting)
         self.brokers = brokers
 
-    def look(self, snapshot: ClusterSnapshot) -> dict[str, Any] | None:
-        return {"brokers": sorted(snapshot.brokers)} if set(self.brokers) <= set(snapshot.brokers) else None
+    def look(self, seen: Look) -> dict[str, Any] | None:
+        up = set(seen.snapshot.brokers)
+        return {"brokers": sorted(up)} if set(self.brokers) <= up else None
 
-    def missing(self, snapshot: ClusterSnapshot) -> str:
-        return f"brokers {some(sorted(set(self.brokers) - set(snapshot.brokers)))}"
+    def missing(self, seen: Look) -> str:
+        return f"brokers {some(sorted(set(self.brokers) - set(seen.snapshot.brokers)))}"
 
 
 class ReassignmentDoneTrigger(ClusterTrigger):
     """Moves have ended: replicas are the target, no reassignment runs, the ISR is full.
 
     :param moves: the moves as `Move.as_json` writes them.
-    :param cancel_on_kill: cancel what still runs of them when the deferred task is killed.
+    :param cancel_on_kill: cancel what still runs of them when the deferred task is killed, and put `throttle` back.
+    :param throttle: what was there before the throttle of these moves, as `Throttle.as_json` writes it.
     """
 
     def __init__(
@@ -117,21 +133,21 @@ class ReassignmentDoneTrigger(ClusterTrigger):
         *,
         moves: Sequence[dict[str, Any]],
         cancel_on_kill: bool = False,
-        logyard_conn_id: str,
-        poll_interval_s: float,
-        deadline_ms: int,
+        throttle: Mapping[str, Any] | None = None,
+        **waiting: Any,
     ) -> None:
-        super().__init__(logyard_conn_id=logyard_conn_id, poll_interval_s=poll_interval_s, deadline_ms=deadline_ms)
+        super().__init__(**waiting)
         self.moves = moves
         self.cancel_on_kill = cancel_on_kill
+        self.throttle = throttle
 
-    def look(self, snapshot: ClusterSnapshot) -> dict[str, Any] | None:
-        state = progress([Move.from_json(move) for move in self.moves], snapshot)
+    def look(self, seen: Look) -> dict[str, Any] | None:
+        state = progress([Move.from_json(move) for move in self.moves], seen.snapshot)
         # A destination that died is not waited for: the operator decides what becomes of its moves.
         return state.as_json() if not state.running or state.stuck else None
 
-    def missing(self, snapshot: ClusterSnapshot) -> str:
-        state = progress([Move.from_json(move) for move in self.moves], snapshot)
+    def missing(self, seen: Look) -> str:
+        state = progress([Move.from_json(move) for move in self.moves], seen.snapshot)
         return f"{len(state.running)} of {len(self.moves)} moves: {some(state.running)}"
 
     async def on_kill(self) -> None:
@@ -146,5 +162,7 @@ class ReassignmentDoneTrigger(ClusterTrigger):
             moves = [Move.from_json(move) for move in self.moves]
             running = adopt(moves, client.snapshot(reassignments=True)).under_way
             client.alter_reassignments({move.tp: None for move in running})
+            if self.throttle:
+                restore(client, Throttle.from_json(self.throttle))
         finally:
             client.close()

@@ -5,3 +5,5 @@ import tempfile
 
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="logyard-test-airflow-"))
 os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+# No worker process ends here, so no trigger has to wait for its heartbeat.
+os.environ.setdefault("AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL", "0")

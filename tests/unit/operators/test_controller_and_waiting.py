@@ -19,10 +19,10 @@ from logyard.operators.controller import RecoverControllerOperator
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.provider_info import get_provider_info
 from logyard.operators.sensors.cluster import (
-    BrokersUpSensor,
+    BrokerUpSensor,
     ControllerElectedSensor,
-    FullyReplicatedSensor,
     TopicReadySensor,
+    UnderReplicatedPartitionsSensor,
 )
 from logyard.operators.triggers.base import WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import ControllerElectedTrigger, TopicReadyTrigger
@@ -77,9 +77,9 @@ def test_without_zookeeper_the_recovery_says_so(cluster: MemoryCluster, monkeypa
 SENSORS: list[tuple[type, dict[str, Any], str]] = [
     (TopicReadySensor, {"topic": "t", "partitions": "6"}, "name"),
     (TopicReadySensor, {"topic": "t", "partitions": "None"}, "name"),
-    (FullyReplicatedSensor, {"topics": '["t"]'}, "controller"),
+    (UnderReplicatedPartitionsSensor, {"topics": '["t"]'}, "controller"),
     (ControllerElectedSensor, {"other_than": "9"}, "controller"),
-    (BrokersUpSensor, {"brokers": "[1, 2, 3]"}, "brokers"),
+    (BrokerUpSensor, {"brokers": "[1, 2, 3]"}, "brokers"),
 ]
 
 
@@ -99,7 +99,9 @@ def test_a_sensor_defers_and_comes_back(cluster: MemoryCluster) -> None:
     cluster.tick()
     cluster.start(3)
     cluster.returning[3] = 3
-    result, deferrals = run(FullyReplicatedSensor(task_id="s", deferrable=True, poke_interval=0.01), context())
+    result, deferrals = run(
+        UnderReplicatedPartitionsSensor(task_id="s", deferrable=True, poke_interval=0.01), context()
+    )
     assert (deferrals, result["partitions"]) == (1, 6)
 
 

@@ -1,0 +1,67 @@
+"""Sensors for offsets: a group has caught up, a topic has been written so far."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from logyard.admin.settings import BadSettings
+from logyard.operators.base import as_integer, as_list, as_mapping
+from logyard.operators.sensors.cluster import ClusterSensor
+from logyard.operators.triggers.base import ClusterTrigger
+from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsReachedTrigger
+
+
+class ConsumerLagBelowSensor(ClusterSensor):
+    """A group is at most so many records behind, over all its partitions together.
+
+    :param group: the group; one that committed nothing yet is waited for. (templated)
+    :param max_lag: records. (templated)
+    :param topics: topics that count, a list or its JSON; those that the group committed for where empty. (templated)
+    """
+
+    template_fields = ("group", "topics", "max_lag", "logyard_conn_id")
+
+    def __init__(
+        self, *, group: str, max_lag: int | str = 0, topics: Sequence[str] | str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.max_lag = max_lag
+        self.topics = topics
+
+    def trigger(self, **waiting: Any) -> ClusterTrigger:
+        return ConsumerLagBelowTrigger(
+            group=self.group,
+            topics=[str(topic) for topic in as_list("topics", self.topics)] or None,
+            max_lag=as_integer("max_lag", self.max_lag, 0),
+            **waiting,
+        )
+
+
+class OffsetsReachedSensor(ClusterSensor):
+    """Partitions of a topic have been written up to given offsets.
+
+    :param topic: the topic. (templated)
+    :param offsets: one offset for every partition, or partition → offset as a mapping or its JSON: the end offset
+        (the next record's) has to be at least that. (templated)
+    """
+
+    template_fields = ("topic", "offsets", "logyard_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"offsets": "json"}
+
+    def __init__(self, *, topic: str, offsets: Mapping[Any, int] | int | str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.topic = topic
+        self.offsets = offsets
+
+    def trigger(self, **waiting: Any) -> ClusterTrigger:
+        return OffsetsReachedTrigger(topic=self.topic, offsets=self._wanted(), **waiting)
+
+    def _wanted(self) -> dict[str, int]:
+        text = str(self.offsets).strip()
+        if text.isdecimal():
+            return {"*": int(text)}
+        given = as_mapping("offsets", self.offsets)  # type: ignore[arg-type]  # a number was seen above
+        wanted = {str(p): as_integer(f"offsets[{p}]", offset, -1) for p, offset in given.items()}
+        if not wanted or not all(p == "*" or p.isdecimal() for p in wanted) or min(wanted.values()) < 0:
+            raise BadSettings(f"offsets {self.offsets!r}: an offset, or partition → offset, is expected")
+        return wanted

@@ -1,0 +1,154 @@
+"""Events of a cluster for `AssetWatcher`: a DAG runs when the controller changes, a broker is lost, replicas lag.
+
+    asset = Asset("controller", watchers=[AssetWatcher(name="changed", trigger=ControllerChangedEvent(…))])
+
+All of a connection's event triggers and deferred tasks share one poll of its cluster (`watch.py`). What an event
+carries is in its payload; `since` says what was seen before. The first look of a triggerer is what later ones are
+compared with: what changed while no triggerer ran is not reported, except for a state that is bad and stays so.
+"""
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from logyard.admin.looks import Look
+from logyard.admin.snapshot import ClusterSnapshot
+from logyard.operators.triggers.base import constructor_fields
+from logyard.operators.triggers.watch import ClusterWatch
+
+
+class ClusterEvent(BaseEventTrigger):
+    """Report changes of a cluster for as long as somebody listens.
+
+    :param logyard_conn_id: the connection.
+    :param poll_interval_s: seconds between two looks.
+    """
+
+    def __init__(self, *, logyard_conn_id: str = "logyard_default", poll_interval_s: float = 5.0) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.logyard_conn_id = logyard_conn_id
+        self.poll_interval_s = poll_interval_s
+
+    @abstractmethod
+    def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+        """What this look (or the lack of one) reports; called for each look, in order."""
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        names = constructor_fields(type(self))
+        return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        watch = ClusterWatch.of(self.logyard_conn_id)
+        while True:
+            seen = await watch.next_look(self.poll_interval_s)
+            failed = isinstance(seen, Exception)
+            for change in self.changes(None if failed else seen, seen if failed else None):  # type: ignore[arg-type]
+                self.log.info("%s: %s", type(self).__name__, change)
+                payload = {"event": type(self).__name__, "logyard_conn_id": self.logyard_conn_id, **change}
+                yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
+
+
+class ControllerChangedEvent(ClusterEvent):
+    """Another broker is controller, or nobody has been for `patience` looks: none is named, or it does not answer.
+
+    One event for each change: `since` is who was controller before, `controller` who is now (-1: nobody). That a
+    controller answers is judged by ListPartitionReassignments, and only where it was answered before: whoever is not
+    allowed to ask is not alarmed for ever.
+    """
+
+    def __init__(self, *, patience: int = 3, **listening: Any) -> None:
+        super().__init__(**listening)
+        self.patience = patience
+        self._known: int | None = None
+        self._without = 0
+        self._answered = False
+
+    def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+        found = self._controller(seen.snapshot) if seen else -1
+        if found < 0:
+            self._without += 1
+            if self._without < self.patience or self._known == -1:
+                return []
+        else:
+            self._without = 0
+        before, self._known = self._known, found
+        if before is None and found >= 0:
+            return []
+        if before == found:
+            return []
+        return [{"controller": found, "since": before, "problem": str(problem) if problem else None}]
+
+    def _controller(self, snapshot: ClusterSnapshot) -> int:
+        answers = snapshot.reassignments is not None
+        if snapshot.controller not in snapshot.brokers or (self._answered and not answers):
+            return -1
+        self._answered = self._answered or answers
+        return snapshot.controller
+
+
+class BrokerLostEvent(ClusterEvent):
+    """A broker that was registered is so no longer; one event for each, after `patience` looks without it."""
+
+    def __init__(self, *, patience: int = 3, **listening: Any) -> None:
+        super().__init__(**listening)
+        self.patience = patience
+        self._known: set[int] = set()
+        self._missed: dict[int, int] = {}
+
+    def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+        if seen is None:
+            return []  # nobody answers: ControllerChangedEvent tells that
+        live = set(seen.snapshot.brokers)
+        self._missed = {b: self._missed.get(b, 0) + 1 for b in self._known - live}
+        lost = sorted(b for b, looks in self._missed.items() if looks >= self.patience)
+        self._known = (self._known | live) - set(lost)
+        return [{"broker": broker, "live": sorted(live)} for broker in lost]
+
+
+class UnderReplicationEvent(ClusterEvent):
+    """Partitions lack replicas for `patience` looks on end; one event until the cluster was whole again."""
+
+    def __init__(self, *, topics: Sequence[str] | None = None, patience: int = 6, **listening: Any) -> None:
+        super().__init__(**listening)
+        self.topics = topics
+        self.patience = patience
+        self._looks = 0
+
+    def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+        if seen is None:
+            return []
+        under = seen.snapshot.under_replicated(self.topics)
+        unled = seen.snapshot.unled(self.topics)
+        # Moves in progress have replicas that are not in the ISR yet: that is no trouble.
+        moving = seen.snapshot.reassignments or {}
+        under = [tp for tp in under if tp not in moving]
+        self._looks = self._looks + 1 if under or unled else 0
+        if self._looks != self.patience:
+            return []
+        return [
+            {
+                "under_replicated": len(under),
+                "offline": len(unled),
+                "examples": [str(tp) for tp in (unled or under)[:10]],
+                "live": sorted(seen.snapshot.brokers),
+            }
+        ]
+
+
+class TopicsChangedEvent(ClusterEvent):
+    """Topics were created or deleted: one event for each look that finds a difference; internal topics apart."""
+
+    def __init__(self, **listening: Any) -> None:
+        super().__init__(**listening)
+        self._known: set[str] | None = None
+
+    def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+        if seen is None:
+            return []
+        names = {name for name, topic in seen.snapshot.topics.items() if not topic.internal}
+        before, self._known = self._known, names
+        if before is None or before == names:
+            return []
+        return [{"created": sorted(names - before), "deleted": sorted(before - names)}]

@@ -1,0 +1,80 @@
+"""Waiting for offsets: a group that catches up, a topic that has been written; pure functions of a look."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from logyard.admin.looks import Look, Wants
+from logyard.broker.model import TopicPartition
+from logyard.operators.triggers.base import ClusterTrigger
+from logyard.operators.triggers.cluster import some
+
+
+class ConsumerLagBelowTrigger(ClusterTrigger):
+    """A group's lag is at most so many records, over all its partitions (or those of some topics) together.
+
+    :param group: the group; one that committed nothing yet is waited for.
+    :param topics: topics that count; those the group committed offsets for where empty.
+    :param max_lag: records.
+    """
+
+    def __init__(self, *, group: str, topics: Sequence[str] | None, max_lag: int, **waiting: Any) -> None:
+        super().__init__(**waiting)
+        self.group = group
+        self.topics = topics
+        self.max_lag = max_lag
+
+    def wants(self) -> Wants:
+        return Wants(frozenset({self.group}), frozenset(self.topics or ()))
+
+    def look(self, seen: Look) -> dict[str, Any] | None:
+        lag = seen.lag(self.group, self.topics or ())
+        if not lag or not seen.committed[self.group] or sum(lag.values()) > self.max_lag:
+            return None
+        return {
+            "group": self.group,
+            "lag": sum(lag.values()),
+            "partitions": {str(tp): records for tp, records in lag.items()},
+        }
+
+    def missing(self, seen: Look) -> str:
+        lag = seen.lag(self.group, self.topics or ())
+        if lag is None:
+            why = seen.problems.get(self.group) or seen.problems.get("") or "a partition has no leader"
+            return f"the lag of group {self.group} to be known ({why})"
+        if not lag or not seen.committed[self.group]:
+            return f"group {self.group} to commit offsets"
+        return f"group {self.group} to catch up: {sum(lag.values())} records behind, {self.max_lag} allowed"
+
+
+class OffsetsReachedTrigger(ClusterTrigger):
+    """Partitions of a topic have been written up to given offsets (their end offset is at least that).
+
+    :param offsets: partition (as text: what JSON has for keys) → offset; the key `*` stands for every partition.
+    """
+
+    def __init__(self, *, topic: str, offsets: Mapping[str, int], **waiting: Any) -> None:
+        super().__init__(**waiting)
+        self.topic = topic
+        self.offsets = offsets
+
+    def wants(self) -> Wants:
+        return Wants(topics=frozenset({self.topic}))
+
+    def look(self, seen: Look) -> dict[str, Any] | None:
+        if self.topic not in seen.snapshot.topics or self._behind(seen):
+            return None
+        ends = {tp.partition: end for tp, end in seen.ends.items() if tp.topic == self.topic}
+        return {"topic": self.topic, "offsets": {str(partition): end for partition, end in sorted(ends.items())}}
+
+    def missing(self, seen: Look) -> str:
+        if self.topic not in seen.snapshot.topics:
+            return f"topic {self.topic} to appear"
+        behind = [f"{tp} at {seen.ends.get(tp, 'an unknown offset')} of {wanted}" for tp, wanted in self._behind(seen)]
+        return f"offsets: {some(behind)}"
+
+    def _behind(self, seen: Look) -> list[tuple[TopicPartition, int]]:
+        wanted = {TopicPartition(self.topic, int(p)): int(o) for p, o in self.offsets.items() if p != "*"}
+        if "*" in self.offsets:
+            for tp, _ in seen.snapshot.partitions([self.topic]):
+                wanted.setdefault(tp, int(self.offsets["*"]))
+        return [(tp, offset) for tp, offset in sorted(wanted.items()) if seen.ends.get(tp, -1) < offset]
