@@ -5,7 +5,8 @@ BIN := .venv/bin
 
 # Folders of tests that exist; `proof` adds what runs beside Apache Kafka.
 FAST := $(wildcard tests/unit tests/properties tests/architecture)
-REAL := $(wildcard tests/scenarios tests/simulation tests/integration)
+PURE := $(FAST) $(wildcard tests/scenarios tests/simulation)
+REAL := $(wildcard tests/integration)
 PYTEST := $(BIN)/python -m pytest -q
 
 help: ## what can be made
@@ -30,7 +31,8 @@ check: setup ## format, lint, types, fast tests: under two minutes
 	$(PYTEST) -n 2 -m "not integration and not reference and not spark and not airflow" $(FAST)
 
 test: setup ## all tests but those beside Apache Kafka: under 25 minutes
-	$(PYTEST) -m "not reference" $(FAST) $(REAL)
+	$(PYTEST) -n 2 -m "not reference" $(PURE)
+	$(PYTEST) -m "not reference" $(REAL)
 
 proof: setup ## everything, any length; what passed at this commit is not run again; build/proof.json
 	$(BIN)/python tests/proof.py

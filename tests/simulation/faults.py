@@ -14,6 +14,7 @@ from tests.simulation.cluster import SESSION_TIMEOUT_S, Cluster
 from tests.simulation.invariants import Rules
 from tests.simulation.machine import Machine
 
+UNSEEN_WEIGHT = 5  # a kind that has not been yet is drawn so many times as often: a long run meets them all
 SHORT_S = (0.05, 0.8)
 LONG_S = (1.0, 2.5 * SESSION_TIMEOUT_S)
 
@@ -66,10 +67,13 @@ class Faults:
         """One fault, if the budget allows the one that is drawn."""
         if self._lost_pages is not None and not self._any_power_loss and not self._absorbed(self._lost_pages):
             return
-        names = list(self.kinds)
-        (name,) = self._chance.choices(names, [self.kinds[n][0] for n in names])
+        (name,) = self._chance.choices(list(self.kinds), [self._weight(kind) for kind in self.kinds])
         if self.kinds[name][1]():
             self._cluster.trace.count(f"fault: {name}")
+
+    def _weight(self, kind: str) -> int:
+        weight, _ = self.kinds[kind]
+        return weight if self._cluster.trace.counts[f"fault: {kind}"] else UNSEEN_WEIGHT * weight
 
     def heal(self) -> None:
         """No fault is left, and none that was to end later ends again."""

@@ -11,18 +11,29 @@ import pytest
 from logyard.broker.replication.events import PartitionFetch
 from logyard.broker.replication.following import FetchState
 from tests.simulation.ledger import BrokenPromise
-from tests.simulation.run import run_seed
+from tests.simulation.run import EXPECTED_IN_A_LONG_RUN, run_seed
 
 pytestmark = pytest.mark.simulation
 
-STEPS = 400
-WRITES_MIN = 100
+STEPS = 2000
+WRITES_MIN = 200
+COVERED_WITHIN = 4
+CAUGHT_STEPS = 400
 CAUGHT_WITHIN = 20
 
 
 def test_seed(seed: int) -> None:
     result = run_seed(seed, STEPS)
     assert result.ledger.writes >= WRITES_MIN
+
+
+def test_everything_that_can_happen_does_happen() -> None:
+    missing: set[str] = set(EXPECTED_IN_A_LONG_RUN)
+    for seed in range(10_001, 10_001 + COVERED_WITHIN):
+        missing &= set(run_seed(seed, STEPS).missing())
+        if not missing:
+            return
+    pytest.fail(f"never happened within {COVERED_WITHIN} seeds: {sorted(missing)}")
 
 
 def test_one_seed_is_one_history_whatever_the_hash_seed() -> None:
@@ -58,7 +69,7 @@ def test_a_planted_bug_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FetchState, "ask", ask_without_an_epoch)
     for seed in range(1, CAUGHT_WITHIN + 1):
         try:
-            run_seed(seed, STEPS)
+            run_seed(seed, CAUGHT_STEPS)
         except BrokenPromise as caught:
             if "below the high watermark" in str(caught):
                 return
