@@ -206,6 +206,15 @@ class KafkaClusterClient:
             for p in topic.partition_result
         }
 
+    def alter_replica_log_dirs(
+        self, moves: Mapping[tuple[str, int, int], str]
+    ) -> dict[tuple[str, int, int], ApiError | None]:
+        results = self._repeat(lambda: self._admin.alter_replica_log_dirs(dict(moves))) if moves else {}
+        return {
+            (found.topic, found.partition, found.broker_id): translate.problem(error.errno, error.__name__)
+            for found, error in results.items()
+        }
+
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         from kafka.structs import TopicPartition as Theirs
 

@@ -246,11 +246,23 @@ class MemoryClient:
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
         c = self._cluster
         return [
-            ReplicaSize(broker, f"/data/{broker}", tp, c.sizes.get(tp, 0))
+            ReplicaSize(broker, c.log_dirs.get((*tp, broker), f"/data/{broker}"), tp, c.sizes.get(tp, 0))
             for tp, placed in sorted(c.assignments.items())
             for broker in placed.replicas
             if broker in c.sessions and (brokers is None or broker in brokers)
         ]
+
+    def alter_replica_log_dirs(
+        self, moves: Mapping[tuple[str, int, int], str]
+    ) -> dict[tuple[str, int, int], ApiError | None]:
+        return {replica: self._put_in(replica, path) for replica, path in moves.items()}
+
+    def _put_in(self, replica: tuple[str, int, int], path: str) -> ApiError | None:
+        placed = self._cluster.assignments.get(TopicPartition(*replica[:2]))
+        if placed is None or replica[2] not in placed.replicas:
+            return ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"no replica of {replica[0]}-{replica[1]}")
+        self._cluster.log_dirs[replica] = path
+        return None
 
     def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]:
         table = self._cluster.start_offsets if timestamp == EARLIEST else self._cluster.end_offsets

@@ -33,6 +33,7 @@ class MemoryCluster:
     moving: dict[TopicPartition, int] = field(default_factory=dict)
     returning: dict[int, int] = field(default_factory=dict)
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
+    log_dirs: dict[tuple[str, int, int], str] = field(default_factory=dict)
     group_commits: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     end_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     start_offsets: dict[TopicPartition, int] = field(default_factory=dict)

@@ -4,12 +4,11 @@ Topic lists name the partitions that move, broker rates hold for the brokers the
 that somebody else set stays his: a `*` list is not touched, a list is extended and later put back as it was.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from logyard.admin.execution import Move
-from logyard.admin.ports import ClusterClient
 from logyard.admin.snapshot import ConfigValue
 from logyard.broker.errors import ApiError, ErrorCode
 
@@ -17,6 +16,18 @@ LEADERS = "leader.replication.throttled.replicas"
 FOLLOWERS = "follower.replication.throttled.replicas"
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
+
+
+class ConfigClient(Protocol):
+    """The calls that are needed; `ports.ClusterClient` has them all."""
+
+    def topic_configs(self, topic: str) -> dict[str, ConfigValue]: ...
+
+    def alter_topic_configs(self, topic: str, values: Mapping[str, str], delete: Sequence[str] = ()) -> None: ...
+
+    def broker_configs(self, broker: int) -> dict[str, ConfigValue]: ...
+
+    def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +62,19 @@ def throttled_replicas(moves: Sequence[Move]) -> dict[str, dict[str, list[str]]]
     return lists
 
 
-def set_throttle(client: ClusterClient, moves: Sequence[Move], rate: int) -> Throttle:
+def capture(client: ConfigClient, topics: Iterable[str], brokers: Iterable[int]) -> Throttle:
+    """What is set now, for `restore`."""
+    return Throttle(
+        topics={topic: _own(client.topic_configs(topic), (LEADERS, FOLLOWERS)) for topic in topics},
+        brokers={b: _own(client.broker_configs(b), (LEADER_RATE, FOLLOWER_RATE)) for b in brokers},
+    )
+
+
+def set_throttle(client: ConfigClient, moves: Sequence[Move], rate: int) -> Throttle:
     """Throttle the moves to `rate` bytes per second on each broker; returns what `restore` puts back."""
     lists = throttled_replicas(moves)
     brokers = sorted({b for move in moves if move.adding for b in (*move.replicas, *move.adding)})
-    before = Throttle(
-        topics={topic: _own(client.topic_configs(topic), (LEADERS, FOLLOWERS)) for topic in lists},
-        brokers={b: _own(client.broker_configs(b), (LEADER_RATE, FOLLOWER_RATE)) for b in brokers},
-    )
+    before = capture(client, lists, brokers)
     for broker in brokers:
         client.alter_broker_configs(broker, {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)})
     for topic, keys in lists.items():
@@ -67,7 +83,7 @@ def set_throttle(client: ClusterClient, moves: Sequence[Move], rate: int) -> Thr
     return before
 
 
-def restore(client: ClusterClient, before: Throttle) -> None:
+def restore(client: ConfigClient, before: Throttle) -> None:
     """Put back what was there; topics that have vanished since are left out, what else fails is raised at the end."""
     problem: ApiError | None = None
     for topic, values in before.topics.items():

@@ -10,6 +10,7 @@ import typer
 from logyard.admin.snapshot import NewTopic
 from logyard.cli import command_config
 from logyard.cli.cluster import parse_config
+from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper, one_way
 from logyard.cli.topic_text import (
     COLLISION_WARNING,
     Report,
@@ -24,17 +25,6 @@ from logyard.local.errors import LocalError
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, rich_markup_mode=None)
 
-Bootstrap = Annotated[
-    str | None, typer.Option("--bootstrap-server", help="host:port[,host:port…] of brokers; the usual way.")
-]
-ZooKeeper = Annotated[
-    str | None,
-    typer.Option("--zookeeper", help="host:port[/chroot]: znodes directly, as before Kafka 3.0."),
-]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option("--command-config", help="Properties for the connection to the brokers."),
-]
 Topic = Annotated[str, typer.Option("--topic", help="The topic's name.")]
 Pattern = Annotated[str, typer.Option("--topic", help="A name or regular expression over whole names; commas: or.")]
 MaybePattern = Annotated[
@@ -237,12 +227,9 @@ def delete(
 
 @contextmanager
 def _open(bootstrap: str | None, zookeeper: str | None, config_file: Path | None) -> Iterator[Topics]:
-    if (bootstrap is None) == (zookeeper is None):
-        raise LocalError("say which cluster: --bootstrap-server host:port, or --zookeeper host:port[/chroot]")
+    one_way(bootstrap, zookeeper, config_file)
     topics: Topics
     if zookeeper is not None:
-        if config_file is not None:
-            raise LocalError("--command-config is for --bootstrap-server: leave it out with --zookeeper")
         from logyard.cli.topics_by_zookeeper import ZooKeeperTopics
 
         topics = ZooKeeperTopics(zookeeper)

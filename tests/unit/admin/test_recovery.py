@@ -6,7 +6,8 @@ from logyard.admin.diagnosis import Evidence, Finding, diagnose, health
 from logyard.admin.memory import MemoryClient, MemoryConnector
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import ControllerView, PartitionsView, Probe
-from logyard.admin.recovery import Expectation, Limits, NotRecovered, Recoverer, Recovery
+from logyard.admin.recovery import NotRecovered, Recoverer
+from logyard.admin.recovery_case import Case, Expectation, Limits, Recovery
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import NewTopic
 from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
@@ -197,4 +198,15 @@ def test_health_counts_from_states() -> None:
     assert set(found.under_replicated) == {tps[1], tps[2], tps[3]}
     assert not found.is_led
     gone = health(PartitionsView(states, placed, (tps[4],), ("t",)), {1: 0, 2: 0})
-    assert gone.is_full
+    assert (gone.stuck_deletions, gone.is_full) == (("t",), False)
+    waiting = health(PartitionsView(states, placed, (tps[4],), ("t",)), {1: 0})
+    assert (waiting.stuck_deletions, waiting.is_full) == ((), True)  # a broker that is away holds it up
+
+
+def test_a_move_is_no_damage_unless_its_target_is_dead() -> None:
+    tp = TopicPartition("t", 0)
+    states = {tp: PartitionState(1, 0, (1, 2), 1)}
+    moving = PartitionsView(states, {tp: Assignment((1, 2)).reassign_to((1, 3))})
+    assert health(moving, {1: 0, 2: 0, 3: 0}).is_full
+    found = health(moving, {1: 0, 2: 0})
+    assert (found.moving, found.stuck_moves, found.is_full) == ((tp,), (tp,), False)

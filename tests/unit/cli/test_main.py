@@ -49,6 +49,7 @@ def test_an_interrupt_is_128_plus_its_signal(
 COMMANDS = [
     *(["cluster", name] for name in ("start", "stop", "start-broker", "stop-broker", "status")),
     *(["topics", name] for name in ("create", "list", "describe", "alter", "delete")),
+    *(["reassign", name] for name in ("generate", "execute", "verify", "cancel", "list")),
     *([name] for name in ("up", "down", "demo")),
 ]
 

@@ -1,0 +1,137 @@
+"""Znodes, read and written synchronously: the port of the commands that work on ZooKeeper itself, and kazoo behind it.
+
+Values are those of `broker/znodes/ops`; every write is one multi, so that versions can be checked with it.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from logyard.admin.ports import EnsembleUnreachable
+from logyard.broker.znodes.ops import ANY_VERSION, Check, Create, Delete, OpResult, SetData, ZkCode, ZkOp, Znode
+from logyard.broker.znodes.paths import TOPICS
+
+_IN_FLIGHT = 100
+
+
+class ZnodeClient(Protocol):
+    """What is needed of a ZooKeeper session. Methods raise EnsembleUnreachable where it does not answer."""
+
+    def children(self, path: str) -> list[str] | None:
+        """The children's names, sorted; None where there is no such znode."""
+        ...
+
+    def read(self, paths: Sequence[str]) -> list[Znode | None]:
+        """Data and versions, None for each that does not exist."""
+        ...
+
+    def commit(self, ops: Sequence[ZkOp]) -> list[OpResult]:
+        """Do all or nothing, in one transaction."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class KazooZnodes:
+    """`ZnodeClient` over a real ZooKeeper. `connect` is host:port[,host:port…][/chroot]."""
+
+    def __init__(self, connect: str, timeout_s: float = 15.0) -> None:
+        from kazoo.client import KazooClient
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        self._connect = connect
+        self._client: Any = KazooClient(hosts=connect, timeout=timeout_s)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a chroot that is not there: said in our own words
+                self._client.start(timeout=timeout_s)
+        except (KazooException, KazooTimeoutError, OSError) as problem:
+            self.close()
+            raise EnsembleUnreachable(f"no ZooKeeper answers at {connect}: check --zookeeper ({problem})") from None
+
+    def close(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def children(self, path: str) -> list[str] | None:
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            return sorted(self._asked(lambda: self._client.get_children(path)))
+        except NoNodeError:
+            return None
+
+    def read(self, paths: Sequence[str]) -> list[Znode | None]:
+        found: list[Znode | None] = []
+        for first in range(0, len(paths), _IN_FLIGHT):
+            pending = [self._client.get_async(path) for path in paths[first : first + _IN_FLIGHT]]
+            found.extend(self._answer(one) for one in pending)
+        return found
+
+    def commit(self, ops: Sequence[ZkOp]) -> list[OpResult]:
+        transaction = self._client.transaction()
+        for op in ops:
+            match op:
+                case Create(path, data, ephemeral, sequential):
+                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+                case SetData(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+        return [_result(answer) for answer in self._asked(transaction.commit)]
+
+    def _answer(self, pending: Any) -> Znode | None:
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            data, stat = self._asked(pending.get)
+        except NoNodeError:
+            return None
+        return Znode(data, stat.version, stat.czxid, stat.mtime, stat.ephemeralOwner, stat.mzxid)
+
+    def _asked(self, ask: Any) -> Any:
+        from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, OperationTimeoutError, SessionExpiredError
+
+        try:
+            return ask()
+        except (ConnectionClosedError, ConnectionLoss, OperationTimeoutError, SessionExpiredError) as problem:
+            raise EnsembleUnreachable(
+                f"ZooKeeper {self._connect} was lost ({type(problem).__name__}): look at what is there and try again"
+            ) from None
+
+
+def require_cluster(znodes: ZnodeClient, connect: str) -> None:
+    """Raise EnsembleUnreachable where no cluster keeps its topics: the usual sign of a wrong chroot."""
+    if znodes.children(TOPICS) is None:
+        raise EnsembleUnreachable(f"no cluster keeps its topics at {connect}: check the chroot of --zookeeper")
+
+
+def refused(results: Sequence[OpResult]) -> ZkCode | None:
+    """Why a multi was not done; None where it was."""
+    codes = [result.code for result in results if not result.ok]
+    return next((code for code in codes if code is not ZkCode.ROLLED_BACK), codes[0] if codes else None)
+
+
+def put(znodes: ZnodeClient, path: str, data: bytes) -> ZkCode | None:
+    """Write a znode whatever it holds, making it where it is missing."""
+    problem = refused(znodes.commit([SetData(path, data, ANY_VERSION)]))
+    return refused(znodes.commit([Create(path, data)])) if problem is ZkCode.NO_NODE else problem
+
+
+def _result(answer: Any) -> OpResult:
+    from kazoo import exceptions as theirs
+
+    codes = {
+        theirs.NoNodeError: ZkCode.NO_NODE,
+        theirs.NodeExistsError: ZkCode.NODE_EXISTS,
+        theirs.BadVersionError: ZkCode.BAD_VERSION,
+        theirs.NotEmptyError: ZkCode.NOT_EMPTY,
+        theirs.RolledBackError: ZkCode.ROLLED_BACK,
+        theirs.RuntimeInconsistency: ZkCode.ROLLED_BACK,
+    }
+    if isinstance(answer, Exception):
+        return OpResult(codes.get(type(answer), ZkCode.FAILED))
+    return OpResult(ZkCode.OK, answer if isinstance(answer, str) else "", getattr(answer, "version", -1))

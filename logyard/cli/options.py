@@ -1,0 +1,72 @@
+"""The options that commands share, and how a command opens the cluster or the ZooKeeper it is told to."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from logyard.admin.connect import Connector, RealConnector
+from logyard.admin.ports import ClusterClient
+from logyard.admin.znode_client import KazooZnodes, ZnodeClient, require_cluster
+from logyard.cli import command_config
+from logyard.local.errors import LocalError
+
+Bootstrap = Annotated[
+    str | None, typer.Option("--bootstrap-server", help="host:port[,host:port…] of brokers; the usual way.")
+]
+RequiredBootstrap = Annotated[str, typer.Option("--bootstrap-server", help="host:port[,host:port…] of brokers.")]
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option("--zookeeper", help="host:port[/chroot]: znodes directly, as before Kafka 3.0."),
+]
+RequiredZooKeeper = Annotated[str, typer.Option("--zookeeper", help="host:port[,host:port…][/chroot].")]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", help="Properties for the connection to the brokers."),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document, for programs.")]
+
+# Where clients come from; tests put their own here.
+connector: Connector = RealConnector()
+open_znodes = KazooZnodes
+
+
+@contextmanager
+def cluster(bootstrap: str, config_file: Path | None) -> Iterator[ClusterClient]:
+    """A client of the brokers; raises LocalError on a wrong --command-config, ClusterUnreachable at the first use."""
+    properties = command_config.read(config_file) if config_file is not None else {}
+    client = connector.cluster(command_config.settings(bootstrap, properties))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def ensemble(connect: str) -> Iterator[ZnodeClient]:
+    """The znodes of one cluster; raises EnsembleUnreachable where there is none."""
+    znodes = open_znodes(connect)
+    try:
+        require_cluster(znodes, connect)
+        yield znodes
+    finally:
+        znodes.close()
+
+
+def one_way(bootstrap: str | None, zookeeper: str | None, config_file: Path | None) -> None:
+    """Refuse both ways at once, and none."""
+    if (bootstrap is None) == (zookeeper is None):
+        raise LocalError("say which cluster: --bootstrap-server host:port, or --zookeeper host:port[/chroot]")
+    if zookeeper is not None and config_file is not None:
+        raise LocalError("--command-config is for --bootstrap-server: leave it out with --zookeeper")
+
+
+def read_file(option: str, path: Path) -> str:
+    """The text of a file that an option names; raises LocalError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "no UTF-8 text"
+        raise LocalError(f"{option} {path}: {reason}") from None

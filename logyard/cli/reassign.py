@@ -1,0 +1,198 @@
+"""`logyard reassign`: the commands of kafka-reassign-partitions.sh, by the brokers or by ZooKeeper."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from logyard.admin import reassign, reassign_json, reassign_states
+from logyard.admin.reassign import ReassignmentClient
+from logyard.admin.zookeeper_client import ZooKeeperClusterClient
+from logyard.cli import options
+from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper
+from logyard.local import interrupts
+from logyard.local.errors import LocalError
+
+app = typer.Typer(help="Move replicas between brokers and directories.", no_args_is_help=True, rich_markup_mode=None)
+
+TargetsFile = Annotated[
+    Path, typer.Option("--reassignment-json-file", help="Where partitions shall be, as `generate` prints it.")
+]
+Preserve = Annotated[bool, typer.Option("--preserve-throttles", help="Leave the throttles of topics and brokers.")]
+Timeout = Annotated[
+    int, typer.Option("--timeout", min=0, help="How long to try to have directories' moves begin, in milliseconds.")
+]
+
+
+@app.command()
+def generate(
+    topics_file: Annotated[
+        Path, typer.Option("--topics-to-move-json-file", help='{"version":1,"topics":[{"topic":"flights"}]}')
+    ],
+    broker_list: Annotated[str, typer.Option("--broker-list", help="Brokers that may hold them, such as 0,1,2.")],
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Do not look at racks.")] = False,
+    minimal: Annotated[
+        bool, typer.Option("--minimal", help="Move only what has to, where Kafka's tool places all anew.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="Make the choices repeatable.")] = None,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Propose where the replicas of topics could be; nothing is moved.
+
+    Example:
+
+    \b
+        logyard reassign generate --bootstrap-server localhost:9092 --topics-to-move-json-file topics.json \\
+            --broker-list 0,1,2 --minimal
+    """
+    topics = reassign_json.parse_topics(options.read_file("--topics-to-move-json-file", topics_file))
+    brokers = reassign_json.parse_brokers(broker_list)
+    with _open(bootstrap_server, zookeeper, command_config_file) as client:
+        current, proposed = reassign.generate(
+            client,
+            topics,
+            brokers,
+            rack_aware=not disable_rack_aware,
+            minimal=minimal,
+            chance=random.Random(seed),
+        )
+    typer.echo(f"Current partition replica assignment\n{reassign_json.render(current)}\n")
+    typer.echo(f"Proposed partition reassignment configuration\n{reassign_json.render(proposed)}")
+    if not proposed:
+        _tell("nothing has to move")
+
+
+@app.command()
+def execute(
+    targets_file: TargetsFile,
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    additional: Annotated[
+        bool, typer.Option("--additional", help="Also while others run; also changes the throttle of this one.")
+    ] = False,
+    throttle: Annotated[
+        int, typer.Option("--throttle", min=-1, help="Bytes per second between brokers; -1: as fast as can be.")
+    ] = -1,
+    log_dir_throttle: Annotated[
+        int,
+        typer.Option("--replica-alter-log-dirs-throttle", min=-1, help="Bytes per second between a broker's dirs."),
+    ] = -1,
+    timeout: Timeout = 10_000,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Start to move replicas; prints today's places, to go back to. A throttle stays until `verify` finds all done.
+
+    Example:
+
+    \b
+        logyard reassign execute --bootstrap-server localhost:9092 --reassignment-json-file plan.json \\
+            --throttle 50000000
+    """
+    text = options.read_file("--reassignment-json-file", targets_file)
+    with _open(bootstrap_server, zookeeper, command_config_file) as client:
+        reassign.execute(
+            client,
+            text,
+            additional=additional,
+            throttle=throttle,
+            log_dir_throttle=log_dir_throttle,
+            timeout_s=timeout / 1000,
+            pause=options.connector.pause(),
+            say=typer.echo,
+        )
+
+
+@app.command()
+def verify(
+    targets_file: TargetsFile,
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
+    preserve_throttles: Preserve = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until nothing moves any more; exit status 1 unless all is in place then.")
+    ] = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Show how far a reassignment is; when nothing moves any more, remove the throttles.
+
+    Example:
+
+    \b
+        logyard reassign verify --bootstrap-server localhost:9092 --reassignment-json-file plan.json --wait
+    """
+    text = options.read_file("--reassignment-json-file", targets_file)
+    with _open(bootstrap_server, zookeeper, command_config_file) as client:
+        if wait:
+            try:
+                reassign.await_end(client, text, pause=options.connector.pause(), tell=_tell)
+            except interrupts.Interrupted as interrupt:
+                _tell("the move goes on, its throttle too: verify again until it is done, or cancel")
+                raise typer.Exit(128 + interrupt.number) from None
+        as_wanted = reassign.verify(client, text, preserve_throttles=preserve_throttles, say=typer.echo)
+    if wait and not as_wanted:
+        raise LocalError("not everything is where it shall be: see above, and execute again")
+
+
+@app.command()
+def cancel(
+    targets_file: TargetsFile,
+    bootstrap_server: Bootstrap = None,
+    preserve_throttles: Preserve = False,
+    force: Annotated[bool, typer.Option("--force", help="Also where no former replica is alive and in sync.")] = False,
+    timeout: Timeout = 10_000,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Stop what a file asks for and go back to the replicas of before; removes the throttles.
+
+    Example:
+
+    \b
+        logyard reassign cancel --bootstrap-server localhost:9092 --reassignment-json-file plan.json
+    """
+    text = options.read_file("--reassignment-json-file", targets_file)
+    with _open(bootstrap_server, None, command_config_file) as client:
+        reassign.cancel(
+            client,
+            text,
+            preserve_throttles=preserve_throttles,
+            force=force,
+            timeout_s=timeout / 1000,
+            pause=options.connector.pause(),
+            say=typer.echo,
+            say_on=lambda said: typer.echo(said, nl=False),
+        )
+
+
+@app.command("list")
+def list_(
+    bootstrap_server: Bootstrap = None, zookeeper: ZooKeeper = None, command_config_file: CommandConfig = None
+) -> None:
+    """Show every reassignment that runs.
+
+    Example:
+
+    \b
+        logyard reassign list --bootstrap-server localhost:9092
+    """
+    with _open(bootstrap_server, zookeeper, command_config_file) as client:
+        typer.echo(reassign_states.running_text(client.list_reassignments()))
+
+
+@contextmanager
+def _open(bootstrap: str | None, zookeeper: str | None, config_file: Path | None) -> Iterator[ReassignmentClient]:
+    options.one_way(bootstrap, zookeeper, config_file)
+    if zookeeper is not None:
+        with options.ensemble(zookeeper) as znodes:
+            yield ZooKeeperClusterClient(znodes)
+    else:
+        with options.cluster(bootstrap or "", config_file) as client:
+            yield client
+
+
+def _tell(text: str) -> None:
+    typer.echo(text, err=True)

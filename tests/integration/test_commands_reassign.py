@@ -1,0 +1,107 @@
+"""`logyard reassign` moves replicas of three real brokers, throttled, by requests and by znodes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logyard.cli import main as entry
+from logyard.local import interrupts
+from tests.support.real_cluster import RealCluster, eventually
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def run(cluster: RealCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(interrupts, "raise_once", lambda: None)
+
+    def command(name: str, *words: str, zookeeper: bool = False) -> tuple[int, str, str]:
+        where = (
+            ("--zookeeper", cluster.description["zookeeper"])
+            if zookeeper
+            else ("--bootstrap-server", cluster.bootstrap)
+        )
+        status = entry.main(["reassign", name, *where, *words])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return command
+
+
+@pytest.fixture
+def topic(cluster: RealCluster, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.replace("_", "-")
+    cluster.create(name, partitions=2, replicas=2)
+    cluster.produce(name, [(None, b"x" * 1000) for _ in range(2000)])
+    return name
+
+
+def write(path: Path, topic: str, targets: dict[int, list[int]]) -> str:
+    partitions = [{"topic": topic, "partition": p, "replicas": replicas} for p, replicas in targets.items()]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return str(path)
+
+
+def shifted(cluster: RealCluster, topic: str) -> dict[int, list[int]]:
+    """Every partition moved by one broker."""
+    return {p: [(broker + 1) % 3 for broker in found.replicas] for p, found in sorted(cluster.describe(topic).items())}
+
+
+def throttles(cluster: RealCluster, topic: str) -> list[Any]:
+    with cluster.zookeeper() as zk:
+        paths = [f"/config/topics/{topic}", *(f"/config/brokers/{b}" for b in range(3))]
+        return [json.loads(zk.get(path)[0])["config"] for path in paths if zk.exists(path)]
+
+
+def test_a_throttled_move(run: Any, cluster: RealCluster, topic: str, tmp_path: Path) -> None:
+    targets = shifted(cluster, topic)
+    file = ("--reassignment-json-file", write(tmp_path / "plan.json", topic, targets))
+    status, out, err = run("execute", *file, "--throttle", "300000")
+    assert (status, err) == (0, "")
+    way_back = json.loads(out.splitlines()[2])
+    assert out.splitlines()[-1] == f"Successfully started partition reassignments for {topic}-0,{topic}-1"
+    assert any("leader.replication.throttled.rate" in found for found in throttles(cluster, topic))
+
+    status, _, err = run("execute", *file)
+    assert status == 1
+    assert "--additional" in err
+    assert f"{topic}-0: replicas: " in run("list")[1]
+    # A larger throttle for the same move, as one would give while it runs.
+    assert run("execute", *file, "--additional", "--throttle", "100000000")[0] == 0
+
+    status, out, err = run("verify", *file, "--wait")
+    assert status == 0, (out, err)
+    assert f"Reassignment of partition {topic}-0 is completed." in out
+    assert not any("throttled" in key for found in throttles(cluster, topic) for key in found)
+    assert {p: found.replicas for p, found in cluster.describe(topic).items()} == targets
+
+    (tmp_path / "back.json").write_text(json.dumps(way_back))
+    back = ("--reassignment-json-file", str(tmp_path / "back.json"))
+    assert run("execute", *back, "--throttle", "1000")[0] == 0
+    status, out, _ = run("cancel", *back)
+    assert (status, "Successfully cancelled partition reassignments" in out) == (0, True)
+    assert not any("throttled" in key for found in throttles(cluster, topic) for key in found)
+    assert {p: found.replicas for p, found in cluster.describe(topic).items()} == targets
+    eventually(lambda: cluster.isrs_full(topic), "all in sync")
+
+
+def test_a_move_by_znodes(run: Any, cluster: RealCluster, topic: str, tmp_path: Path) -> None:
+    targets = shifted(cluster, topic)
+    file = ("--reassignment-json-file", write(tmp_path / "plan.json", topic, targets))
+    assert run("execute", *file, "--throttle", "100000000", zookeeper=True)[0] == 0
+    status, out, err = run("verify", *file, "--wait", zookeeper=True)
+    assert status == 0, (out, err)
+    assert not any("throttled" in key for found in throttles(cluster, topic) for key in found)
+    eventually(lambda: {p: f.replicas for p, f in cluster.describe(topic).items()} == targets, "moved")
+
+
+def test_a_proposal(run: Any, cluster: RealCluster, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    words = ("--topics-to-move-json-file", str(tmp_path / "topics.json"), "--broker-list", "0,1")
+    for zookeeper in (False, True):
+        status, out, _ = run("generate", *words, zookeeper=zookeeper)
+        assert status == 0
+        proposed = json.loads(out.splitlines()[-1])["partitions"]
+        assert [sorted(entry["replicas"]) for entry in proposed] == [[0, 1], [0, 1]]
