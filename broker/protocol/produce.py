@@ -5,7 +5,8 @@ Versions: 3 transactional id; 9 flexible; answers: 1 throttle time, 2 log append
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -19,11 +20,15 @@ _FLEXIBLE = 9
 _ACKS_TIMEOUT = struct.Struct(">hi")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_ACKS_TIMEOUT_COUNT = struct.Struct(">hiB")
 _INDEX_SIZE = struct.Struct(">ii")
+_INDEX_FIRST_BYTE = struct.Struct(">iB")
 _RESPONSE_HEAD = struct.Struct(">ii")
 _OUTCOME = struct.Struct(">ihq")
 _INT64 = struct.Struct(">q")
 _LEADER = struct.Struct(">ii")
+# A partition's answer, v9 on: the outcome, then the lengths of no record errors and a null message, and no tags.
+_PLAIN_OUTCOME = struct.Struct(">ihqqqBBB")
 
 
 class ProduceRequest(NamedTuple):
@@ -107,10 +112,16 @@ def _parse_classic(version: int, body: memoryview) -> ProduceRequest:
 
 
 def _parse_flexible(body: memoryview) -> ProduceRequest:
+    # Nearly every varint here has one byte: it is looked at on the spot, a call each would double the cost.
     end = len(body)
-    transactional_id, pos = wire.read_compact_string(body, 0, end, "transactional id")
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, pos)
-    topics, pos = wire.read_uvarint(body, pos + 6)
+    transactional_id: str | None = None
+    pos = 1
+    if body[0]:
+        transactional_id, pos = wire.read_compact_string(body, 0, end, "transactional id")
+    acks, timeout_ms, topics = _ACKS_TIMEOUT_COUNT.unpack_from(body, pos)
+    pos += 7
+    if topics > 127:
+        topics, pos = wire.read_uvarint_rest(body, pos, topics)
     if topics == 0 or (topics - 1) * 3 > end - pos:
         wire.bad_length("topics", topics - 1)
     partitions: list[tuple[str, int, memoryview]] = []
@@ -118,42 +129,53 @@ def _parse_flexible(body: memoryview) -> ProduceRequest:
         topic, pos = wire.read_compact_string(body, pos, end, "topic")
         if topic is None:
             wire.bad_null("topic")
-        count, pos = wire.read_uvarint(body, pos)
+        count = body[pos]
+        pos += 1
+        if count > 127:
+            count, pos = wire.read_uvarint_rest(body, pos, count)
         if count == 0 or (count - 1) * 6 > end - pos:
             wire.bad_length("partitions", count - 1)
         for _ in range(count - 1):
-            (index,) = _INT32.unpack_from(body, pos)
-            size, pos = wire.read_uvarint(body, pos + 4)
-            stop = pos + max(size - 1, 0)
+            index, size = _INDEX_FIRST_BYTE.unpack_from(body, pos)
+            pos += 5
+            if size > 127:
+                size, pos = wire.read_uvarint_rest(body, pos, size)
+            stop = pos + size - 1 if size else pos
             if stop > end:
                 wire.bad_length("records", size - 1)
             partitions.append((topic, index, body[pos:stop]))
             pos = stop + 1 if body[stop] == 0 else wire.skip_tags(body, stop, end)
         pos = pos + 1 if body[pos] == 0 else wire.skip_tags(body, pos, end)
-    wire.skip_tags(body, pos, end)
+    if body[pos] != 0:
+        wire.skip_tags(body, pos, end)
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 
 def encode_response(
     version: int,
     correlation_id: int,
-    results: Iterable[PartitionOutcome],
+    results: Sequence[PartitionOutcome],
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
     """Write the complete response frame; results of one topic that follow each other are put together."""
-    topics = [(topic, list(outcomes)) for topic, outcomes in groupby(results, key=attrgetter("topic"))]
     out = bytearray(_RESPONSE_HEAD.pack(0, correlation_id))
     if version >= _FLEXIBLE:
-        _flexible_response(out, version, topics, throttle_ms, node_endpoints)
+        _flexible_response(out, version, _by_topic(results), throttle_ms, node_endpoints)
     else:
-        _classic_response(out, version, topics, throttle_ms)
+        _classic_response(out, version, _by_topic(results), throttle_ms)
     _INT32.pack_into(out, 0, len(out) - 4)
     return bytes(out)
 
 
+def _by_topic(results: Sequence[PartitionOutcome]) -> list[tuple[str, Sequence[PartitionOutcome]]]:
+    if len(results) == 1:
+        return [(results[0].topic, results)]
+    return [(topic, list(outcomes)) for topic, outcomes in groupby(results, key=attrgetter("topic"))]
+
+
 def _classic_response(
-    out: bytearray, version: int, topics: list[tuple[str, list[PartitionOutcome]]], throttle_ms: int
+    out: bytearray, version: int, topics: list[tuple[str, Sequence[PartitionOutcome]]], throttle_ms: int
 ) -> None:
     out += _INT32.pack(len(topics))
     for topic, outcomes in topics:
@@ -182,27 +204,45 @@ def _outcome(out: bytearray, version: int, outcome: PartitionOutcome) -> None:
 def _flexible_response(
     out: bytearray,
     version: int,
-    topics: list[tuple[str, list[PartitionOutcome]]],
+    topics: list[tuple[str, Sequence[PartitionOutcome]]],
     throttle_ms: int,
     node_endpoints: Sequence[NodeEndpoint],
 ) -> None:
     out.append(0)  # the header's tagged fields
     out += wire.uvarint(len(topics) + 1)
     for topic, outcomes in topics:
-        out += wire.compact_string(topic)
+        out += _compact_topic(topic)
         out += wire.uvarint(len(outcomes) + 1)
         for outcome in outcomes:
-            _outcome(out, version, outcome)
-            out += wire.uvarint(len(outcome.record_errors) + 1)
-            for index, text in outcome.record_errors:
-                out += _INT32.pack(index)
-                out += wire.compact_string(text)
-                out.append(0)
-            out += wire.compact_string(outcome.error_message)
-            if version >= 10 and outcome.current_leader is not None:
-                out += b"\1\0\x09"  # one tagged field, tag 0, nine bytes
-                out += _LEADER.pack(*outcome.current_leader)
-            out.append(0)  # ends the partition, or the struct of the leader inside its tagged field
+            _flexible_outcome(out, version, outcome)
         out.append(0)
     out += _INT32.pack(throttle_ms)
-    wire.append_node_endpoints(out, node_endpoints if version >= 10 else ())
+    if node_endpoints and version >= 10:
+        wire.append_node_endpoints(out, node_endpoints)
+    else:
+        out.append(0)
+
+
+def _flexible_outcome(out: bytearray, version: int, outcome: PartitionOutcome) -> None:
+    _, partition, error_code, base_offset, append_time_ms, log_start, errors, message, leader = outcome
+    if not errors and message is None and leader is None:
+        # The usual answer: no record errors, a null message, no tagged fields.
+        out += _PLAIN_OUTCOME.pack(partition, error_code, base_offset, append_time_ms, log_start, 1, 0, 0)
+        return
+    _outcome(out, version, outcome)
+    out += wire.uvarint(len(errors) + 1)
+    for index, text in errors:
+        out += _INT32.pack(index)
+        out += wire.compact_string(text)
+        out.append(0)
+    out += wire.compact_string(message)
+    if version >= 10 and leader is not None:
+        out += b"\1\0\x09"  # one tagged field, tag 0, nine bytes
+        out += _LEADER.pack(*leader)
+    out.append(0)  # ends the partition, or the struct of the leader inside its tagged field
+
+
+@lru_cache(maxsize=4096)
+def _compact_topic(topic: str) -> bytes:
+    """The same few names are answered again and again."""
+    return wire.compact_string(topic)

@@ -115,17 +115,19 @@ def parse_header(buf: memoryview | bytes | bytearray, pos: int = 0) -> BatchHead
     magic 0), and there is no epoch, producer or sequence (-1). Raises CorruptData when the header is cut short, its
     length is impossible or its magic unknown.
     """
-    if len(buf) - pos < MAGIC_AT + 2:
-        raise CorruptData(f"batch at {pos}: {len(buf) - pos} bytes are too few for a header")
+    present = len(buf) - pos
+    if present < MAGIC_AT + 2:
+        raise CorruptData(f"batch at {pos}: {present} bytes are too few for a header")
     magic = buf[pos + MAGIC_AT]
     if magic != 2:
         return _legacy_header(buf, pos, magic)
-    if len(buf) - pos < HEADER_SIZE:
-        raise CorruptData(f"batch at {pos}: {len(buf) - pos} bytes are too few for a header of {HEADER_SIZE}")
-    offset, length, *rest = HEADER.unpack_from(buf, pos)
+    if present < HEADER_SIZE:
+        raise CorruptData(f"batch at {pos}: {present} bytes are too few for a header of {HEADER_SIZE}")
+    fields = HEADER.unpack_from(buf, pos)
+    length = fields[1]
     if length < HEADER_SIZE - LOG_OVERHEAD:
         raise CorruptData(f"batch at {pos}: a length of {length} is less than a header's")
-    return BatchHeader(offset, length + LOG_OVERHEAD, *rest)
+    return BatchHeader._make((fields[0], length + LOG_OVERHEAD, *fields[2:]))
 
 
 def _legacy_header(buf: memoryview | bytes | bytearray, pos: int, magic: int) -> BatchHeader:
@@ -142,6 +144,14 @@ def _legacy_header(buf: memoryview | bytes | bytearray, pos: int, magic: int) ->
     count = -1 if attributes & COMPRESSION_BITS else 1
     size = length + LOG_OVERHEAD
     return BatchHeader(offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
+
+
+def is_one_batch(buf: memoryview | bytes | bytearray) -> bool:
+    """Whether the buffer is one v2 batch from its first byte to its last, as far as magic and length tell."""
+    if len(buf) < HEADER_SIZE or buf[MAGIC_AT] != 2:
+        return False
+    (length,) = _LENGTH.unpack_from(buf, LENGTH_AT)
+    return bool(length + LOG_OVERHEAD == len(buf))
 
 
 def iter_headers(buf: memoryview | bytes | bytearray, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:

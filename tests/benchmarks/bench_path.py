@@ -1,0 +1,84 @@
+"""What a request costs in the broker's Python, without sockets: `python -m tests.benchmarks.bench_path`.
+
+`--profile ROW` prints cProfile's view of one row instead (its own cost is in the figures: read them as shares).
+"""
+
+import argparse
+import cProfile
+import pstats
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import uvloop
+
+from tests.benchmarks import frames
+from tests.benchmarks.inside import InsideBroker, least_cpu_us, warm_page_cache
+
+ROUNDS = 12
+# What goes in at one time: what a busy socket's buffer holds.
+TOGETHER_BYTES = 60_000
+
+
+def rows(broker: InsideBroker) -> dict[str, tuple[Callable[[], None], int]]:
+    """What can be measured: by name, the work of one round and how many requests it is."""
+    connection = broker.connect()
+
+    def repeat(frame: bytes, calls: int, together: int) -> tuple[Callable[[], None], int]:
+        data = frame * together
+        turns = calls // together
+
+        def work() -> None:
+            for _ in range(turns):
+                connection.feed(data)
+
+        return work, turns * together
+
+    def batched(frame: bytes, calls: int) -> tuple[Callable[[], None], int]:
+        return repeat(frame, calls, max(1, TOGETHER_BYTES // len(frame)))
+
+    small, middle, large = frames.produce(200, 1), frames.produce(1000, 16), frames.produce(9000, 100)
+    return {
+        "Produce 279 B": repeat(small, 4000, 1),
+        "Produce 279 B, pipelined": batched(small, 8000),
+        "Produce 16 KB": repeat(middle, 2000, 1),
+        "Produce 900 KB": repeat(large, 100, 1),
+        "Fetch 252 KB": repeat(frames.fetch(1000, 252_000), 1000, 1),
+        "Fetch at the end": repeat(frames.fetch(0, 1 << 20, topic=frames.WIDE_TOPIC, max_wait_ms=0), 4000, 1),
+        "Metadata of 1000 partitions": repeat(frames.metadata(), 2000, 1),
+    }
+
+
+async def measure(directory: Path, profiled: str | None, rounds: int) -> None:
+    settings = {"log.segment.bytes": str(256 << 20), "log.retention.bytes": str(1 << 30)}
+    async with InsideBroker(directory, settings) as broker:
+        await broker.create_topic(frames.TOPIC, 1)
+        await broker.create_topic(frames.WIDE_TOPIC, 1000)
+        found = rows(broker)
+        found["Produce 16 KB"][0]()
+        if profiled is not None:
+            work, _ = found[profiled]
+            work()
+            profile = cProfile.Profile()
+            profile.runcall(work)
+            pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+            return
+        for name, (work, calls) in found.items():
+            work()
+            print(f"{name:40s}{least_cpu_us(work, calls, rounds):10.1f} µs", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--profile", metavar="ROW", help="profile one row instead of measuring all")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        warm_page_cache(Path(directory), 1 << 30)
+        uvloop.run(measure(Path(directory), options.profile, options.rounds))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""The request frames that the benchmarks send."""
+
+from logyard.broker.protocol import codec
+from logyard.broker.protocol.fetch import FetchPartition, FetchRequest
+from logyard.broker.protocol.fetch_client import encode_request as encode_fetch
+from logyard.broker.records import batch
+
+PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
+TOPIC, WIDE_TOPIC = "bench", "wide"
+CLIENT = "bench"
+RECORD_MS = 1_700_000_000_000
+
+
+def produce(record_bytes: int, records: int, acks: int = 1, partition: int = 0) -> bytes:
+    """Produce v9 of one batch."""
+    made = batch.build([batch.Record(n, RECORD_MS, None, b"x" * record_bytes) for n in range(records)])
+    part = {"index": partition, "records": bytes(made)}
+    tree = {"acks": acks, "timeout_ms": 30_000, "topic_data": [{"name": TOPIC, "partition_data": [part]}]}
+    return codec.encode_request(PRODUCE, 9, 1, CLIENT, tree)
+
+
+def fetch(offset: int, max_bytes: int, *, max_wait_ms: int = 500, topic: str = TOPIC, partition: int = 0) -> bytes:
+    """Fetch v12 of one partition, without a session."""
+    ask = FetchPartition(topic, None, partition, offset, max_bytes)
+    return encode_fetch(12, 1, CLIENT, FetchRequest(-1, max_wait_ms, 1, [ask], session_epoch=-1))
+
+
+def follower_fetch(
+    follower: int, session_id: int, session_epoch: int, asks: list[FetchPartition], *, max_wait_ms: int = 0
+) -> bytes:
+    """Fetch v12 of a follower, in a session."""
+    asked = FetchRequest(follower, max_wait_ms, 1, asks, 10 << 20, session_id=session_id, session_epoch=session_epoch)
+    return encode_fetch(12, 1, CLIENT, asked)
+
+
+def metadata() -> bytes:
+    """Metadata v9 of every topic."""
+    return codec.encode_request(METADATA, 9, 1, CLIENT, {"topics": None})
+
+
+def create_topic(name: str, partitions: int, replicas: int = 1) -> bytes:
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": replicas}
+    return codec.encode_request(CREATE_TOPICS, 5, 1, CLIENT, {"topics": [topic], "timeout_ms": 30_000})
