@@ -7,6 +7,8 @@ from typing import Any
 import structlog
 from starlette.applications import Starlette
 
+from logyard.broker.cleaner import settings as cleaner_settings
+from logyard.broker.cleaner.runner import CleanerPorts, LogCleaner
 from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.controller_channel import ControllerChannel
 from logyard.broker.client.fetch_link import ReplicaFetchLink
@@ -140,6 +142,7 @@ class Node:
         self.dispatcher = Dispatcher(self.services, HANDLERS)
         self.http = self._http_side(loop)
         self.store.on_cut = self.http.leasing.leases.cut
+        self.cleaner = self._cleaner()
 
     def _replication(self, loop: asyncio.AbstractEventLoop) -> tuple[Replicas, ReplicaFetchers]:
         config, world = self.config, self._world
@@ -227,7 +230,24 @@ class Node:
             controller_gauges=self.controller.gauges,
             apis=self.dispatcher.counters,
             health=self.health,
+            cleaner_gauges=lambda: {} if self.cleaner is None else self.cleaner.gauges(),
         )
+
+    def _cleaner(self) -> LogCleaner | None:
+        config, world, leases = self.config, self._world, self.http.leasing.leases
+        if world.open_cleaner is None or not config.bool("log.cleaner.enable"):
+            return None
+        ports = CleanerPorts(
+            logs=self.store.all_logs,
+            find=self.store.get,
+            clean_offset=leases.clean_offset,
+            is_held=leases.book.compacting,
+            leasing=self.http.leasing,
+            clock=world.clock,
+            run_blocking=world.run_blocking,
+            open_worker=world.open_cleaner,
+        )
+        return LogCleaner(ports, cleaner_settings.settings_from(config))
 
     def http_app(self) -> Starlette:
         """What the HTTP side serves: /health, /metrics, and behind the token /leases and /partitions."""
@@ -289,6 +309,8 @@ class Node:
         self._expiry = asyncio.get_running_loop().create_task(self._expire_offsets(), name="expire offsets")
         await self.controller.start()
         self.http.start()
+        if self.cleaner is not None:
+            self.cleaner.start()
         self.running = True
 
     async def session_restored(self) -> None:
@@ -311,6 +333,8 @@ class Node:
         self.running = False
         if self._expiry is not None:
             self._expiry.cancel()
+        if self.cleaner is not None:
+            await self.cleaner.close()
         await self.http.close()
         await self.controller.stop()
         await self._watcher.stop()
@@ -347,6 +371,8 @@ class Node:
         defaults = effective.topic_defaults()
         self.configs.set_build(lambda overrides: topic_config(defaults, overrides))
         self.controller.update_settings(settings_from(effective))
+        if self.cleaner is not None:
+            self.cleaner.configure(cleaner_settings.settings_from(effective))
 
     def _log_dir_failed(self, path: str, partitions: list[TopicPartition]) -> None:
         log.error("log directory offline", path=path, replicas=len(partitions))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from logyard.broker.cleaner.process import CleaningWorker
 from logyard.broker.clock import Clock
 from logyard.broker.controller.ports import Chance
 from logyard.broker.http.server import HttpServer
@@ -18,7 +19,8 @@ class World:
     """Clock, disk, randomness, threads, ZooKeeper and sockets of one broker.
 
     `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py); `open_listener` something
-    that binds at once and serves later (server/listener.py).
+    that binds at once and serves later (server/listener.py); `open_cleaner` gives who cleans compacted logs, None where
+    nobody does.
     """
 
     clock: Clock
@@ -32,3 +34,4 @@ class World:
     open_http: Callable[[str, int], HttpServer] | None
     close: Callable[[], None]
     open_files_max: int = 1 << 20
+    open_cleaner: Callable[[], CleaningWorker] | None = None

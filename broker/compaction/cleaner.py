@@ -1,7 +1,7 @@
-"""Both passes over the bytes of segments, in plain Python: what the broker's own cleaner runs, and the oracle of
-the Spark jobs.
+"""Both passes over the batches of segments: what the broker's own cleaner runs, and the oracle of the Spark jobs.
 
-Buffers are whole segment logs (mapped files or bytes), in offset order. Nothing is read or written here.
+Segments come as whole buffers or, where they are read piece by piece, as batches; always in offset order. Nothing is
+read or written here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,41 +10,54 @@ from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.rewrite import Tally, rewrite_batch
 from logyard.broker.compaction.survey import CONTROL, BatchFacts, KeyMap, Survey
 from logyard.broker.errors import CorruptData
-from logyard.broker.records import compression
-from logyard.broker.records.header import HEADER_SIZE, BatchHeader, iter_headers
-from logyard.broker.records.varint import read_varint
+from logyard.broker.records import decode
+from logyard.broker.records.header import BatchHeader, iter_headers
 
-_CODEC_MASK = 0x07
+Batch = tuple[BatchHeader, memoryview]
+"""A batch's header, and all of its bytes."""
+
+
+def batches_of(buffers: Iterable[memoryview]) -> Iterator[Batch]:
+    """Yield the batches of whole segments."""
+    for buffer in buffers:
+        for position, header in iter_headers(buffer):
+            yield header, buffer[position : position + header.length]
 
 
 def survey_segments(buffers: Iterable[memoryview], survey: Survey, keys: KeyMap) -> Decision:
     """Run pass 1 over the leader's segments; raises CorruptData on a batch that does not parse."""
-    for buffer in buffers:
-        for position, header in iter_headers(buffer):
-            batch = buffer[position : position + header.length]
-            facts = batch_facts(header, batch)
-            if not survey.batch(facts):
+    return survey_batches(batches_of(buffers), survey, keys)
+
+
+def survey_batches(batches: Iterable[Batch], survey: Survey, keys: KeyMap) -> Decision:
+    """Run pass 1 over batches; raises CorruptData on one that does not parse."""
+    for header, batch in batches:
+        if not survey.batch(batch_facts(header, batch)):
+            continue
+        for offset, key, has_value in decode.keys(batch, header):
+            if key is None:
+                survey.keyless += 1
                 continue
-            for offset, key, has_value in keyed_records(header, batch):
-                if key is None:
-                    survey.keyless += 1
-                    continue
-                keys.put(key, offset)
-                if not has_value:
-                    survey.tombstone(offset, header.attributes, header.base_timestamp)
+            keys.put(key, offset)
+            if not has_value:
+                survey.tombstone(offset, header.attributes, header.base_timestamp)
     return survey.decide(keys)
 
 
 def rewrite_group(buffers: Iterable[memoryview], decision: Decision, tally: Tally) -> Iterator[bytes | memoryview]:
     """Run pass 2 over the segments of one group; yields the batches of the one segment that replaces them."""
-    pending: tuple[BatchHeader, memoryview] | None = None
-    for buffer in buffers:
-        for position, header in iter_headers(buffer):
-            if pending is not None:
-                outcome = rewrite_batch(pending[1], pending[0], decision, ends_group=False, tally=tally)
-                if outcome is not None:
-                    yield outcome
-            pending = header, buffer[position : position + header.length]
+    return rewrite_batches(batches_of(buffers), decision, tally)
+
+
+def rewrite_batches(batches: Iterable[Batch], decision: Decision, tally: Tally) -> Iterator[bytes | memoryview]:
+    """Run pass 2 over the batches of one group."""
+    pending: Batch | None = None
+    for following in batches:
+        if pending is not None:
+            outcome = rewrite_batch(pending[1], pending[0], decision, ends_group=False, tally=tally)
+            if outcome is not None:
+                yield outcome
+        pending = following
     if pending is not None:
         outcome = rewrite_batch(pending[1], pending[0], decision, ends_group=True, tally=tally)
         if outcome is not None:
@@ -71,33 +84,8 @@ def marker_type(header: BatchHeader, batch: memoryview) -> int | None:
     record."""
     if header.count == 0:
         return None
-    for _offset, key, _has_value in keyed_records(header, batch):
+    for _offset, key, _has_value in decode.keys(batch, header):
         if key is None or len(key) < 4:
             break
         return int.from_bytes(key[2:4], "big", signed=True)
     raise CorruptData(f"control batch at offset {header.base_offset}: its key is not a version and a type")
-
-
-def keyed_records(header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, memoryview | None, bool]]:
-    """Yield offset, key (a view) and whether there is a value, of each record; raises CorruptData."""
-    codec = header.attributes & _CODEC_MASK
-    packed = batch[HEADER_SIZE:]
-    payload = memoryview(compression.decompress(codec, packed) if codec else packed)
-    position = 0
-    try:
-        for _ in range(header.count):
-            length, position = read_varint(payload, position)
-            end = position + length
-            if length < 0 or end > len(payload):
-                raise IndexError
-            _timestamp, position = read_varint(payload, position + 1)
-            delta, position = read_varint(payload, position)
-            key_size, position = read_varint(payload, position)
-            key = payload[position : position + key_size] if key_size >= 0 else None
-            value_size, position = read_varint(payload, position + max(key_size, 0))
-            if position + max(value_size, 0) > end:
-                raise IndexError
-            yield header.base_offset + delta, key, value_size >= 0
-            position = end
-    except IndexError:
-        raise CorruptData(f"batch at offset {header.base_offset}: a record runs over its end") from None

@@ -117,6 +117,12 @@ class Survey:
         else:
             self._tombstones.append(offset)
 
+    def next_group(self, range_start: int) -> None:
+        """Go on behind what was decided: what follows is decided by itself, the transactions go on."""
+        self.range_start = range_start
+        for gathered in (self._markers, self._spent, self._tombstones, self._droppable, self._kept_batches):
+            gathered.clear()
+
     def decide(self, keys: KeyMap) -> Decision:
         """Return the decision once every batch has been taken."""
         return self.decide_offsets(keys.last_offsets())

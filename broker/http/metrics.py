@@ -76,6 +76,7 @@ class Sources:
     leases: HeldLeases
     pauses: LoopPauses
     identity: Mapping[str, str]
+    cleaner_gauges: Callable[[], Mapping[str, int]] = dict
 
 
 class BrokerCollector(Collector):
@@ -101,6 +102,7 @@ class BrokerCollector(Collector):
         yield from _apis(sources.apis.values())
         yield from _logs(sources.store)
         yield _leases(sources.leases)
+        yield from _gauges(sources.cleaner_gauges(), "of this broker")
         yield GaugeMetricFamily(
             "logyard_event_loop_longest_pause_seconds",
             "The longest time the event loop was late since the last scrape",

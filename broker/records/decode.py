@@ -4,6 +4,7 @@ The walk over the records is aiokafka's C code (0.07 µs a record); decompressio
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from aiokafka.errors import CorruptRecordException
@@ -73,6 +74,26 @@ def records(buf: memoryview | bytes | bytearray, pos: int = 0) -> list[Record]:
     if len(found) != header.count:
         raise CorruptData(f"batch at {pos}: {len(found)} records, but the header says {header.count}")
     return found
+
+
+def keys(view: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes | None, bool]]:
+    """Yield offset, key and whether there is a value, of each record of the v2 batch in `view`: what compaction asks.
+
+    Raises CorruptData as `records` does.
+    """
+    if header.count <= 0:
+        return
+    found = 0
+    try:
+        for record in DefaultRecordBatch(_uncompressed(view, 0, header)):
+            found += 1
+            yield record.offset, record.key, record.value is not None
+    except (CorruptRecordException, ValueError, IndexError, OverflowError) as error:
+        raise CorruptData(f"batch with base offset {header.base_offset}: {error}") from error
+    if found != header.count:
+        raise CorruptData(
+            f"batch with base offset {header.base_offset}: {found} records, its header says {header.count}"
+        )
 
 
 def _uncompressed(view: memoryview, pos: int, header: BatchHeader) -> bytes | bytearray:

@@ -21,6 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.app",),
     ("broker.node",),
     ("broker.world",),
+    ("broker.cleaner",),
     ("broker.server", "broker.http"),
     ("broker.security",),
     ("broker.zk", "broker.client"),

@@ -23,10 +23,8 @@ READ_BY_BROKER_CONFIG = {
     "security.inter.broker.protocol",
 }
 
-# Accepted because the design promises them (the cleaner's process, full validation); whoever reads one takes it out.
+# Accepted because the design promises them (full validation); whoever reads one takes it out.
 DESIGNED_BUT_NOT_READ = {
-    "log.cleaner.backoff.ms",
-    "log.cleaner.enable",
     "logyard.validate.records",
 }
 

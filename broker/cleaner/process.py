@@ -1,0 +1,112 @@
+"""Who does the cleaning: a child process, and a twin that does it on the spot (tests, with a disk in memory).
+
+A process and not a thread: cleaning is work for the interpreter, which would hold up the event loop.
+"""
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from logyard.broker.cleaner import work
+from logyard.broker.errors import LogyardError
+from logyard.broker.log.disk import Disk
+
+Json = dict[str, Any]
+
+# A lease names every segment and producer of a log.
+LINE_BYTES_MAX = 256 << 20
+ENDING_S = 5.0
+
+
+class WorkerDied(LogyardError):
+    """The process that cleaned is gone: killed, or out of memory."""
+
+
+class CleaningWorker(Protocol):
+    """Cleans one lease at a time."""
+
+    async def clean(self, request: Json) -> Json:
+        """Return what `work.answer` does for this request; raises WorkerDied. Cancelling it ends the process."""
+        ...
+
+    async def end(self) -> None:
+        """Let go of what an idle worker holds; the next `clean` gets it again."""
+        ...
+
+
+class ChildProcess:
+    """A child that is started when there is something to clean."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, None while there is none."""
+        return None if self._process is None else self._process.pid
+
+    async def clean(self, request: Json) -> Json:
+        try:
+            return await self._ask(request)
+        except BaseException:
+            await self._kill()
+            raise
+
+    async def _ask(self, request: Json) -> Json:
+        if self._process is None:
+            # Its stderr is the broker's own: what it says in its last moments is worth keeping.
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "logyard.broker.cleaner.child", stdin=PIPE, stdout=PIPE, limit=LINE_BYTES_MAX
+            )
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            stdin.write(json.dumps(request).encode() + b"\n")
+            await stdin.drain()
+            line = await stdout.readline()
+        except ConnectionError:
+            line = b""
+        if not line.endswith(b"\n"):
+            raise WorkerDied(f"the cleaner's process ended in the midst of its work (pid {self._process.pid})")
+        answer: Json = json.loads(line)
+        return answer
+
+    async def end(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_S):
+                await process.wait()
+        await self._kill()
+
+    async def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+        await asyncio.shield(process.wait())
+
+
+class InProcess:
+    """Cleans on the spot."""
+
+    def __init__(self, disk: Disk, throttle: Callable[[float], Callable[[int], None]] = work.unthrottled) -> None:
+        self._disk = disk
+        self._throttle = throttle
+
+    async def clean(self, request: Json) -> Json:
+        copied: Json = json.loads(json.dumps(request))
+        answer: Json = json.loads(json.dumps(work.answer(copied, self._disk, self._throttle)))
+        return answer
+
+    async def end(self) -> None: ...

@@ -1,0 +1,211 @@
+"""One cleaning, from a lease to the parts that replace its segments: what the cleaner's child process does.
+
+It knows of the lease only what POST /leases answers (docs/leases.md), as a Spark job does; it reads the links and
+writes parts, and touches nothing else. Segments are read piece by piece; what is kept in memory is the keys of the
+dirty part and the surviving offsets of one group.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from logyard.broker.compaction.cleaner import Batch, rewrite_batches, survey_batches
+from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.dirty import AgainstDirty, DirtyKeys
+from logyard.broker.compaction.ranges import SegmentRange, group_segments
+from logyard.broker.compaction.rewrite import Tally
+from logyard.broker.compaction.survey import ActiveProducer, Survey
+from logyard.broker.compaction.transactions import AbortedTransaction
+from logyard.broker.errors import CorruptData, StorageError
+from logyard.broker.log import layout, scan
+from logyard.broker.log.disk import Disk
+from logyard.broker.records.batch import crc_matches, parse_header
+
+Json = dict[str, Any]
+
+PIECE_BYTES = 1 << 20
+# As much as the broker leaves free when parts come by HTTP: a full disk would take the log directory offline.
+SPARE_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class Cleaning:
+    """A lease that is being worked on. `throttle(bytes)` is told what was read or written, and may sleep."""
+
+    lease: Json
+    disk: Disk
+    throttle: Callable[[int], None]
+    segments: list[SegmentRange]
+    decided: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+    groups: list[Json] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    bytes_read: int = 0
+    bytes_written: int = 0
+    survivors: int = 0
+
+    def batches(self, segments: Sequence[SegmentRange]) -> Iterator[Batch]:
+        """Yield the checked batches of leased segments; raises CorruptData, naming segment and position."""
+        for segment in segments:
+            name = layout.file_name(segment.base_offset, layout.LOG)
+            file = self.disk.open(f"{self.lease['links_dir']}/{name}")
+            try:
+                for position, header, data in scan.batches(file, 0, segment.size):
+                    if not crc_matches(data, 0, header):
+                        raise CorruptData(f"the CRC of the batch at {position} is wrong")
+                    self.bytes_read += header.length
+                    self.throttle(header.length)
+                    yield header, data
+            except CorruptData as error:
+                raise CorruptData(f"{name}: {error}") from error
+
+
+def clean(lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None]) -> Json:
+    """Write the parts for a lease; returns what its commit has to say, and figures.
+
+    Raises CorruptData, StorageError (DiskError, too little space), FileNotFoundError where the lease's links went.
+    """
+    segments = [
+        SegmentRange(s["base_offset"], s["last_offset"], s["size"], s["max_timestamp"], s["files"].get("index", 0))
+        for s in lease["segments"]
+    ]
+    work = Cleaning(lease, disk, throttle, segments)
+    keys = DirtyKeys(keys_max)
+    start, end = lease["clean_offset"], lease["end_offset"]
+    dirty = [segment for segment in segments if segment.last_offset >= start and segment.base_offset < end]
+    range_end = keys.read(work.batches(dirty), start, end, _aborted(lease))
+    survey = _survey(lease, range_end)
+    against = AgainstDirty(keys)
+    touched = [segment for segment in segments if segment.base_offset < range_end]
+    config = lease["config"]
+    for group in group_segments(
+        touched, segment_bytes=config["segment.bytes"], index_bytes=config["segment.index.bytes"]
+    ):
+        survey.next_group(group[0].base_offset)
+        decision = survey_batches(work.batches(group), survey, against)
+        work.decided.update(decision.encode())
+        work.survivors += len(decision.survivors)
+        _rewrite(work, group, decision)
+    return {
+        "range_start": touched[0].base_offset if touched else range_end,
+        "range_end": range_end,
+        "sha256": work.decided.hexdigest(),
+        "survivors": work.survivors,
+        "groups": work.groups,
+        "keys": len(keys),
+        "records_in": work.tally.records_in,
+        "records_out": work.tally.records_out,
+        "bytes_read": work.bytes_read,
+        "bytes_written": work.bytes_written,
+    }
+
+
+def _aborted(lease: Json) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(a["producer_id"], a["first_offset"], a["last_offset"]) for a in lease["aborted_transactions"]
+    ]
+
+
+def _survey(lease: Json, range_end: int) -> Survey:
+    producers = {p["producer_id"]: ActiveProducer(p["last_offset"], p["producer_epoch"]) for p in lease["producers"]}
+    return Survey(
+        topic=lease["topic"],
+        partition=lease["partition"],
+        leader_epoch=lease["leader_epoch"],
+        range_start=0,
+        range_end=range_end,
+        now_ms=lease["now_ms"],
+        delete_retention_ms=lease["config"]["delete.retention.ms"],
+        # As in Kafka a replica judges by its own log: what carries a passed horizon was cleaned here before.
+        tombstone_cutoff=lease["clean_offset"],
+        aborted=_aborted(lease),
+        producers=producers,
+    )
+
+
+def _rewrite(work: Cleaning, group: Sequence[SegmentRange], decision: Decision) -> None:
+    """Write one group's part, aside and renamed; a single segment that stays as it is gets none."""
+    base = group[0].base_offset
+    path = f"{work.lease['parts_dir']}/{base:020d}.part"
+    before = Tally(work.tally.batches_in, work.tally.batches_out, work.tally.batches_verbatim)
+    records_before = work.tally.records_out
+    part = _Part(work, f"{path}.tmp")
+    for piece in rewrite_batches(work.batches(group), decision, work.tally):
+        part.add(piece)
+    whole = work.tally.batches_verbatim - before.batches_verbatim == work.tally.batches_in - before.batches_in
+    if len(group) == 1 and whole:
+        work.disk.remove(part.path)
+        return
+    part.finish()
+    work.disk.rename(part.path, path)
+    work.groups.append(
+        {
+            "segments": [segment.base_offset for segment in group],
+            "part": {
+                "size": part.size,
+                "sha256": part.digest.hexdigest(),
+                "last_offset": part.last_offset,
+                "records": work.tally.records_out - records_before,
+            },
+        }
+    )
+
+
+class _Part:
+    """A part while it is written."""
+
+    def __init__(self, work: Cleaning, path: str) -> None:
+        self.path = path
+        self.size = 0
+        self.last_offset = -1
+        self.digest = hashlib.sha256()
+        self._work = work
+        self._file = work.disk.open(path, create=True, write=True)
+        self._waiting = bytearray()
+
+    def add(self, piece: bytes | memoryview) -> None:
+        self.last_offset = parse_header(memoryview(piece)).last_offset
+        self._waiting += piece
+        if len(self._waiting) >= PIECE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        _total, usable = self._work.disk.space(self._work.lease["parts_dir"])
+        if usable < SPARE_BYTES + len(self._waiting):
+            raise StorageError(f"{self.path}: {usable} bytes are free, {SPARE_BYTES} must stay so")
+        data = bytes(self._waiting)
+        self._file.write_at(data, self.size)
+        self.digest.update(data)
+        self.size += len(data)
+        self._work.bytes_written += len(data)
+        self._work.throttle(len(data))
+        self._waiting.clear()
+
+    def finish(self) -> None:
+        self._write()
+        self._file.sync()
+
+
+def answer(request: Json, disk: Disk, throttle: Callable[[float], Callable[[int], None]]) -> Json:
+    """Carry out `{"lease", "keys_max", "bytes_per_second"}`; what goes wrong is told as `{"failed", "message"}`.
+
+    `throttle(bytes_per_second)` makes what paces the work. `failed` is `corrupt`, `storage` or `error` (ours).
+    """
+    try:
+        pace = throttle(request["bytes_per_second"])
+        return clean(request["lease"], request["keys_max"], disk, pace)
+    except CorruptData as error:
+        return {"failed": "corrupt", "message": str(error)}
+    except (StorageError, FileNotFoundError) as error:
+        return {"failed": "storage", "message": str(error)}
+    except Exception as error:  # the broker has to learn of it, whatever it is
+        return {"failed": "error", "message": f"{type(error).__name__}: {error}"}
+
+
+def unthrottled(bytes_per_second: float) -> Callable[[int], None]:
+    """Pace nothing."""
+    return partial(_ignore, bytes_per_second)
+
+
+def _ignore(_bytes_per_second: float, _size: int) -> None: ...

@@ -1,0 +1,81 @@
+"""Cleaning as Kafka's LogCleaner does it: the keys of the dirty part, within a bound, decide about the whole log.
+
+Rule 1: below the clean offset every key is there once, so only a record of the dirty part can supersede another.
+Rule 2: where the dirty part has more keys than the bound allows, the range ends before the batch that does not fit; the
+        next round goes on from there.
+"""
+
+from array import array
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from logyard.broker.compaction.cleaner import Batch, marker_type
+from logyard.broker.compaction.offsets import OffsetSet
+from logyard.broker.compaction.survey import CONTROL, TRANSACTIONAL
+from logyard.broker.compaction.transactions import AbortedTransaction, Fate, TransactionFilter
+from logyard.broker.records import decode
+
+# What a key costs in a dict of 16-byte digests: the digest, the offset, its slot, and the room a growing dict wants.
+BYTES_PER_KEY = 200
+
+
+def digest(key: bytes | memoryview) -> bytes:
+    """128 bits stand for a key, so that long keys cost no more than short ones."""
+    return blake2b(key, digest_size=16).digest()
+
+
+class DirtyKeys:
+    """The last offset of each key of the dirty part."""
+
+    def __init__(self, keys_max: int) -> None:
+        """Take at most `keys_max` keys (and the keys of one batch in any case: a round must get somewhere)."""
+        self._keys_max = keys_max
+        self._last: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def last_of(self, key: bytes | memoryview) -> int:
+        """The last offset of a key in the dirty part, -1 where it is not there."""
+        return self._last.get(digest(key), -1)
+
+    def read(self, batches: Iterable[Batch], start: int, end: int, aborted: Iterable[AbortedTransaction]) -> int:
+        """Take the batches in [start, end); returns the offset up to where they were taken.
+
+        Raises CorruptData on a batch that does not parse.
+        """
+        transactions = TransactionFilter(aborted)
+        for header, batch in batches:
+            if header.last_offset < start:
+                continue
+            if header.base_offset >= end:
+                break
+            if header.attributes & CONTROL:
+                transactions.marker(header.producer_id, header.last_offset, marker_type(header, batch))
+                continue
+            transactional = header.attributes & TRANSACTIONAL
+            if transactional and transactions.data(header.producer_id, header.last_offset) is Fate.ABORTED:
+                continue
+            if self._last and len(self._last) + header.count > self._keys_max:
+                return header.base_offset
+            for offset, key, _has_value in decode.keys(batch, header):
+                if key is not None and offset >= start:
+                    self._last[digest(key)] = offset
+        return end
+
+
+class AgainstDirty:
+    """A survey's key map that keeps a record iff the dirty part has no later one of its key."""
+
+    def __init__(self, dirty: DirtyKeys) -> None:
+        self._dirty = dirty
+        self._kept = array("q")
+
+    def put(self, key: bytes | memoryview, offset: int) -> None:
+        if self._dirty.last_of(key) <= offset:
+            self._kept.append(offset)
+
+    def last_offsets(self) -> OffsetSet:
+        """Return what is kept of the batches fed since the last call."""
+        kept, self._kept = self._kept, array("q")
+        return OffsetSet(kept, is_sorted=True)

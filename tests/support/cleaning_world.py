@@ -1,0 +1,47 @@
+"""The built-in cleaner over a `LeaseWorld`: real leases and commits, the cleaning done on the spot."""
+
+from typing import Any
+
+from logyard.broker.cleaner.process import InProcess
+from logyard.broker.cleaner.runner import CleanerPorts, LogCleaner
+from logyard.broker.cleaner.settings import CleanerSettings
+from tests.support.lease_world import LeaseWorld
+
+
+class Worker(InProcess):
+    """Counts what it is asked for; `before` runs first, and may get in the way."""
+
+    def __init__(self, world: LeaseWorld) -> None:
+        super().__init__(world.disk)
+        self.requests: list[Any] = []
+        self.ends = 0
+        self.before: Any = lambda: None
+        self.answers: list[Any] = []
+
+    async def clean(self, request: Any) -> Any:
+        self.requests.append(request)
+        self.before()
+        if self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        return await super().clean(request)
+
+    async def end(self) -> None:
+        self.ends += 1
+
+
+def cleaner_of(world: LeaseWorld, worker: Worker, settings: CleanerSettings | None = None) -> LogCleaner:
+    """A cleaner that has not started: `clean_filthiest` is called by hand."""
+    ports = CleanerPorts(
+        logs=world.store.all_logs,
+        find=world.store.get,
+        clean_offset=world.leases.clean_offset,
+        is_held=world.leases.book.compacting,
+        leasing=world.leasing,
+        clock=world.clock,
+        run_blocking=world.ports.run_blocking,
+        open_worker=lambda: worker,
+    )
+    return LogCleaner(ports, settings or CleanerSettings())

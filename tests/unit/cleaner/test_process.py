@@ -1,0 +1,93 @@
+"""The child process: real pipes, a real disk, and its end whatever ends its broker."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from logyard.broker.cleaner.child import paced
+from logyard.broker.cleaner.process import ChildProcess, WorkerDied
+from logyard.broker.log.disk import OsDisk
+from tests.support.cleaning_world import Worker, cleaner_of
+from tests.support.lease_world import TP, LeaseWorld, fill, latest
+from tests.support.logs import content
+
+ORPHAN = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-m", "logyard.broker.cleaner.child"], stdin=subprocess.PIPE)
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def gone_within(pid: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not alive(pid)
+
+
+async def test_a_child_cleans_and_one_that_dies_is_told_and_replaced(tmp_path: Path) -> None:
+    child = ChildProcess()
+    async with LeaseWorld(OsDisk(), str(tmp_path)) as world:
+        log = world.lead()
+        cleaner = cleaner_of(world, Worker(world))
+        fill(log, 60)
+        before = content(log)
+        assert await cleaner.clean_filthiest(child)
+        assert latest(content(log)) == latest(before)
+        assert world.store.cleaner_offset(TP) == log.active.base_offset
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        with pytest.raises(WorkerDied):
+            await child.clean({})
+        assert "KeyError" in (await child.clean({}))["message"]
+        pid = child.pid
+        await child.end()
+        assert not alive(pid)
+
+
+async def test_cancelling_ends_the_child(tmp_path: Path) -> None:
+    child = ChildProcess()
+    await child.clean({})
+    pid = child.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    job = asyncio.ensure_future(child.clean({}))
+    await asyncio.sleep(0)
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+    assert not alive(pid)
+
+
+def test_a_child_does_not_outlive_a_broker_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert alive(pid)
+        parent.kill()
+        parent.wait()
+    assert gone_within(pid, 10)
+
+
+def test_work_is_paced() -> None:
+    pace = paced(1_000_000)
+    began = time.monotonic()
+    for _ in range(8):
+        pace(16 << 10)
+    assert time.monotonic() - began < 0.05, "below the rate's first look"
+    pace(180 << 10)
+    assert time.monotonic() - began > 0.25
