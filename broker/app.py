@@ -19,6 +19,7 @@ import structlog
 from logyard.broker.cleaner.process import ChildProcess
 from logyard.broker.clock import SystemClock
 from logyard.broker.config import BrokerConfig
+from logyard.broker.controller import policies
 from logyard.broker.controller.runner import SystemChance
 from logyard.broker.errors import LogyardError
 from logyard.broker.http.server import HttpServer
@@ -67,10 +68,11 @@ def real_world(config: BrokerConfig) -> World:
 
 
 class Broker:
-    """One broker from start to end."""
+    """One broker from start to end; raises ConfigProblems where a configured policy cannot be loaded."""
 
     def __init__(self, config: BrokerConfig, world: World | None = None) -> None:
         self.config = config
+        self._policies = policies.load(config)
         self._world = world
         self._stopping = asyncio.Event()
         self._failure: str | None = None
@@ -114,7 +116,7 @@ class Broker:
             self.config = self.config.with_static({"broker.id": str(await self._own_id())})
             structlog.contextvars.bind_contextvars(broker=self.config.broker_id)
         log.info("starting", cluster=cluster_id, session=f"0x{self._zk.session_id & (2**64 - 1):x}")
-        node = self.node = Node(self.config, world, self._zk, cluster_id, self.fail)
+        node = self.node = Node(self.config, world, self._zk, cluster_id, self.fail, self._policies)
         await node.load()
         self._listeners = [world.open_listener(endpoint) for endpoint in self.config.listeners]
         if world.open_http is not None:

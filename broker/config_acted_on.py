@@ -13,6 +13,8 @@ ACTED_ON: Mapping[str, str] = {
     "reserved.broker.max.id": "The largest id that is not generated.",
     "broker.rack": "Where the broker stands; replicas of a partition are spread over racks.",
     "delete.topic.enable": "Whether topics may be deleted.",
+    "create.topic.policy.class.name": "A Python class that may refuse topics: package.module.Class.",
+    "alter.config.policy.class.name": "A Python class that may refuse changes of settings: package.module.Class.",
     "auto.create.topics.enable": "Whether asking for an unknown topic creates it.",
     "message.max.bytes": "The largest record batch accepted.",
     "compression.type": "The codec batches are stored with; producer keeps what the producer chose.",

@@ -15,6 +15,7 @@ from logyard.broker.client.fetch_link import ReplicaFetchLink
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.to_controller import ToController
 from logyard.broker.config import BrokerConfig, topic_config
+from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
 from logyard.broker.coordinator import groups
@@ -88,10 +89,19 @@ async def read_identity(config: BrokerConfig, world: World) -> DirectoryIdentity
 class Node:
     """One broker's parts. `load` reads the logs, `registered` tells the broker epoch, `start` begins to work."""
 
-    def __init__(self, config: BrokerConfig, world: World, zk: Any, cluster_id: str, fail: Any) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        world: World,
+        zk: Any,
+        cluster_id: str,
+        fail: Any,
+        policies: Policies = NO_POLICIES,
+    ) -> None:
         self.config = config
         self.running = False
         self.broker_epoch = -1
+        self._policies = policies
         self._world = world
         self._zk = zk
         self._fail = fail
@@ -129,7 +139,7 @@ class Node:
             zk,
             self.peers,
             world.clock,
-            settings_from(config),
+            settings_from(config, policies),
             chance=world.chance,
             inter_broker_listener=config.inter_broker_listener,
         )
@@ -188,6 +198,13 @@ class Node:
             topic_waits=TopicWaits(self.metadata),
             fetch_bytes_max=config.int("fetch.max.bytes"),
         )
+            alter_config_policy=self._policies.alter_config,
+            quotas=Quotas(
+                self.configs,
+                Windows(config.int("quota.window.num"), config.int("quota.window.size.seconds")),
+                Windows(config.int("controller.quota.window.num"), config.int("controller.quota.window.size.seconds")),
+                lambda: world.clock.monotonic() * 1000,
+            ),
 
     def _coordinator(self, loop: asyncio.AbstractEventLoop) -> GroupCoordinator:
         config, world = self.config, self._world
@@ -370,7 +387,7 @@ class Node:
         effective = self.config.with_dynamic(own, self.configs.entity_overrides(DEFAULT_ENTITY))
         defaults = effective.topic_defaults()
         self.configs.set_build(lambda overrides: topic_config(defaults, overrides))
-        self.controller.update_settings(settings_from(effective))
+        self.controller.update_settings(settings_from(effective, self._policies))
         if self.cleaner is not None:
             self.cleaner.configure(cleaner_settings.settings_from(effective))
 

@@ -1,13 +1,13 @@
 """CreateTopics and CreatePartitions: every check in Kafka's order, then the znodes that start everything else.
 
-Rule 1: the checks come in the order of facts §14, and each topic is judged for itself.
+Rule 1: the checks and their codes are those of facts §14, in Kafka 3.9's order; each topic is judged for itself.
 Rule 2: validate_only does all of it but the writing.
 Rule 3: config and topic znode are written in one transaction; whoever made the topic first wins (36).
 Rule 4: what happens next comes from the watch on /brokers/topics, as for a topic made by hand.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from logyard.broker.controller import assignment as placement
@@ -22,7 +22,7 @@ from logyard.broker.controller.events import (
     NewTopic,
     Outcome,
 )
-from logyard.broker.controller.settings import TopicRequest
+from logyard.broker.controller.policies import TopicRequest
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, Assignment, TopicAssignment, TopicId
 from logyard.broker.znodes import configs
@@ -46,7 +46,7 @@ def on_create_topics(context: ControllerContext, request: CreateTopics) -> Steps
     """Answer CreateTopics; the topics are not led yet when the answer goes out."""
     given = Counter(topic.name for topic in request.topics)
     existing = (yield from effects.children([znode.PATH]))[0] or []
-    names = dict.fromkeys(existing)
+    names = _Names(existing)
     answers: dict[str, CreatedTopic] = {}
     plans: dict[str, _Plan] = {}
     for topic in request.topics:
@@ -54,7 +54,7 @@ def on_create_topics(context: ControllerContext, request: CreateTopics) -> Steps
             if given[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name!r} is in the request more than once.")
             plans[topic.name] = yield from _plan(context, topic, names, request)
-            names[topic.name] = None
+            names.add(topic.name)
         except ApiError as refused:
             answers[topic.name] = CreatedTopic(topic.name, refused.code, refused.message)
     if not request.validate_only:
@@ -75,67 +75,88 @@ def _created(name: str, plan: _Plan) -> CreatedTopic:
     )
 
 
-def _plan(
-    context: ControllerContext, topic: NewTopic, existing: Mapping[str, None], request: CreateTopics
-) -> Steps[_Plan]:
-    """Check one topic and place it; raises ApiError."""
-    _check_name(context, topic.name, existing)
-    overrides = _overrides(context, topic)
-    settings = context.settings
-    partitions, factor = topic.num_partitions, topic.replication_factor
-    if topic.assignments:
-        if partitions != -1 or factor != -1:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                "Both numPartitions or replicationFactor and replicasAssignments were set. Give one or the other.",
-            )
+class _Names:
+    """The topics there are, and what they are called in metrics, where a dot and an underscore are the same."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = dict.fromkeys(names)
+        self._folded: dict[str, str] = {}
+        for name in self._names:
+            self._folded.setdefault(_folded(name), name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        self._names[name] = None
+        self._folded.setdefault(_folded(name), name)
+
+    def colliding(self, name: str) -> str | None:
+        """Return the topic whose metrics `name` would share."""
+        return self._folded.get(_folded(name))
+
+
+def _folded(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _plan(context: ControllerContext, topic: NewTopic, existing: _Names, request: CreateTopics) -> Steps[_Plan]:
+    """Check one topic and place it; raises ApiError. The order is Kafka 3.9's (ZkAdminManager.createTopics)."""
+    _check_existence(context, topic, existing)
+    partitions, factor, placed = yield from _placed(context, topic, rack_aware=request.rack_aware)
+    _check_name(topic.name, existing)
+    if placed is None:
         placed = placement.check_manual(topic.assignments)
-    else:
-        partitions = settings.num_partitions if partitions == -1 else partitions
-        factor = settings.default_replication_factor if factor == -1 else factor
-        placed = yield from _place(context, partitions, factor, rack_aware=request.rack_aware)
-    if settings.create_policy is not None:
-        manual = bool(topic.assignments)
-        settings.create_policy(
-            TopicRequest(
-                topic.name,
-                None if manual else partitions,
-                None if manual else factor,
-                placed if manual else None,
-                overrides,
-            )
-        )
+    overrides = {key: value for key, value in topic.configs.items() if value is not None}
+    context.settings.validate_topic_overrides(overrides)
+    if context.settings.create_policy is not None:
+        manual = placed if topic.assignments else None
+        context.settings.create_policy(TopicRequest(topic.name, partitions, factor, manual, overrides))
     topic_id: TopicId | None = None
-    if settings.level.topic_ids and not request.validate_only:
+    if context.settings.level.topic_ids and not request.validate_only:
         topic_id = (yield from effects.new_topic_ids(1))[0]
     return _Plan(placed, overrides, topic_id)
 
 
-def _check_name(context: ControllerContext, name: str, existing: Mapping[str, None]) -> None:
-    """Existing first (36), then the name itself and its collisions (17)."""
-    if name in existing:
-        being = " and is being deleted" if context.is_deleting(name) else ""
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists{being}.")
-    problem = topics.name_problem(name)
-    if problem is not None:
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    if "." in name or "_" in name:
-        folded = name.replace(".", "_")
-        other = next((e for e in existing if e.replace(".", "_") == folded), None)
-        if other is not None:
-            raise ApiError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{name}' collides with existing topic '{other}': '.' and '_' are the same in metric names.",
-            )
-
-
-def _overrides(context: ControllerContext, topic: NewTopic) -> dict[str, str]:
+def _check_existence(context: ControllerContext, topic: NewTopic, existing: _Names) -> None:
+    """What comes before any placement: 36, settings without a value 40, counts beside an assignment 42."""
+    if topic.name in existing:
+        being = " and is being deleted" if context.is_deleting(topic.name) else ""
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists{being}.")
     empty = sorted(key for key, value in topic.configs.items() if value is None)
     if empty:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(empty)}")
-    overrides = {key: value for key, value in topic.configs.items() if value is not None}
-    context.settings.validate_topic_overrides(overrides)
-    return overrides
+    if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. Give one or the other.",
+        )
+
+
+def _placed(
+    context: ControllerContext, topic: NewTopic, *, rack_aware: bool
+) -> Steps[tuple[int | None, int | None, placement.Placement | None]]:
+    """Return both counts, defaults taken, and where the partitions go; three times None for a placement by hand."""
+    if topic.assignments:
+        return None, None, None
+    settings = context.settings
+    partitions = settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+    factor = settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+    placed = yield from _place(context, partitions, factor, rack_aware=rack_aware)
+    return partitions, factor, placed
+
+
+def _check_name(name: str, existing: _Names) -> None:
+    """The name itself and its collisions (17)."""
+    problem = topics.name_problem(name)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    other = existing.colliding(name)
+    if other is not None:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic '{other}': '.' and '_' are the same in metric names.",
+        )
 
 
 def _place(context: ControllerContext, partitions: int, factor: int, *, rack_aware: bool) -> Steps[placement.Placement]:
@@ -198,13 +219,14 @@ def _is_ours(plan: _Plan, found: Znode | None) -> bool:
 def on_create_partitions(context: ControllerContext, request: CreatePartitions) -> Steps[None]:
     """Answer CreatePartitions; the watch on the topic znode brings the new partitions up."""
     given = Counter(wanted.topic for wanted in request.topics)
+    moving = {tp.topic for tp in context.reassigning}
     outcomes: dict[str, Outcome] = {}
     changes: dict[str, Mapping[int, Assignment]] = {}
     for wanted in request.topics:
         try:
             if given[wanted.topic] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic {wanted.topic!r} is in the request more than once.")
-            placed = _grow(context, wanted)
+            placed = _grow(context, wanted, moving)
             changes[wanted.topic] = {number: Assignment(brokers) for number, brokers in placed.items()}
         except ApiError as refused:
             outcomes[wanted.topic] = Outcome(refused.code, refused.message)
@@ -216,14 +238,14 @@ def on_create_partitions(context: ControllerContext, request: CreatePartitions) 
     yield from effects.perform(Answer({wanted.topic: outcomes[wanted.topic] for wanted in request.topics}))
 
 
-def _grow(context: ControllerContext, wanted: NewPartitions) -> placement.Placement:
+def _grow(context: ControllerContext, wanted: NewPartitions, moving: Collection[str]) -> placement.Placement:
     """Check one topic and place its new partitions; raises ApiError."""
     topic = context.topics.get(wanted.topic)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.topic}' does not exist.")
     if context.is_deleting(wanted.topic):
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic '{wanted.topic}' is being deleted.")
-    if any(tp.topic == wanted.topic for tp in context.reassigning):
+    if wanted.topic in moving:
         raise ApiError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
             f"A partition of '{wanted.topic}' is being reassigned: wait for its end.",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from logyard.broker.config import BrokerConfig, validate_topic_overrides
 from logyard.broker.config_protocol import InterBrokerProtocol as Ibp
+from logyard.broker.controller.policies import NO_POLICIES, Policies, TopicRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +76,6 @@ def accept_any_overrides(overrides: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRequest:
-    """What a create policy is asked to allow: Kafka's CreateTopicPolicy.RequestMetadata.
-
-    Either both counts or the placement is given.
-    """
-
-    topic: str
-    num_partitions: int | None
-    replication_factor: int | None
-    placement: Mapping[int, tuple[int, ...]] | None
-    configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """The controller's own view of the broker configuration; replaced as a whole when it changes."""
 
@@ -108,9 +95,7 @@ class ControllerSettings:
     """create.topic.policy.class.name: raises ApiError(POLICY_VIOLATION) to refuse."""
 
 
-def settings_from(
-    config: BrokerConfig, create_policy: Callable[[TopicRequest], None] | None = None
-) -> ControllerSettings:
+def settings_from(config: BrokerConfig, policies: Policies = NO_POLICIES) -> ControllerSettings:
     """Read the controller's settings out of the broker's configuration (dynamic overrides included)."""
     return ControllerSettings(
         broker_id=config.broker_id,
@@ -123,5 +108,5 @@ def settings_from(
         leader_imbalance_per_broker_percentage=config.int("leader.imbalance.per.broker.percentage"),
         level=protocol_level(config.ibp),
         validate_topic_overrides=validate_topic_overrides,
-        create_policy=create_policy,
+        create_policy=policies.create_topic,
     )

@@ -1,6 +1,6 @@
 """What handlers may use: one object, made by app.py, handed to every handler."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -8,6 +8,7 @@ import structlog
 from logyard.broker.client.controller_channel import ControllerChannel
 from logyard.broker.clock import Clock
 from logyard.broker.config import DEFAULT_ENTITY, BrokerConfig, ConfigEntry, ConfigSource
+from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.errors import CorruptData, ErrorCode
@@ -45,6 +46,8 @@ class Services:
     auto_create: AutoCreate
     topic_waits: TopicWaits
     fetch_bytes_max: int = 57_671_680
+    quotas: Quotas
+    alter_config_policy: Callable[[ConfigRequest], None] | None = None
     http_address: str | None = None
     kept_metadata: KeptAnswers = field(default_factory=KeptAnswers)
 

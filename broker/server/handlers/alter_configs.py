@@ -1,9 +1,10 @@
 """AlterConfigs (33): replaces all overrides of a topic or broker by those given; any broker may do it (facts §1)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from logyard.broker.config import validate_dynamic_overrides, validate_topic_overrides
+from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.config_fields import BROKER, TOPIC, change_overrides
 from logyard.broker.server.request import Fields, Handler, Request
@@ -35,20 +36,33 @@ async def alter(services: Services, resource: Any, change: Change, validate_only
     """Change one resource's overrides; answers with the error of that resource alone."""
     head = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
-        await _alter(services, resource.resource_type, resource.resource_name, change, validate_only)
+        await _alter(services, resource, change, validate_only)
     except ApiError as refusal:
         return {**head, "error_code": int(refusal.code), "error_message": refusal.message}
     return {**head, "error_code": 0, "error_message": None}
 
 
-async def _alter(services: Services, kind: int, name: str, change: Change, validate_only: bool) -> None:
+async def _alter(services: Services, resource: Any, change: Change, validate_only: bool) -> None:
+    kind, name = resource.resource_type, resource.resource_name
+
+    def ask_policy() -> None:
+        """alter.config.policy.class.name is shown what the request names, as in Kafka (KIP-133)."""
+        if services.alter_config_policy is not None:
+            named = {c.name: c.value for c in resource.configs}
+            services.alter_config_policy(ConfigRequest("topic" if kind == TOPIC else "broker", name, named))
+
     if kind == TOPIC:
         if name not in services.metadata:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
+
+        def check_topic(overrides: Mapping[str, str]) -> None:
+            validate_topic_overrides(overrides)
+            ask_policy()
+
         if validate_only:
-            validate_topic_overrides(change(dict(services.configs.topic_overrides(name))))
+            check_topic(change(dict(services.configs.topic_overrides(name))))
             return
-        await change_overrides(services.zk, configs.TOPICS, name, change, validate_topic_overrides)
+        await change_overrides(services.zk, configs.TOPICS, name, change, check_topic)
     elif kind == BROKER:
         if name not in ("", str(services.broker_id)):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: ask broker {name} itself")
@@ -56,6 +70,7 @@ async def _alter(services: Services, kind: int, name: str, change: Change, valid
 
         def check(overrides: Any) -> None:
             validate_dynamic_overrides(services.config, overrides, cluster_wide=not name)
+            ask_policy()
 
         if validate_only:
             check(change(dict(services.configs.entity_overrides(entity))))

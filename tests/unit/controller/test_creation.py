@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from logyard.broker.controller.events import CreatedTopic, CreatePartitions, CreateTopics, NewPartitions, NewTopic
-from logyard.broker.controller.settings import LEVEL_2_5, TopicRequest
+from logyard.broker.controller.policies import PolicyViolation, TopicRequest
+from logyard.broker.controller.settings import LEVEL_2_5
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, Assignment
 from logyard.broker.znodes import config_changes, configs, delete_topics
@@ -27,7 +28,7 @@ def refuse_colours(overrides: Mapping[str, str]) -> None:
 
 def no_singles(request: TopicRequest) -> None:
     if request.replication_factor == 1:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, "one replica is none")
+        raise PolicyViolation("one replica is none")
 
 
 @pytest.fixture
@@ -66,9 +67,14 @@ REFUSALS = [
     (NewTopic("t", assignments=((1, (1, 2)),)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     (NewTopic("t", 1, 1), ErrorCode.POLICY_VIOLATION),
     # the earlier check answers
-    (NewTopic("old.topic", 0, 9, configs={"colour": "red"}), ErrorCode.TOPIC_ALREADY_EXISTS),
-    (NewTopic("t", 0, 9, configs={"colour": "red"}), ErrorCode.INVALID_CONFIG),
-    (NewTopic("t", 0, 9), ErrorCode.INVALID_PARTITIONS),
+    (NewTopic("old.topic", 0, 9, configs={"retention.ms": None}), ErrorCode.TOPIC_ALREADY_EXISTS),
+    (NewTopic("a/b", 0, 9, ((0, ()),), {"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+    (NewTopic("a/b", 0, 9, ((0, ()),), {"colour": "red"}), ErrorCode.INVALID_REQUEST),
+    (NewTopic("a/b", 0, 9, configs={"colour": "red"}), ErrorCode.INVALID_PARTITIONS),
+    (NewTopic("a/b", 1, 9, configs={"colour": "red"}), ErrorCode.INVALID_REPLICATION_FACTOR),
+    (NewTopic("old_topic", 1, 1, configs={"colour": "red"}), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (NewTopic("a/b", assignments=((0, ()),)), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (NewTopic("t", 1, 1, configs={"colour": "red"}), ErrorCode.INVALID_CONFIG),
 ]
 
 
