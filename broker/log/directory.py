@@ -26,9 +26,11 @@ class IdentityMismatch(LogyardError):
 
 @dataclass(slots=True)
 class Found:
-    """What a log directory holds: partitions' directories, those to be removed, and paths that belong to no replica."""
+    """What a log directory holds: partitions' directories, those that a move fills, those to be removed, and paths that
+    belong to no replica."""
 
     live: list[tuple[str, TopicPartition]] = field(default_factory=list)
+    future: list[tuple[str, TopicPartition]] = field(default_factory=list)
     deleted: list[tuple[str, TopicPartition]] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
 
@@ -108,6 +110,8 @@ class LogDirectory:
                 parsed = layout.parse_directory_name(entry.name)
                 if parsed is not None and parsed.kind is DirectoryKind.LIVE:
                     found.live.append((entry.name, parsed.partition))
+                elif parsed is not None and parsed.kind is DirectoryKind.FUTURE:
+                    found.future.append((entry.name, parsed.partition))
                 elif parsed is not None and parsed.kind is DirectoryKind.DELETED:
                     found.deleted.append((entry.name, parsed.partition))
                 else:

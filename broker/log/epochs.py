@@ -109,6 +109,13 @@ class EpochCache:
         self._entries[:below] = [EpochEntry(self._entries[below - 1].epoch, offset)]
         self._save(self._entries)
 
+    def adopt(self, entries: Iterable[EpochEntry]) -> None:
+        """Take over the epochs of a log with the same records."""
+        taken = list(entries)
+        if taken != self._entries:
+            self._entries = taken
+            self._save(taken)
+
     def clear(self) -> None:
         """Forget everything: the log restarts elsewhere."""
         if self._entries:

@@ -1,30 +1,33 @@
 """Between a log and who keeps it: what it reports, what it asks to have synced, what it shows of its segments."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from logyard.broker.log import layout
 from logyard.broker.log.disk import Disk, DiskFile, remove_if_there
 from logyard.broker.log.segment import Segment
-from logyard.broker.model import TopicPartition
+from logyard.broker.log.unsynced import SeenUnsynced
+
+if TYPE_CHECKING:
+    from logyard.broker.log.segmented import SegmentedLog
 
 
 class LogKeeper(Protocol):
     """Who looks after a log's files and checkpoints: the store. All calls come from the log's own thread."""
 
-    def rolled(self, tp: TopicPartition) -> None:
+    def rolled(self, log: "SegmentedLog") -> None:
         """A segment was sealed: it should be flushed soon."""
         ...
 
-    def retired(self, tp: TopicPartition, paths: Sequence[str]) -> None:
+    def retired(self, log: "SegmentedLog", paths: Sequence[str]) -> None:
         """These files are to be removed after file.delete.delay.ms."""
         ...
 
-    def rewinding(self, tp: TopicPartition) -> None:
+    def rewinding(self, log: "SegmentedLog") -> None:
         """The recovery point went below what the checkpoint on disk may claim: write that one before you return."""
         ...
 
-    def cut(self, tp: TopicPartition, offset: int) -> None:
+    def cut(self, log: "SegmentedLog", offset: int) -> None:
         """The log was truncated and now ends at `offset`."""
         ...
 
@@ -35,15 +38,15 @@ class NoKeeper:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
-    def rolled(self, tp: TopicPartition) -> None: ...
+    def rolled(self, log: "SegmentedLog") -> None: ...
 
-    def retired(self, tp: TopicPartition, paths: Sequence[str]) -> None:
+    def retired(self, log: "SegmentedLog", paths: Sequence[str]) -> None:
         for path in paths:
             remove_if_there(self._disk, path)
 
-    def rewinding(self, tp: TopicPartition) -> None: ...
+    def rewinding(self, log: "SegmentedLog") -> None: ...
 
-    def cut(self, tp: TopicPartition, offset: int) -> None: ...
+    def cut(self, log: "SegmentedLog", offset: int) -> None: ...
 
 
 class FlushPlan(NamedTuple):
@@ -53,16 +56,14 @@ class FlushPlan(NamedTuple):
     up_to: int
     cuts: int
     files: list[DiskFile]
-    directories: list[str]
     segments: list[Segment]
-    names: dict[str, int]
-    names_version: int
+    besides: SeenUnsynced
 
     def run(self) -> None:
         """Sync it all. Waits for the disk; any thread may do it while the log goes on."""
-        for file in self.files:
+        for file in (*self.files, *self.besides.files):
             file.sync()
-        for directory in self.directories:
+        for directory in self.besides.directories:
             self.disk.sync_directory(directory)
 
 

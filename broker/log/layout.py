@@ -26,6 +26,7 @@ TEMPORARY = ".tmp"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 LEASES = ".leases"
+MOVED = ".moved"  # ours: this directory is the newer of two with one name
 
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"

@@ -294,6 +294,9 @@ class PartitionLog(SegmentedLog):
         self.check_usable()
         if not replacements:
             return
+        if self.is_moving:
+            swap.withdraw(replacements)
+            raise swap.BadPart(replacements[0].new.base_offset, "the replica is moving to another log directory")
         present = {id(segment) for segment in self.segments[:-1]}
         for replacement in replacements:
             if not all(id(segment) in present for segment in replacement.old):
@@ -303,7 +306,7 @@ class PartitionLog(SegmentedLog):
         retired = swap.complete(replacements)
         self.replace_in_row(replacements)
         self.names_changed()
-        self.keeper.retired(self.tp, retired)
+        self.keeper.retired(self, retired)
 
     def replace_segments(self, new_files: Sequence[str], old_bases: Sequence[Sequence[int]]) -> None:
         """Replace closed segments by rewritten ones: `prepare_replacement` and `swap_in` in one. Waits for the disk.

@@ -19,6 +19,7 @@ from logyard.broker.log.epochs import EpochCache, EpochEntry
 from logyard.broker.log.keeping import FlushPlan, LogKeeper, NoKeeper
 from logyard.broker.log.open_segments import OpenSegments
 from logyard.broker.log.segment import Segment
+from logyard.broker.log.unsynced import Unsynced
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.topic_config import TopicConfig
 
@@ -51,6 +52,7 @@ class SegmentedLog:
         self.tp = tp
         self.directory = directory
         self.is_future = is_future
+        self.is_moving = False  # a future log is being filled from it: what was copied must not be rewritten
         self.topic_id = state.topic_id
         self.config = config
         self.segments = state.segments
@@ -69,11 +71,7 @@ class SegmentedLog:
         self.now_ms = now_ms
         self.flushed_at_ms = now_ms
         self._held: dict[str, frozenset[int]] = {}
-        # What a flush has to sync besides segments: small files by path, and the directory's names.
-        self._unsynced: dict[str, int] = {}
-        self._names_version = 1
-        self._names_synced = 1 if state.synced else 0
-        self._parent_synced = not is_new
+        self._unsynced = Unsynced(disk, directory, synced=state.synced, is_new=is_new)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.directory}, {self.log_start_offset}-{self.log_end_offset})"
@@ -164,17 +162,16 @@ class SegmentedLog:
         self.active = Segment.create(self.disk, self.directory, base_offset, self._config, now_ms)
         self.segments.append(self.active)
         self.names_changed()
-        self.keeper.rolled(self.tp)
+        self.keeper.rolled(self)
         return self.active
 
     def note_unsynced(self, path: str) -> None:
         """Have the next flush sync a small file."""
-        self.names_changed()
-        self._unsynced[path] = self._names_version
+        self._unsynced.note(path)
 
     def names_changed(self) -> None:
         """Have the next flush sync the directory."""
-        self._names_version += 1
+        self._unsynced.names_changed()
 
     def prepare_flush(self, up_to: int | None = None) -> FlushPlan | None:
         """Gather what makes all below `up_to` (default: the end) durable; None where nothing is to be done.
@@ -183,31 +180,18 @@ class SegmentedLog:
         """
         self.check_usable()
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        if end <= self.recovery_point and not self._unsynced and self._names_synced == self._names_version:
+        if end <= self.recovery_point and self._unsynced.is_clear:
             return None
         segments: list[Segment] = []
         if end > self.recovery_point:
             first, last = self.number_of(self.recovery_point), self.number_of(end - 1)
             segments = self.segments[first : last + 1]
         files = [file for segment in segments for file in (segment.log_file(), *segment.unsynced)]
-        files.extend(self.disk.open(path) for path in self._unsynced if self.disk.exists(path))
-        directories = []
-        if self._names_synced != self._names_version:
-            directories.append(self.directory)
-        if not self._parent_synced:
-            directories.append(self.directory.rpartition("/")[0])
-        return FlushPlan(
-            self.disk, end, self.cuts, files, directories, segments, dict(self._unsynced), self._names_version
-        )
+        return FlushPlan(self.disk, end, self.cuts, files, segments, self._unsynced.seen())
 
     def flushed(self, plan: FlushPlan) -> None:
         """A plan was run: move the recovery point, unless the log was cut in between."""
-        for path, version in plan.names.items():
-            if self._unsynced.get(path) == version:
-                del self._unsynced[path]
-        if plan.directories:
-            self._names_synced = max(self._names_synced, plan.names_version)
-            self._parent_synced = True
+        self._unsynced.settle(plan.besides)
         if plan.cuts != self.cuts:
             return
         self.recovery_point = max(self.recovery_point, plan.up_to)
@@ -265,7 +249,7 @@ class SegmentedLog:
         self.epochs.truncate_from_end(self.log_end_offset)
         self._reload_producers()
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
-        self.keeper.cut(self.tp, self.log_end_offset)
+        self.keeper.cut(self, self.log_end_offset)
         return True
 
     def truncate_fully(self, new_start: int) -> None:
@@ -284,18 +268,18 @@ class SegmentedLog:
         # Nothing above the start is there to be synced; the names are, with the next flush.
         self.recovery_point = min(self.recovery_point, new_start)
         self._resize()
-        self.keeper.cut(self.tp, new_start)
+        self.keeper.cut(self, new_start)
 
     def _rewind(self, offset: int) -> None:
         """Before a cut: let no one read what is about to go, and take the recovery point back."""
         self.cuts += 1
         if offset < self.recovery_point:
             self.recovery_point = offset
-            self.keeper.rewinding(self.tp)
+            self.keeper.rewinding(self)
 
     def _drop(self, segment: Segment) -> None:
         self.open_segments.forget(segment)
-        self.keeper.retired(self.tp, swap.retire(segment, with_snapshot=True))
+        self.keeper.retired(self, swap.retire(segment, with_snapshot=True))
         self.names_changed()
 
     def _reload_producers(self) -> None:
@@ -383,6 +367,14 @@ class SegmentedLog:
                 self.open_segments.forget(segment)
         self.segments[:] = row
         self._resize()
+
+    def moved_to(self, directory: str) -> None:
+        """The directory was renamed: go on under its new name. A future log is the replica's own from here on."""
+        for segment in self.segments:
+            segment.directory = directory
+        self.directory = directory
+        self.is_future = False
+        self._unsynced.moved_to(directory)
 
     def _resize(self) -> None:
         self.size = sum(segment.size for segment in self.segments)

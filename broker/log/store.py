@@ -14,16 +14,15 @@ from typing import Any
 
 from logyard.broker.clock import Clock
 from logyard.broker.errors import LogyardError, StorageError
-from logyard.broker.log import layout, recovery
+from logyard.broker.log import layout, moving, recovery
 from logyard.broker.log.checkpoints import DirectoryIdentity
-from logyard.broker.log.directory import DuplicateReplica, Found, LogDirectories, LogDirectory, Offsets, agreed_identity
+from logyard.broker.log.directory import Found, LogDirectories, LogDirectory, agreed_identity
 from logyard.broker.log.disk import DirectoryLocked, Disk, DiskError
-from logyard.broker.log.layout import DirectoryKind
+from logyard.broker.log.inventory import Inventory
 from logyard.broker.log.loading import read_logs
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.log.open_segments import OpenSegments
-from logyard.broker.log.recovery import LogState
 from logyard.broker.log.runner import Chores
+from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.log.settings import StoreSettings as StoreSettings
 from logyard.broker.log.upkeep import Upkeep
 from logyard.broker.model import TopicId, TopicPartition
@@ -62,10 +61,9 @@ class LogStore:
         self._disk, self._clock, self._run = disk, clock, run_blocking
         self._topic_config, self._new_uuid, self._note, self._on_offline = topic_config, new_uuid, note, on_offline
         self._directories = LogDirectories(disk, settings.log_dirs, note)
-        self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._broken: dict[TopicPartition, str] = {}
-        self._open_segments = OpenSegments()
-        self._high_watermarks: Offsets = {}
+        self._inventory = Inventory(
+            disk, clock, self._directories, settings.partitions_max, topic_config, new_uuid, note, self._later
+        )
         self._flush_wanted = asyncio.Event()
         self._chores = Chores(note)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -75,12 +73,13 @@ class LogStore:
             run_blocking,
             partial(asyncio.sleep, 0),
             asyncio.Lock(),
-            self._logs,
+            self._inventory.everything,
             self._directories,
             self._later,
             self._flush_wanted.set,
-            lambda tp, offset: self.on_cut(tp, offset),
+            self._cut,
         )
+        self._inventory.keeper = self._upkeep
 
     # -- who is here ----------------------------------------------------------------------------------------
 
@@ -99,16 +98,22 @@ class LogStore:
         return self._disk.space(path)
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
-        return self._logs.get(tp)
+        return self._inventory.logs.get(tp)
+
+    def future(self, tp: TopicPartition) -> PartitionLog | None:
+        """The copy that a move to another log directory fills, where one is under way."""
+        return self._inventory.futures.get(tp)
 
     def all_logs(self) -> list[PartitionLog]:
-        return list(self._logs.values())
+        """The replicas' logs; future logs are not among them."""
+        return list(self._inventory.logs.values())
+
+    def future_logs(self) -> list[PartitionLog]:
+        return list(self._inventory.futures.values())
 
     def high_watermark_at_start(self, tp: TopicPartition) -> int:
         """The checkpointed high watermark within the log's bounds (facts §13)."""
-        log = self._logs.get(tp)
-        checkpointed = self._high_watermarks.get(tp, 0)
-        return checkpointed if log is None else min(max(checkpointed, log.log_start_offset), log.log_end_offset)
+        return self._inventory.high_watermark_at_start(tp)
 
     def cleaner_offset(self, tp: TopicPartition) -> int | None:
         """Up to where a log is cleaned, as its directory's checkpoint says."""
@@ -116,7 +121,7 @@ class LogStore:
 
     def checkpointed(self, tp: TopicPartition) -> dict[str, int | None]:
         """The partition's line of each of the four checkpoints on disk, by file name."""
-        log = self._logs.get(tp)
+        log = self.get(tp)
         on_disk = {} if log is None else self._directories.of(log.directory).offsets
         return {name: on_disk.get(name, {}).get(tp) for name in layout.CHECKPOINTS}
 
@@ -157,7 +162,12 @@ class LogStore:
         """
         if self._loop is None:
             await self.open()
-        await asyncio.gather(*(self._load_directory(directory) for directory in self._directories.online))
+        begun = await asyncio.gather(*(self._begin(directory) for directory in self._directories.online))
+        places = [place for place in begun if place is not None]
+        complete = len(places) == len(self._directories.all)
+        with suppress(DiskError):  # its directory is going offline
+            await self._run(partial(moving.settle, places, complete=complete, new_uuid=self._new_uuid, note=self._note))
+        await asyncio.gather(*(self._load_directory(directory, found) for directory, found in places))
         self._want_one_online()
         self._loaded = True
 
@@ -165,24 +175,27 @@ class LogStore:
         if not self._directories.online:
             raise StorageError(f"no log directory works: {', '.join(self.log_dirs)}")
 
-    async def _load_directory(self, directory: LogDirectory) -> None:
+    async def _begin(self, directory: LogDirectory) -> tuple[LogDirectory, Found] | None:
         try:
-            found: Found = await self._run(directory.begin)
+            return directory, await self._run(directory.begin)
+        except DiskError as error:
+            self._take_offline(directory, error)
+        except LogyardError as error:
+            self._take_offline(directory, StorageError(str(error)))
+        return None
+
+    async def _load_directory(self, directory: LogDirectory, found: Found) -> None:
+        try:
             await self._load_found(directory, found)
         except DiskError as error:
             self._take_offline(directory, error)
-        except DuplicateReplica:
-            raise
-        except LogyardError as error:
-            self._take_offline(directory, StorageError(str(error)))
 
     async def _load_found(self, directory: LogDirectory, found: Found) -> None:
         self.strays += found.strays
-        self._high_watermarks |= directory.offsets[layout.HIGH_WATERMARKS]
         for name, tp in found.deleted:
             delay_ms = self._topic_config(tp.topic).file_delete_delay_ms
             self._later(delay_ms, partial(directory.remove_leftover, name))
-        wanted, done = found.live, 0
+        wanted, done = [*found.live, *found.future], 0
         how = "closed cleanly" if directory.clean else "to be recovered"
         self._note(f"{directory.path}: {len(wanted)} logs, {how}")
         groups = iter([wanted[at : at + LOADED_TOGETHER] for at in range(0, len(wanted), LOADED_TOGETHER)])
@@ -195,33 +208,12 @@ class LogStore:
                 if not directory.online:
                     return  # another worker met the error that ends this
                 for (name, tp), state in zip(group, states, strict=True):
-                    self._take_in(f"{directory.root}/{name}", tp, state)
-                    directory.replicas += 1
+                    self._inventory.take_in(directory, name, tp, state)
                 before, done = done, done + len(group)
                 if done // 1000 > before // 1000 or (done == len(wanted) and done > LOADED_TOGETHER):
                     self._note(f"{directory.path}: {done} of {len(wanted)} logs loaded")
 
         await asyncio.gather(*(worker() for _ in range(self.settings.recovery_threads_per_dir)))
-
-    def _take_in(self, path: str, tp: TopicPartition, state: LogState | LogyardError) -> None:
-        if tp in self._logs:
-            raise DuplicateReplica(f"{tp} is in {self._logs[tp].directory} and in {path}: move one of them away")
-        if isinstance(state, LogyardError):
-            self._broken[tp] = path
-            self._note(f"{path}: cannot be opened: {state}")
-            return
-        log = PartitionLog(
-            self._disk,
-            tp,
-            path,
-            self._topic_config(tp.topic),
-            state,
-            now_ms=self._clock.now_ms(),
-            keeper=self._upkeep,
-            open_segments=self._open_segments,
-        )
-        self._logs[tp] = log
-        log.set_high_watermark(self.high_watermark_at_start(tp))
 
     # -- making and removing --------------------------------------------------------------------------------
 
@@ -238,67 +230,51 @@ class LogStore:
         Raises StorageError where it cannot be: no room for more, damaged, or a replica that is not new while a
         directory is offline that may have it.
         """
-        log = self._logs.get(tp)
-        if log is None:
-            self._check_may_be_made(tp, is_new)
-            log = self._make(tp, config, directory)
-        log.config = config
-        if topic_id is not None and log.topic_id is None:
-            log.assign_topic_id(topic_id)
-        return log
-
-    def _check_may_be_made(self, tp: TopicPartition, is_new: bool) -> None:
-        if tp in self._broken:
-            raise StorageError(f"{self._broken[tp]}: cannot be opened; see the notes of the start, move it away")
-        if len(self._logs) >= self.settings.partitions_max:
-            raise StorageError(
-                f"{tp}: {len(self._logs)} replicas are all that the limit of open files allows: raise it (ulimit -n)"
-            )
-        offline = ", ".join(d.path for d in self._directories.all if not d.online)
-        if offline and not is_new:
-            raise StorageError(f"{tp}: may be in {offline}, which is offline")
-
-    def _make(self, tp: TopicPartition, config: TopicConfig, wanted: str | None) -> PartitionLog:
-        failure = StorageError(f"{tp}: no log directory works")
-        for directory in self._directories.emptiest_first():
-            if wanted is not None and directory.path != wanted:
-                continue
-            path = f"{directory.root}/{layout.directory_name(tp)}"
-            try:
-                if self._disk.exists(path):
-                    raise StorageError(f"{path}: is in the way of a new replica: move it away")
-                log = PartitionLog.create(
-                    self._disk,
-                    tp,
-                    path,
-                    config,
-                    now_ms=self._clock.now_ms(),
-                    keeper=self._upkeep,
-                    open_segments=self._open_segments,
-                )
-            except DiskError as error:
-                failure = error  # this directory is going offline: the next one
-                continue
-            self._logs[tp] = log
-            directory.replicas += 1
-            return log
-        raise failure
+        return self._inventory.get_or_create(tp, topic_id, config, is_new, directory)
 
     def delete(self, tp: TopicPartition) -> None:
         """Take a replica away: its directory is renamed now and removed after file.delete.delay.ms."""
-        log = self._logs.pop(tp, None)
-        path = self._broken.pop(tp, None) if log is None else log.directory
-        if path is None:
+        self._inventory.delete(tp)
+
+    # -- moving between directories -------------------------------------------------------------------------
+
+    def begin_move(self, tp: TopicPartition, directory: str) -> PartitionLog | None:
+        """Let a replica move to that log directory: see `Inventory.begin_move`."""
+        return self._inventory.begin_move(tp, directory)
+
+    def resume_move(self, tp: TopicPartition) -> bool:
+        """Whether a move was under way when the broker stopped, and goes on."""
+        return self._inventory.resume_move(tp)
+
+    async def prepare_promotion(self, tp: TopicPartition) -> None:
+        """Make the future log as durable as the log is, checkpoints included, and mark it. Raises StorageError."""
+        log, future = self.get(tp), self.future(tp)
+        if log is None or future is None:
             return
-        if log is not None:
-            log.discard("deleted")
-        self._high_watermarks.pop(tp, None)
-        (directory := self._directories.of(path)).replicas -= 1
-        name = layout.marked_directory_name(tp, self._new_uuid(), DirectoryKind.DELETED)
-        self._disk.rename(path, f"{directory.root}/{name}")
-        self._chores.spawn(self._in_thread(partial(self._disk.sync_directory, directory.root)))
-        config = self._topic_config(tp.topic) if log is None else log.config
-        self._later(config.file_delete_delay_ms, partial(directory.remove_leftover, name))
+        directory = self._directories.of(future.directory)
+        await self._upkeep.flush(future)
+        for name in (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS):
+            await self._upkeep.write(directory, name)
+        cleaned = self._directories.of(log.directory).offsets[layout.CLEANER_OFFSETS].get(tp)
+        if cleaned is not None or tp in directory.offsets[layout.CLEANER_OFFSETS]:
+            await self._upkeep.set_cleaner_offset(future, cleaned or 0)
+        await self._run(partial(moving.mark, self._disk, future.directory))
+
+    def promote(self, tp: TopicPartition) -> PartitionLog:
+        """Put the future log in the log's place; returns it. Both end at the same offset. Raises StorageError."""
+        left = self._directories.of(self._inventory.logs[tp].directory)
+        log = self._inventory.promote(tp)
+        self._chores.spawn(self._upkeep.write(left, layout.CLEANER_OFFSETS))  # where it lies now has it
+        roots = (self._directories.of(log.directory).root, left.root)
+        self._later(0, partial(moving.unmark, self._disk, roots, log.directory))
+        return log
+
+    def _cut(self, log: SegmentedLog, offset: int) -> None:
+        if log.is_future:
+            return
+        if (future := self.future(log.tp)) is not None:
+            future.truncate_to(offset)
+        self.on_cut(log.tp, offset)
 
     # -- looking after --------------------------------------------------------------------------------------
 
@@ -328,7 +304,7 @@ class LogStore:
 
     async def set_cleaner_offset(self, tp: TopicPartition, offset: int) -> None:
         """Note up to where a log is cleaned, durably: the last step of a swap. Raises StorageError."""
-        if (log := self._logs.get(tp)) is None:
+        if (log := self.get(tp)) is None:
             raise StorageError(f"{tp}: has no log here")
         await self._upkeep.set_cleaner_offset(log, offset)
 
@@ -364,12 +340,7 @@ class LogStore:
             return
         directory.online = False
         self._note(f"{directory.path}: offline from now on: {error}")
-        gone = [log for log in self._logs.values() if directory.holds(log.directory)]
-        for log in gone:
-            log.fail(StorageError(f"{directory.path} is offline: {error}"))
-            log.discard("offline")
-            del self._logs[log.tp]
-        self._on_offline(directory.path, [log.tp for log in gone])
+        self._on_offline(directory.path, self._inventory.lose(directory, error))
 
     async def close(self) -> None:
         """Flush and close every log, write the checkpoints, and mark what is whole as closed cleanly."""
@@ -380,12 +351,12 @@ class LogStore:
                     await self._close_directory(directory)
                 except StorageError as error:
                     self._note(f"{directory.path}: not closed cleanly: {error}")
-        self._logs.clear()
+        self._inventory.clear()
         for directory in self._directories.all:
             directory.unlock()
 
     async def _close_directory(self, directory: LogDirectory) -> None:
-        logs = [log for log in self._logs.values() if directory.holds(log.directory)]
+        logs = [log for log in self._inventory.everything() if directory.holds(log.directory)]
         offsets = {name: self._upkeep.offsets(directory, name) for name in layout.CHECKPOINTS}
         waiting = iter(logs)
 
@@ -397,5 +368,5 @@ class LogStore:
         offsets[layout.RECOVERY_POINTS] = {log.tp: log.recovery_point for log in logs}
         for name in layout.CHECKPOINTS:
             await self._run(partial(directory.write_now, name, offsets[name]))
-        if not self._broken:
+        if not self._inventory.broken:
             await self._run(directory.mark_clean)

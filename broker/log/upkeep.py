@@ -4,7 +4,7 @@ Coroutines without a clock of their own: the store says when. What waits for the
 logs the event loop gets its turn through `pause`.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
@@ -14,15 +14,15 @@ from logyard.broker.log import layout
 from logyard.broker.log.directory import LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk import Disk, remove_if_there
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.model import TopicPartition
+from logyard.broker.log.segmented import SegmentedLog
 
 LOGS_PER_TURN = 64
 
 
 class Upkeep:
-    """Looks after `logs`, and hears what they report. A log whose directory fails in the midst is passed over.
+    """Looks after all `logs`, and hears what they report. A log whose directory fails in the midst is passed over.
 
-    `later(delay_ms, work)` does something in a thread after a while; `wake` asks for `flush_rolled` soon.
+    `later(delay_ms, work)` does something in a thread after a while; `wake` asks for `flush_waiting` soon.
     """
 
     def __init__(
@@ -31,59 +31,55 @@ class Upkeep:
         run: Callable[[Callable[[], Any]], Awaitable[Any]],
         pause: Callable[[], Awaitable[None]],
         one_at_a_time: AbstractAsyncContextManager[Any],
-        logs: Mapping[TopicPartition, PartitionLog],
+        logs: Callable[[], list[PartitionLog]],
         directories: LogDirectories,
         later: Callable[[int, Callable[[], object]], None],
         wake: Callable[[], object],
-        on_cut: Callable[[TopicPartition, int], object],
+        on_cut: Callable[[SegmentedLog, int], object],
     ) -> None:
         self._clock, self._run, self._pause = clock, run, pause
         self._one_at_a_time = one_at_a_time
         self._logs, self._directories = logs, directories
         self._later, self._wake, self._on_cut = later, wake, on_cut
-        self._to_flush: dict[TopicPartition, bool] = {}  # whole, or only up to the active segment
+        self._to_flush: dict[SegmentedLog, bool] = {}  # whole, or only up to the active segment
 
     # -- what logs report (LogKeeper) -----------------------------------------------------------------------
 
-    def rolled(self, tp: TopicPartition) -> None:
-        self._to_flush.setdefault(tp, False)
+    def rolled(self, log: SegmentedLog) -> None:
+        self._to_flush.setdefault(log, False)
         self._wake()
 
-    def retired(self, tp: TopicPartition, paths: Sequence[str]) -> None:
-        if (log := self._logs.get(tp)) is not None:
-            self._later(log.config.file_delete_delay_ms, lambda: _remove(log.disk, paths))
+    def retired(self, log: SegmentedLog, paths: Sequence[str]) -> None:
+        self._later(log.config.file_delete_delay_ms, lambda: _remove(log.disk, paths))
 
-    def rewinding(self, tp: TopicPartition) -> None:
+    def rewinding(self, log: SegmentedLog) -> None:
         """See to it that no checkpoint on disk, or on its way there, has more than the log's recovery point."""
-        if (log := self._logs.get(tp)) is None:
-            return
         directory, name = self._directories.of(log.directory), layout.RECOVERY_POINTS
-        if directory.offsets[name].get(tp, 0) > log.recovery_point:
+        if directory.offsets[name].get(log.tp, 0) > log.recovery_point:
             directory.write_now(name, self.offsets(directory, name))
         else:
             directory.begin_write(name)
 
-    def cut(self, tp: TopicPartition, offset: int) -> None:
+    def cut(self, log: SegmentedLog, offset: int) -> None:
         """See to it that no checkpoint has a start or a cleaner's offset above a log's, and make the cut durable soon.
 
         A machine that lost its power might otherwise find what was cut off, behind what was written over it.
         """
-        self._to_flush[tp] = True
+        self._to_flush[log] = True
         self._wake()
-        if (log := self._logs.get(tp)) is not None:
-            directory = self._directories.of(log.directory)
-            cleaned = directory.offsets[layout.CLEANER_OFFSETS]
-            if cleaned.get(tp, 0) > offset:
-                cleaned[tp] = offset
-                directory.write_now(layout.CLEANER_OFFSETS, self.offsets(directory, layout.CLEANER_OFFSETS))
-            if directory.offsets[layout.LOG_STARTS].get(tp, 0) > log.log_start_offset:
-                directory.write_now(layout.LOG_STARTS, self.offsets(directory, layout.LOG_STARTS))
-        self._on_cut(tp, offset)
+        directory = self._directories.of(log.directory)
+        cleaned = directory.offsets[layout.CLEANER_OFFSETS]
+        if cleaned.get(log.tp, 0) > offset:
+            cleaned[log.tp] = offset
+            directory.write_now(layout.CLEANER_OFFSETS, self.offsets(directory, layout.CLEANER_OFFSETS))
+        if directory.offsets[layout.LOG_STARTS].get(log.tp, 0) > log.log_start_offset:
+            directory.write_now(layout.LOG_STARTS, self.offsets(directory, layout.LOG_STARTS))
+        self._on_cut(log, offset)
 
     # -- work on all logs -----------------------------------------------------------------------------------
 
     async def _each(self, work: Callable[[PartitionLog], object]) -> None:
-        for number, log in enumerate(list(self._logs.values()), start=1):
+        for number, log in enumerate(self._logs(), start=1):
             with suppress(LogyardError, FileNotFoundError):  # its own trouble, told when it is next used
                 work(log)
             if number % LOGS_PER_TURN == 0:
@@ -99,7 +95,7 @@ class Upkeep:
         now_ms = self._clock.now_ms()
         await self._each(lambda log: log.producers.expire(now_ms, expiration_ms))
 
-    async def flush(self, log: PartitionLog, up_to: int | None = None) -> None:
+    async def flush(self, log: SegmentedLog, up_to: int | None = None) -> None:
         """Make a log durable up to an offset (default: its end) without holding up the event loop."""
         now_ms = self._clock.now_ms()
         plan = log.prepare_flush(up_to)
@@ -111,16 +107,14 @@ class Upkeep:
     async def flush_waiting(self) -> None:
         """Flush logs that have begun new segments, up to these, and logs that were cut, to the end."""
         waiting, self._to_flush = self._to_flush, {}
-        for tp, whole in waiting.items():
-            log = self._logs.get(tp)
-            if log is not None:
-                with suppress(StorageError):
-                    await self.flush(log, None if whole else log.active.base_offset)
+        for log, whole in waiting.items():
+            with suppress(StorageError):  # deleted or offline by now
+                await self.flush(log, None if whole else log.active.base_offset)
 
     async def flush_overdue(self) -> None:
         """Flush the logs whose flush.ms has passed."""
         now_ms = self._clock.now_ms()
-        for log in list(self._logs.values()):
+        for log in self._logs():
             if log.recovery_point < log.log_end_offset and now_ms - log.flushed_at_ms >= log.config.flush_ms:
                 with suppress(StorageError):
                     await self.flush(log)
@@ -129,7 +123,7 @@ class Upkeep:
 
     def offsets(self, directory: LogDirectory, name: str) -> Offsets:
         """What a checkpoint of this directory should say now."""
-        mine = (log for log in self._logs.values() if log.failure is None and directory.holds(log.directory))
+        mine = (log for log in self._logs() if log.failure is None and directory.holds(log.directory))
         if name == layout.HIGH_WATERMARKS:
             return {log.tp: log.high_watermark for log in mine}
         if name == layout.RECOVERY_POINTS:
@@ -159,7 +153,7 @@ class Upkeep:
         if directory.finish_write(name, offsets, turn):
             await self._run(lambda: directory.disk.sync_directory(directory.root))
 
-    async def set_cleaner_offset(self, log: PartitionLog, offset: int) -> None:
+    async def set_cleaner_offset(self, log: SegmentedLog, offset: int) -> None:
         """Write up to where a log is cleaned."""
         directory, name = self._directories.of(log.directory), layout.CLEANER_OFFSETS
         async with self._one_at_a_time:

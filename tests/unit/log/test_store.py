@@ -158,9 +158,9 @@ class TestReplicas:
 
     async def test_what_is_no_replica_is_named_and_left_alone(self, house: House) -> None:
         house.disk.make_directory(f"{ONE}/lost+found")
-        house.disk.make_directory(f"{ONE}/a-0.{ID.hex}-future")
+        house.disk.make_directory(f"{ONE}/a-0.{ID.hex}-stray")
         store = await house.loaded()
-        assert store.strays == [f"{ONE}/a-0.{ID.hex}-future", f"{ONE}/lost+found"]
+        assert store.strays == [f"{ONE}/a-0.{ID.hex}-stray", f"{ONE}/lost+found"]
 
     async def test_one_replica_in_two_directories_ends_the_start(self, house: House) -> None:
         for path in (ONE, "/disks/two"):

@@ -1,0 +1,272 @@
+"""Which logs this broker has and what becomes of them: taken in, made, moved, deleted, lost with their directory.
+
+Rule 1: a replica has one log, and at most one future log beside it: the copy that a move between log directories
+        fills (KIP-113). A future log has the same name with a mark, in another directory.
+Rule 2: the future log takes the log's place by two renames (`promote`); moving.py says how a crash between them is
+        mended. What is done here is quick and on the event loop; syncing is the caller's.
+"""
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from logyard.broker.clock import Clock
+from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageError
+from logyard.broker.log import layout
+from logyard.broker.log.directory import DuplicateReplica, LogDirectories, LogDirectory, Offsets
+from logyard.broker.log.disk import Disk, DiskError
+from logyard.broker.log.keeping import LogKeeper
+from logyard.broker.log.layout import DirectoryKind
+from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.open_segments import OpenSegments
+from logyard.broker.log.recovery import LogState
+from logyard.broker.model import TopicId, TopicPartition
+from logyard.broker.topic_config import TopicConfig
+
+
+class Inventory:
+    """The logs by partition. `later(delay_ms, work)` does something in a thread after a while."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        directories: LogDirectories,
+        partitions_max: int,
+        topic_config: Callable[[str], TopicConfig],
+        new_uuid: Callable[[], uuid.UUID],
+        note: Callable[[str], None],
+        later: Callable[[int, Callable[[], object]], None],
+    ) -> None:
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        self.broken: dict[TopicPartition, str] = {}
+        self.keeper: LogKeeper | None = None
+        self._disk, self._clock, self._directories = disk, clock, directories
+        self._partitions_max, self._topic_config = partitions_max, topic_config
+        self._new_uuid, self._note, self._later = new_uuid, note, later
+        self._open_segments = OpenSegments()
+        self._high_watermarks: Offsets = {}
+        self._wanted: dict[TopicPartition, str] = {}  # where replicas that are still to come are to lie
+
+    def everything(self) -> list[PartitionLog]:
+        """All logs, the future ones as well."""
+        return [*self.logs.values(), *self.futures.values()]
+
+    def high_watermark_at_start(self, tp: TopicPartition) -> int:
+        """The checkpointed high watermark within the log's bounds (facts §13)."""
+        log = self.logs.get(tp)
+        checkpointed = self._high_watermarks.get(tp, 0)
+        return checkpointed if log is None else min(max(checkpointed, log.log_start_offset), log.log_end_offset)
+
+    # -- start ----------------------------------------------------------------------------------------------
+
+    def take_in(self, directory: LogDirectory, name: str, tp: TopicPartition, state: LogState | LogyardError) -> None:
+        """A log was loaded, or could not be. Raises DuplicateReplica."""
+        path = f"{directory.root}/{name}"
+        parsed = layout.parse_directory_name(name)
+        is_future = parsed is not None and parsed.kind is DirectoryKind.FUTURE
+        known = self.futures if is_future else self.logs
+        if tp in known:
+            raise DuplicateReplica(f"{tp} is in {known[tp].directory} and in {path}: move one of them away")
+        if isinstance(state, LogyardError):
+            self._note(f"{path}: cannot be opened: {state}")
+            if not is_future:
+                self.broken[tp] = path
+                directory.replicas += 1
+            return
+        log = PartitionLog(
+            self._disk,
+            tp,
+            path,
+            self._topic_config(tp.topic),
+            state,
+            now_ms=self._clock.now_ms(),
+            keeper=self.keeper,
+            open_segments=self._open_segments,
+            is_future=is_future,
+        )
+        known[tp] = log
+        directory.replicas += 1
+        checkpointed = directory.offsets[layout.HIGH_WATERMARKS].get(tp, 0)
+        log.set_high_watermark(min(max(checkpointed, log.log_start_offset), log.log_end_offset))
+        if not is_future:
+            self._high_watermarks[tp] = checkpointed
+
+    # -- making ---------------------------------------------------------------------------------------------
+
+    def get_or_create(
+        self, tp: TopicPartition, topic_id: TopicId | None, config: TopicConfig, is_new: bool, wanted: str | None
+    ) -> PartitionLog:
+        """See `LogStore.get_or_create`."""
+        log = self.logs.get(tp)
+        if log is None:
+            self._check_may_be_made(tp, is_new)
+            log = self._make(tp, config, wanted or self._wanted.get(tp))
+        log.config = config
+        if topic_id is not None and log.topic_id is None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def _check_may_be_made(self, tp: TopicPartition, is_new: bool) -> None:
+        if tp in self.broken:
+            raise StorageError(f"{self.broken[tp]}: cannot be opened; see the notes of the start, move it away")
+        if len(self.logs) + len(self.futures) >= self._partitions_max:
+            raise StorageError(
+                f"{tp}: {len(self.logs)} replicas are all that the limit of open files allows: raise it (ulimit -n)"
+            )
+        offline = ", ".join(d.path for d in self._directories.all if not d.online)
+        if offline and not is_new:
+            raise StorageError(f"{tp}: may be in {offline}, which is offline")
+
+    def _make(self, tp: TopicPartition, config: TopicConfig, wanted: str | None) -> PartitionLog:
+        failure = StorageError(f"{tp}: no log directory works")
+        for directory in self._directories.emptiest_first():
+            if wanted is not None and directory.path != wanted:
+                continue
+            path = f"{directory.root}/{layout.directory_name(tp)}"
+            try:
+                if self._disk.exists(path):
+                    raise StorageError(f"{path}: is in the way of a new replica: move it away")
+                log = self._create(tp, path, config)
+            except DiskError as error:
+                failure = error  # this directory is going offline: the next one
+                continue
+            self.logs[tp] = log
+            self._wanted.pop(tp, None)
+            directory.replicas += 1
+            return log
+        raise failure
+
+    def _create(self, tp: TopicPartition, path: str, config: TopicConfig, start: int | None = None) -> PartitionLog:
+        return PartitionLog.create(
+            self._disk,
+            tp,
+            path,
+            config,
+            now_ms=self._clock.now_ms(),
+            start_offset=start or 0,
+            keeper=self.keeper,
+            open_segments=self._open_segments,
+            is_future=start is not None,
+        )
+
+    # -- moving between directories -------------------------------------------------------------------------
+
+    def begin_move(self, tp: TopicPartition, path: str) -> PartitionLog | None:
+        """Let a replica move to another log directory; returns its future log, None where it lies there already.
+
+        A move to elsewhere that was under way ends. Raises ApiError: INVALID_TOPIC_EXCEPTION (the name is too long for
+        a future log's), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (the directory is offline), REPLICA_NOT_AVAILABLE (no
+        replica here; one that comes later will lie in that directory).
+        """
+        marked = layout.marked_directory_name(tp, self._new_uuid(), DirectoryKind.FUTURE)
+        if len(marked) > layout.NAME_LENGTH_MAX:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp}: the topic name is too long for a future log")
+        directory = next((d for d in self._directories.all if path in (d.path, d.root)), None)
+        if directory is None:
+            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
+        if not directory.online:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
+        if tp in self.broken:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.broken[tp]}: cannot be opened")
+        future = self.futures.get(tp)
+        if future is not None and not directory.holds(future.directory):
+            self.drop_future(tp)
+            future = None
+        log = self.logs.get(tp)
+        if log is None:
+            self._wanted[tp] = directory.path
+            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{tp}: has no log here yet")
+        if future is not None or directory.holds(log.directory):
+            return future
+        log.is_moving = True
+        future = self._create(tp, f"{directory.root}/{marked}", log.config, log.log_start_offset)
+        directory.replicas += 1
+        if log.topic_id is not None:
+            future.assign_topic_id(log.topic_id)
+        self.futures[tp] = future
+        return future
+
+    def resume_move(self, tp: TopicPartition) -> bool:
+        """Whether the replica was moving when the broker stopped; a copy of an earlier topic's log is dropped."""
+        log, future = self.logs.get(tp), self.futures.get(tp)
+        if log is None or future is None:
+            return False
+        if None not in (log.topic_id, future.topic_id) and log.topic_id != future.topic_id:
+            self.drop_future(tp)
+            return False
+        log.is_moving = True
+        return True
+
+    def promote(self, tp: TopicPartition) -> PartitionLog:
+        """Put the future log in the place of the log, whose directory is removed later. Raises DiskError."""
+        log, future = self.logs[tp], self.futures[tp]
+        for producer_id, entry in log.producers.entries.items():
+            if producer_id not in future.producers.entries:
+                future.producers.remember(entry)  # its batches are below the log's start
+        future.epochs.adopt(log.epochs.entries)
+        path = f"{self._directories.of(future.directory).root}/{layout.directory_name(tp)}"
+        self._disk.rename(future.directory, path)
+        future.moved_to(path)
+        self.logs[tp] = future
+        del self.futures[tp]
+        log.discard("moved to another log directory")
+        with suppress(DiskError):  # what is left behind is on a disk that fails: no loss
+            self._retire(log.directory, log.config)
+        return future
+
+    def drop_future(self, tp: TopicPartition) -> None:
+        """End a move: the future log's directory is renamed now and removed later."""
+        future = self.futures.pop(tp, None)
+        if future is not None:
+            future.discard("the move was given up")
+            self._retire(future.directory, future.config)
+            if (log := self.logs.get(tp)) is not None:
+                log.is_moving = False
+
+    # -- going ----------------------------------------------------------------------------------------------
+
+    def delete(self, tp: TopicPartition) -> None:
+        """See `LogStore.delete`."""
+        self._wanted.pop(tp, None)
+        self.drop_future(tp)
+        log = self.logs.pop(tp, None)
+        path = self.broken.pop(tp, None) if log is None else log.directory
+        if path is None:
+            return
+        if log is not None:
+            log.discard("deleted")
+        self._high_watermarks.pop(tp, None)
+        self._retire(path, self._topic_config(tp.topic) if log is None else log.config)
+
+    def _retire(self, path: str, config: TopicConfig) -> None:
+        """Rename a partition's directory now, have it removed after file.delete.delay.ms."""
+        directory = self._directories.of(path)
+        directory.replicas -= 1
+        parsed = layout.parse_directory_name(path.rpartition("/")[2])
+        assert parsed is not None, path
+        name = layout.marked_directory_name(parsed.partition, self._new_uuid(), DirectoryKind.DELETED)
+        self._disk.rename(path, f"{directory.root}/{name}")
+        self._later(0, partial(self._disk.sync_directory, directory.root))
+        self._later(config.file_delete_delay_ms, partial(directory.remove_leftover, name))
+
+    def lose(self, directory: LogDirectory, error: StorageError) -> list[TopicPartition]:
+        """A directory failed: its logs are of no use any more; returns whose those were (future logs not counted)."""
+        lost: list[TopicPartition] = []
+        for known in (self.logs, self.futures):
+            for log in [log for log in known.values() if directory.holds(log.directory)]:
+                log.fail(StorageError(f"{directory.path} is offline: {error}"))
+                log.discard("offline")
+                del known[log.tp]
+                if known is self.logs:
+                    lost.append(log.tp)
+                elif log.tp in self.logs:
+                    self.logs[log.tp].is_moving = False
+        return lost
+
+    def clear(self) -> None:
+        """Forget all: the broker stops."""
+        self.logs.clear()
+        self.futures.clear()

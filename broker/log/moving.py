@@ -1,0 +1,97 @@
+"""Moves between log directories that a crash cut short are carried to their end, or taken back, at the next start.
+
+A future log takes its log's place by two renames in two directories, maybe on two disks: `T-P.…-future` → `T-P` there,
+then `T-P` → `T-P.…-delete` here. Kafka, killed between them, finds two `T-P` and does not start. So a mark is written
+into the future log's directory first, when all that the log has made durable is durable there too:
+
+- marked and still a future log, beside a log: the renames were not done. It goes on being filled.
+- marked and a log, beside another log: the first rename was done. The unmarked one goes.
+- marked and a future log, with no log beside it: the second rename is what the machine kept of the two. It is the log.
+
+The mark goes once both renames are durable, or when its log is loaded.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+
+from logyard.broker.log import layout
+from logyard.broker.log.directory import Found, LogDirectory
+from logyard.broker.log.disk import Disk, remove_if_there, stage
+from logyard.broker.log.layout import DirectoryKind
+from logyard.broker.model import TopicPartition
+
+Place = tuple[LogDirectory, Found, str]
+
+
+def mark(disk: Disk, directory: str) -> None:
+    """Say durably that this future log may take the place of its log. Waits for the disk."""
+    stage(disk, f"{directory}/{layout.MOVED}", b"")
+    disk.sync_directory(directory)
+
+
+def unmark(disk: Disk, directories: Sequence[str], moved: str) -> None:
+    """Make the renames in these log directories durable, then take the mark away. Waits for the disk."""
+    for directory in directories:
+        disk.sync_directory(directory)
+    remove_if_there(disk, f"{moved}/{layout.MOVED}")
+
+
+def settle(
+    places: Sequence[tuple[LogDirectory, Found]],
+    *,
+    complete: bool,
+    new_uuid: Callable[[], uuid.UUID],
+    note: Callable[[str], None],
+) -> None:
+    """Bring the directories, and what was found in them, to where each replica has one log. Waits for the disk.
+
+    `complete` says that no log directory is offline: only then is a missing log known to be missing. Two logs of one
+    replica that no mark tells apart are left for the loading to refuse.
+    """
+    live: dict[TopicPartition, list[Place]] = {}
+    future: dict[TopicPartition, list[Place]] = {}
+    for directory, found in places:
+        for row, names in ((live, found.live), (future, found.future)):
+            for name, tp in names:
+                row.setdefault(tp, []).append((directory, found, name))
+    for tp, rivals in live.items():
+        marked = [place for place in rivals if len(rivals) > 1 and _is_marked(place)]
+        if len(marked) == 1:
+            for place in rivals:
+                if place is not marked[0]:
+                    _give_up(place, tp, new_uuid, note)
+    for tp, copies in future.items():
+        marked = [place for place in copies if tp not in live and _is_marked(place)]
+        kept = copies[0]
+        if complete and len(marked) == 1:
+            kept = marked[0]
+            _become_log(kept, tp, note)
+        for place in copies:
+            if place is not kept:
+                _give_up(place, tp, new_uuid, note)
+
+
+def _is_marked(place: Place) -> bool:
+    directory, _, name = place
+    return directory.disk.exists(f"{directory.root}/{name}/{layout.MOVED}")
+
+
+def _become_log(place: Place, tp: TopicPartition, note: Callable[[str], None]) -> None:
+    directory, found, name = place
+    note(f"{directory.root}/{name}: its move was decided: it is the log of {tp}")
+    found.future.remove((name, tp))
+    found.live.append((layout.directory_name(tp), tp))
+    directory.disk.rename(f"{directory.root}/{name}", f"{directory.root}/{layout.directory_name(tp)}")
+    directory.disk.sync_directory(directory.root)
+
+
+def _give_up(place: Place, tp: TopicPartition, new_uuid: Callable[[], uuid.UUID], note: Callable[[str], None]) -> None:
+    directory, found, name = place
+    note(f"{directory.root}/{name}: {tp} was moved to another log directory, this one is removed")
+    for names in (found.live, found.future):
+        if (name, tp) in names:
+            names.remove((name, tp))
+    gone = layout.marked_directory_name(tp, new_uuid(), DirectoryKind.DELETED)
+    found.deleted.append((gone, tp))
+    directory.disk.rename(f"{directory.root}/{name}", f"{directory.root}/{gone}")
+    directory.disk.sync_directory(directory.root)

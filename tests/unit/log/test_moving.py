@@ -1,0 +1,269 @@
+"""Replicas that move between log directories: future logs filled, put in place, and every crash on the way."""
+
+import asyncio
+import errno
+import itertools
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from logyard.broker.clock import ManualClock
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.log import layout
+from logyard.broker.log.disk import read_whole
+from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.memory_disk import MachineStopped, MemoryDisk
+from logyard.broker.log.store import LogStore, StoreSettings
+from logyard.broker.model import TopicPartition
+from logyard.broker.topic_config import TopicConfig
+from tests.support.logs import content, names, produced
+
+ONE, TWO = "/disks/one", "/disks/two"
+A0 = TopicPartition("a", 0)
+TOPIC_ID = uuid.UUID(int=5)
+CONFIG = TopicConfig(segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=10_000)
+
+
+class House:
+    """Two log directories on one disk in memory, and a store on them."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk(choose=random.Random(3).randrange)
+        self.disk.make_directory("/disks")
+        self.disk.sync_directory("/")
+        self.notes: list[str] = []
+        self.ids = itertools.count(1)
+
+    async def start(self) -> LogStore:
+        store = LogStore(
+            StoreSettings((ONE, TWO)),
+            self.disk,
+            ManualClock(),
+            self.run,
+            topic_config=lambda topic: CONFIG,
+            new_uuid=lambda: uuid.UUID(int=next(self.ids)),
+            note=self.notes.append,
+        )
+        await store.load()
+        return store
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        await asyncio.sleep(0)
+        return work()
+
+    async def filled(self) -> tuple[LogStore, PartitionLog]:
+        """A store with a replica in the first directory."""
+        store = await self.start()
+        log = store.get_or_create(A0, TOPIC_ID, CONFIG, is_new=True, directory=ONE)
+        for number in range(12):
+            write(log, number)
+        log.set_high_watermark(log.log_end_offset)
+        log.advance_log_start(3)
+        log.flush(20)
+        await store._upkeep.checkpoint(layout.LOG_STARTS)
+        return store, log
+
+
+def write(log: PartitionLog, number: int) -> None:
+    data = produced([b"v%d" % number] * 2, producer_id=8, producer_epoch=0, base_sequence=2 * number)
+    log.append_as_leader(data, number // 4, now_ms=0)
+
+
+def copy(log: PartitionLog, future: PartitionLog) -> None:
+    """Fill a future log up to the log's end."""
+    while future.log_end_offset < log.log_end_offset:
+        piece = log.read(future.log_end_offset, 150, limit_offset=log.log_end_offset, min_one=True)
+        future.append_as_follower(memoryview(bytearray(piece.load())))
+    future.set_high_watermark(log.high_watermark)
+    future.advance_log_start(log.log_start_offset)
+
+
+async def moved(store: LogStore) -> PartitionLog:
+    """Move the replica to the second directory."""
+    log = store.get(A0)
+    future = store.begin_move(A0, TWO)
+    assert log is not None
+    assert future is not None
+    copy(log, future)
+    await store.prepare_promotion(A0)
+    return store.promote(A0)
+
+
+async def settled(store: LogStore) -> None:
+    """Let the work of threads be done that was asked for at once."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def state(log: PartitionLog) -> tuple[Any, ...]:
+    producers = {pid: (e.epoch, e.last_sequence, e.last_offset) for pid, e in log.producers.entries.items()}
+    return content(log), log.log_start_offset, log.log_end_offset, log.epochs.entries, log.topic_id, producers
+
+
+async def test_a_move_keeps_all_there_is_to_know() -> None:
+    house = House()
+    store, log = await house.filled()
+    await store.set_cleaner_offset(A0, 7)
+    before, mark = state(log), log.high_watermark
+    new = await moved(store)
+    assert (state(new), new.high_watermark) == (before, mark)
+    assert (store.get(A0), store.future(A0), new.is_future) == (new, None, False)
+    assert (new.directory, store.cleaner_offset(A0)) == (f"{TWO}/a-0", 7)
+    assert new.recovery_point >= 20
+    with pytest.raises(StorageError, match="moved"):
+        write(log, 12)
+    write(new, 12)
+    await settled(store)
+    assert not any(name.startswith("a-0") for name in names(house.disk, ONE) if not name.endswith("-delete"))
+    assert read_whole(house.disk, f"{ONE}/{layout.CLEANER_OFFSETS}") == b"0\n0\n"
+    assert layout.MOVED not in names(house.disk, new.directory)
+    after = state(new)
+    await store.close()
+    again = await house.start()
+    kept = again.get(A0)
+    assert kept is not None
+    assert state(kept) == after
+    await again._chores.stop()
+
+
+async def test_who_may_move_where() -> None:
+    house = House()
+    store, log = await house.filled()
+
+    def refused(tp: TopicPartition, path: str) -> ErrorCode:
+        with pytest.raises(ApiError) as caught:
+            store.begin_move(tp, path)
+        return caught.value.code
+
+    assert refused(A0, "/disks/three") is ErrorCode.LOG_DIR_NOT_FOUND
+    assert refused(TopicPartition("x" * 249, 0), TWO) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert store.begin_move(A0, ONE) is None, "it lies there"
+    later = TopicPartition("later", 0)
+    assert refused(later, TWO) is ErrorCode.REPLICA_NOT_AVAILABLE
+    store.get_or_create(TopicPartition("b", 0), None, CONFIG, is_new=True, directory=TWO)
+    assert store.get_or_create(later, None, CONFIG, is_new=True).directory == f"{TWO}/later-0", "as it was asked for"
+    house.disk.fail(TWO, errno.EIO)
+    with pytest.raises(StorageError):
+        store.begin_move(A0, TWO)
+    await settled(store)
+    assert refused(A0, TWO) is ErrorCode.KAFKA_STORAGE_ERROR
+    write(log, 12)
+    await store._chores.stop()
+
+
+async def test_a_move_is_given_up_by_asking_for_the_place_where_it_is() -> None:
+    house = House()
+    store, log = await house.filled()
+    future = store.begin_move(A0, TWO)
+    assert future is not None
+    assert store.begin_move(A0, TWO) is future
+    assert log.is_moving
+    assert store.begin_move(A0, ONE) is None
+    assert (store.future(A0), log.is_moving) == (None, False)
+    assert not any(name.endswith("-future") for name in names(house.disk, TWO))
+    store.begin_move(A0, TWO)
+    store.delete(A0)
+    assert store.future(A0) is None
+    replicas = [name for root in (ONE, TWO) for name in names(house.disk, root) if name.startswith("a-")]
+    assert len(replicas) == 3
+    assert all(name.endswith("-delete") for name in replicas)
+    await store._chores.stop()
+
+
+async def test_a_truncation_cuts_the_copy_as_well() -> None:
+    house = House()
+    store, log = await house.filled()
+    future = store.begin_move(A0, TWO)
+    assert future is not None
+    copy(log, future)
+    log.truncate_to(11)
+    assert future.log_end_offset == log.log_end_offset == 10
+    write(log, 5)
+    copy(log, future)
+    assert content(future) == content(log)
+    await store._chores.stop()
+
+
+async def test_the_checkpoints_of_both_directories_know_of_both_logs() -> None:
+    house = House()
+    store, log = await house.filled()
+    future = store.begin_move(A0, TWO)
+    assert future is not None
+    copy(log, future)
+    await store.prepare_promotion(A0)
+    text = read_whole(house.disk, f"{TWO}/{layout.RECOVERY_POINTS}").decode()
+    assert text == "0\n1\na 0 24\n"
+    assert read_whole(house.disk, f"{TWO}/{layout.LOG_STARTS}").decode() == "0\n1\na 0 3\n"
+    await store.close()
+    again = await house.start()
+    assert again.resume_move(A0)
+    kept, half = again.get(A0), again.future(A0)
+    assert kept is not None
+    assert half is not None
+    assert (content(kept), half.is_future, half.log_end_offset) == (content(half), True, 24)
+    await again._chores.stop()
+
+
+async def steps_of_a_move() -> tuple[int, int]:
+    """How many disk operations lie before a move, and behind it."""
+    house = House()
+    store, _ = await house.filled()
+    before = house.disk.operations
+    await moved(store)
+    await settled(store)
+    await store._chores.stop()
+    return before, house.disk.operations
+
+
+@pytest.mark.parametrize("power_lost", [False, True])
+async def test_killed_at_any_operation_the_replica_is_there_once(power_lost: bool) -> None:
+    before, after = await steps_of_a_move()
+    assert after - before > 30
+    places = set()
+    for stop_at in range(before + 1, after + 2):
+        house = House()
+        store, log = await house.filled()
+        synced, whole = 20, state(log)
+        house.disk.stop_at = stop_at
+        try:
+            await moved(store)
+            await settled(store)
+        except MachineStopped:
+            pass
+        await store._chores.stop()
+        house.disk.restart(random.Random(stop_at).randrange if power_lost else None)
+        again = await house.start()
+        kept = again.get(A0)
+        assert kept is not None, f"operation {stop_at}: the replica is gone"
+        places.add(kept.directory)
+        if power_lost:
+            # What had been synced before the move began is there, byte for byte, and nothing else.
+            assert kept.log_end_offset >= synced
+            assert whole[0].startswith(content(kept, 3))
+        else:
+            assert state(kept) == whole, f"operation {stop_at}"
+        if again.resume_move(A0):
+            assert again.begin_move(A0, ONE) is None
+        write(kept, kept.log_end_offset // 2)
+        await again.close()
+    assert places == {f"{ONE}/a-0", f"{TWO}/a-0"}
+
+
+async def test_without_its_directory_a_marked_copy_is_no_log() -> None:
+    house = House()
+    store, log = await house.filled()
+    future = store.begin_move(A0, TWO)
+    assert future is not None
+    copy(log, future)
+    await store.prepare_promotion(A0)
+    await store._chores.stop()
+    house.disk.restart()
+    house.disk.fail(ONE)
+    again = await house.start()
+    assert again.get(A0) is None
+    with pytest.raises(StorageError, match="may be in"):
+        again.get_or_create(A0, TOPIC_ID, CONFIG, is_new=False)
+    await again._chores.stop()
