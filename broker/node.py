@@ -199,12 +199,6 @@ class Node:
             fetch_bytes_max=config.int("fetch.max.bytes"),
         )
             alter_config_policy=self._policies.alter_config,
-            quotas=Quotas(
-                self.configs,
-                Windows(config.int("quota.window.num"), config.int("quota.window.size.seconds")),
-                Windows(config.int("controller.quota.window.num"), config.int("controller.quota.window.size.seconds")),
-                lambda: world.clock.monotonic() * 1000,
-            ),
 
     def _coordinator(self, loop: asyncio.AbstractEventLoop) -> GroupCoordinator:
         config, world = self.config, self._world

@@ -46,7 +46,6 @@ class Services:
     auto_create: AutoCreate
     topic_waits: TopicWaits
     fetch_bytes_max: int = 57_671_680
-    quotas: Quotas
     alter_config_policy: Callable[[ConfigRequest], None] | None = None
     http_address: str | None = None
     kept_metadata: KeptAnswers = field(default_factory=KeptAnswers)
