@@ -15,7 +15,7 @@ from logyard.operators.links import ClusterPageLink
 from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
 
 # How long after its own deadline a trigger may still report; only then Airflow ends the deferral by itself.
-_GRACE_S = 60
+GRACE_S = 60
 
 
 class ClusterOperator(BaseOperator):
@@ -89,7 +89,7 @@ class ClusterOperator(BaseOperator):
             trigger=trigger,
             method_name=method_name,
             kwargs=kwargs or None,
-            timeout=timedelta(seconds=self.wait_timeout_s + _GRACE_S),
+            timeout=timedelta(seconds=self.wait_timeout_s + GRACE_S),
         )
 
     def _say(self, trigger: ClusterTrigger, seen: Look, said: str) -> str:

@@ -1,25 +1,39 @@
 """The controller: find out what is wrong with it, bring it back, and prove that the cluster is whole."""
 
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Context
 
 from logyard.admin.ports import Launcher
-from logyard.admin.recovery import Expectation, Limits, Recoverer
-from logyard.operators.base import ClusterOperator, as_integer, as_truth
+from logyard.admin.recovery import Recoverer
+from logyard.admin.recovery_case import Case, Expectation, Limits, Recovery
+from logyard.operators.base import GRACE_S, ClusterOperator, as_integer, as_truth
+from logyard.operators.triggers.recovery import RecoveryRoundTrigger
+
+# A round at least this often, whatever the cluster looks like to its clients.
+_LONGEST_ROUND_S = 15.0
 
 
 class RecoverControllerOperator(ClusterOperator):
     """Diagnose the controller by ZooKeeper and by asking it, treat what is wrong, and wait until all is well.
 
     Treated are: nobody elected though brokers live, a controller whose process is dead, one that hangs (it is
-    fenced by a multi that checks the epoch read at diagnosis), a garbled /controller_epoch, no broker at all.
-    Brokers that ought to run and are not registered are started by the launcher. All is well when a controller
-    answers, every partition is led, every expected broker is back and every ISR is full.
+    fenced by a multi that checks the epoch read at diagnosis), a garbled /controller_epoch, brokers that disagree about
+    who is controller, no broker at all. Brokers that ought to run and are not registered are started by the launcher.
+    All is well when a controller answers, every partition with a live replica in sync is led, half-made topics are
+    finished, no deletion is stuck, and (with a launcher) every expected broker is back, every ISR is full and no move
+    is stuck.
 
     It may run at any time: before anybody noticed, after another controller was elected, and when nothing is wrong.
+    Deferred, it is back on a worker for each round only: when the cluster looks whole or different to its clients, or
+    when a treatment becomes due. With `dry_run` it says what is wrong and changes nothing.
+
     Returns controller_before, controller_after, epoch_before, epoch_after, restarted, partitions_led,
-    under_replicated, seconds, and the finding with the actions taken.
+    under_replicated, stuck_moves, deleting, seconds, and the finding with the actions taken.
 
     :param restart_brokers: start brokers that are missing; without it they are only reported. (templated)
     :param epoch_before: an epoch that the controller's has to be above in the end; known to callers that saw the
@@ -29,7 +43,7 @@ class RecoverControllerOperator(ClusterOperator):
     :param grace_s: seconds that an election or the end of a session is waited for before anything is forced.
     """
 
-    template_fields = ("restart_brokers", "epoch_before", "controller_before", "logyard_conn_id")
+    template_fields = ("restart_brokers", "epoch_before", "controller_before", *ClusterOperator.template_fields)
 
     def __init__(
         self,
@@ -50,32 +64,19 @@ class RecoverControllerOperator(ClusterOperator):
         self.grace_s = grace_s
 
     def execute(self, context: Context) -> dict[str, Any]:
-        hook = self.hook
-        launcher: Launcher | None = hook.launcher() if as_truth("restart_brokers", self.restart_brokers) else None
-        with hook.ensemble() as ensemble:
-            recovery = Recoverer(
-                ensemble=ensemble,
-                client=hook.get_conn(),
-                launcher=launcher,
-                pause=hook.pause(),
-                say=self.log.info,
-                limits=Limits(
-                    total_s=self.wait_timeout_s,
-                    grace_s=self.grace_s,
-                    look_s=self.poll_interval_s,
-                    probe_s=self.probe_timeout_s,
-                ),
-                expectation=self.expectation(),
-            ).run()
-        self.log.info(
-            "controller %d at epoch %d, %d of %d partitions led, in %.1f s",
-            recovery.controller_after,
-            recovery.epoch_after,
-            recovery.health.led,
-            recovery.health.partitions,
-            recovery.seconds,
-        )
-        return recovery.as_json()
+        if self.checks_only:
+            with self._recoverer(Case(), 0.0) as recoverer:
+                return recoverer.diagnosis().as_json()
+        if self.deferrable:
+            return self._round(Case(), time.time())
+        with self._recoverer(Case(), 0.0) as recoverer:
+            return self._end(recoverer.run())
+
+    def resume(
+        self, context: Context, event: dict[str, Any], case: Mapping[str, Any], started: float
+    ) -> dict[str, Any]:
+        """The next round, whatever the trigger saw: what counts is what ZooKeeper and the brokers say now."""
+        return self._round(Case.from_json(case), started)
 
     def expectation(self) -> Expectation:
         """What the fields and the connection say beforehand."""
@@ -88,3 +89,59 @@ class RecoverControllerOperator(ClusterOperator):
             brokers=settings.expected_brokers(),
             protocol=settings.security_protocol,
         )
+
+    @contextmanager
+    def _recoverer(self, case: Case, elapsed_s: float) -> Iterator[Recoverer]:
+        hook = self.hook
+        restart = as_truth("restart_brokers", self.restart_brokers) and not self.checks_only
+        launcher: Launcher | None = hook.launcher() if restart else None
+        with hook.ensemble() as ensemble, hook.client() as client:
+            yield Recoverer(
+                ensemble=ensemble,
+                client=client,
+                launcher=launcher,
+                pause=hook.pause(),
+                say=self.log.info,
+                limits=Limits(
+                    total_s=self.wait_timeout_s,
+                    grace_s=self.grace_s,
+                    look_s=self.poll_interval_s,
+                    probe_s=self.probe_timeout_s,
+                ),
+                expectation=self.expectation(),
+                case=case,
+                elapsed_s=elapsed_s,
+            )
+
+    def _round(self, case: Case, started: float) -> dict[str, Any]:
+        with self._recoverer(case, time.time() - started) as recoverer:
+            recovery = recoverer.round()
+            due_s = min(recoverer.next_due_s(), _LONGEST_ROUND_S)
+            view = recoverer.view
+        if recovery is not None:
+            return self._end(recovery)
+        trigger = RecoveryRoundTrigger(
+            expected=sorted(self.expectation().brokers),
+            controller=view.holder,
+            brokers=sorted(view.brokers),
+            logyard_conn_id=self.logyard_conn_id,
+            poll_interval_s=self.poll_interval_s,
+            deadline_ms=round((time.time() + due_s) * 1000),
+        )
+        return self.defer(  # raises TaskDeferred
+            trigger=trigger,
+            method_name="resume",
+            kwargs={"case": case.as_json(), "started": started},
+            timeout=timedelta(seconds=self.wait_timeout_s + GRACE_S),
+        )
+
+    def _end(self, recovery: Recovery) -> dict[str, Any]:
+        self.log.info(
+            "controller %d at epoch %d, %d of %d partitions led, in %.1f s",
+            recovery.controller_after,
+            recovery.epoch_after,
+            recovery.health.led,
+            recovery.health.partitions,
+            recovery.seconds,
+        )
+        return recovery.as_json()

@@ -188,6 +188,9 @@ class MemoryClient:
         set_here = {k: ConfigValue(v, "DYNAMIC_TOPIC_CONFIG") for k, v in self._cluster.configs[topic].items()}
         return {"cleanup.policy": ConfigValue("delete", "DEFAULT_CONFIG"), **set_here}
 
+    def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
+        return {topic: self.topic_configs(topic) for topic in topics if topic in self._cluster.configs}
+
     def alter_topic_configs(
         self, topic: str, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
     ) -> None:
@@ -273,7 +276,9 @@ class MemoryClient:
         return dict(before)
 
     def groups(self) -> list[GroupView]:
-        return [GroupView(group, "Empty") for group in sorted(self._cluster.group_commits)]
+        c = self._cluster
+        members = {group: c.group_members.get(group, 0) for group in sorted({*c.group_commits, *c.group_members})}
+        return [GroupView(group, "Stable" if count else "Empty", count) for group, count in members.items()]
 
     def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
         return dict(self._cluster.group_commits.get(group_id, {}))
@@ -287,7 +292,8 @@ class MemoryClient:
             return Probe(broker, reachable=False, metadata=False, queue=None)
         # What hangs here does nothing at all, as under SIGSTOP: connections are accepted by the kernel alone.
         answers = broker not in c.hung
-        return Probe(broker, True, answers, answers or None, -1 if c.controller is None else c.controller)
+        believed = c.beliefs.get(broker, -1 if c.controller is None else c.controller)
+        return Probe(broker, True, answers, answers or None, believed)
 
     def _known(self, topic: str) -> None:
         if topic not in self._cluster.configs:

@@ -25,6 +25,8 @@ class MemoryCluster:
     epoch_garbled: bool = False
     zxid: int = 100
     hung: set[int] = field(default_factory=set)
+    deaf: set[int] = field(default_factory=set)  # brokers that not even a new controller can tell anything
+    beliefs: dict[int, int] = field(default_factory=dict)  # broker → whom it takes for the controller, wrongly
     electing: bool = True
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     assignments: dict[TopicPartition, Assignment] = field(default_factory=dict)
@@ -34,6 +36,7 @@ class MemoryCluster:
     returning: dict[int, int] = field(default_factory=dict)
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     log_dirs: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    group_members: dict[str, int] = field(default_factory=dict)
     group_commits: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     end_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -79,6 +82,8 @@ class MemoryCluster:
             raise ApiError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"broker {broker} is registered already")
         self.running.add(broker)
         self.hung.discard(broker)
+        self.deaf.discard(broker)
+        self.beliefs.pop(broker, None)
         self.sessions[broker] = -1
         self.returning[broker] = self.ticks_to_catch_up
 
@@ -91,6 +96,7 @@ class MemoryCluster:
         candidates = [b for b in self.live() if b in self.running and b not in self.hung]
         if candidates:
             self.controller, self.epoch, self.zxid = candidates[0], self.epoch + 1, self.zxid + 1
+            self.beliefs = {b: self.beliefs[b] for b in self.deaf & set(self.beliefs)}
 
     def _expire(self, broker: int) -> None:
         del self.sessions[broker]

@@ -1,8 +1,8 @@
 """Bringing a controller back: diagnose, treat, look again, until the cluster is whole or the time is over.
 
 Each round looks once and does at most one thing, so that a cure that somebody else (or the cluster itself) brought
-about in between is found and not repeated. What is remembered from round to round is a `Case`. A broker is started only when its registration is gone: while its old
-session lives the new process would be refused (facts §1).
+about in between is found and not repeated. What is remembered from round to round is a `Case`. A broker is started
+only when its registration is gone: while its old session lives the new process would be refused (facts §1).
 """
 
 import math
@@ -49,6 +49,7 @@ class Recoverer:
         self._limits, self._expected = limits, expectation
         self._prober = client
         self.case = case or Case()
+        self.view = ControllerView(None, -1, None, -1)  # what ZooKeeper said at the last round
         self._began = pause.monotonic() - elapsed_s
 
     def run(self) -> Recovery:
@@ -102,6 +103,7 @@ class Recoverer:
 
     def _look(self) -> Evidence:
         case, view = self.case, self._ensemble.controller()
+        self.view = view
         case.places |= {broker: _place(info) for broker, info in view.brokers.items()}
         suspects = [broker for broker in sorted(case.suspects) if broker in view.brokers and broker != view.holder]
         answers = {broker: self._probe(view.brokers[broker]) for broker in suspects}
@@ -114,8 +116,11 @@ class Recoverer:
             beliefs = {b: answer.controller for b, answer in answers.items() if answer is not None and answer.metadata}
             beliefs[holder.id] = probe.controller
         silent = [broker for broker, answer in sorted(answers.items()) if answer is not None and not answer.metadata]
-        for broker in silent:
-            case.suspects.setdefault(broker, self._now())
+        for broker in answers:
+            if broker in silent:
+                case.suspects.setdefault(broker, self._now())
+            else:
+                case.suspects.pop(broker, None)
         return Evidence(view, probe, self._expected_ids(), silent, beliefs)
 
     def _expected_ids(self) -> Sequence[int]:

@@ -19,7 +19,8 @@ from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.execution import make_plan, progress
 from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.ports import EARLIEST
-from logyard.admin.recovery import Expectation, Limits, Recoverer, Recovery
+from logyard.admin.recovery import Recoverer
+from logyard.admin.recovery_case import Expectation, Limits, Recovery
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import NewTopic
 from logyard.admin.topics import IfExists, ensure_topic

@@ -1,5 +1,7 @@
 """Controllers recovered: dead, hung, missing, wedged, noticed or not; and nothing done where nothing is wrong."""
 
+import json
+
 import pytest
 
 from logyard.admin.diagnosis import Evidence, Finding, diagnose, health
@@ -10,6 +12,7 @@ from logyard.admin.recovery import NotRecovered, Recoverer
 from logyard.admin.recovery_case import Case, Expectation, Limits, Recovery
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import NewTopic
+from logyard.broker.errors import CorruptData
 from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
 
 SETTINGS = ClusterSettings.read("memory:1")
@@ -115,6 +118,94 @@ def test_what_is_left_of_a_hung_broker_is_stopped_before_it_is_started_again() -
     assert (made.stopped, made.started) == ([hung], [hung])
     assert result.finding is Finding.CONTROLLER_HUNG
     assert result.health.is_full
+
+
+def test_brokers_that_disagree_learn_it_from_a_new_controller() -> None:
+    made = cluster()
+    made.beliefs = {2: 3}
+    result, said = recover(made)
+    assert result.finding is Finding.CONTROLLER_DISPUTED
+    assert any("brokers [2] do not take 1 for it" in line for line in said)
+    assert [action for action in result.actions if "fenced broker 1" in action]
+    assert (made.started, made.stopped) == ([], [])
+
+
+def test_a_broker_that_disagrees_for_ever_is_started_again() -> None:
+    made = cluster()
+    made.beliefs, made.deaf = {2: 3}, {2}
+    result, _ = recover(made)
+    assert result.finding is Finding.CONTROLLER_DISPUTED
+    assert (made.stopped[0], result.restarted) == (2, (2,))
+    assert result.health.is_full
+
+
+def test_a_disagreement_that_ends_by_itself_is_waited_for() -> None:
+    made = cluster()
+    made.beliefs = {3: 2}
+
+    class Learning(MemoryCluster):
+        def tick(self) -> None:
+            super().tick()
+            self.beliefs = {}
+
+    made.__class__ = Learning
+    result, _ = recover(made)
+    assert (result.finding, result.actions) == (Finding.CONTROLLER_DISPUTED, ())
+
+
+def test_another_process_goes_on_with_the_case() -> None:
+    """As when each round is made by another worker: all that is known is the case's JSON and the time gone by."""
+    made = cluster()
+    hung = made.controller
+    assert hung is not None
+    made.hung.add(hung)
+    connector, document, elapsed, rounds = MemoryConnector(made), Case().as_json(), 0.0, 0
+    while True:
+        recoverer = Recoverer(
+            ensemble=connector.ensemble(SETTINGS),
+            client=connector.cluster(SETTINGS),
+            launcher=connector.launcher(["start"], ["stop"]),
+            pause=connector.pause(),
+            say=lambda line: None,
+            limits=Limits(total_s=120.0, grace_s=20.0),
+            expectation=Expectation(brokers=ALL),
+            case=Case.from_json(json.loads(json.dumps(document))),
+            elapsed_s=elapsed,
+        )
+        result = recoverer.round()
+        rounds += 1
+        if result is not None:
+            break
+        due = recoverer.next_due_s()
+        assert 0 < due <= 60.0
+        document, elapsed = recoverer.case.as_json(), elapsed + 2.0
+        made.tick()
+    assert rounds > 5
+    assert result.finding is Finding.CONTROLLER_HUNG
+    assert (made.stopped, made.started) == ([hung, hung], [hung])
+    assert result.seconds >= 20.0
+    with pytest.raises(CorruptData, match="case"):
+        Case.from_json({"finding": "NONSENSE"})
+
+
+def test_a_diagnosis_changes_nothing() -> None:
+    made = cluster()
+    dead = made.controller
+    assert dead is not None
+    made.kill(dead)
+    connector, said = MemoryConnector(made), list[str]()
+    recoverer = Recoverer(
+        ensemble=connector.ensemble(SETTINGS),
+        client=connector.cluster(SETTINGS),
+        launcher=connector.launcher(["start"]),
+        pause=connector.pause(),
+        say=said.append,
+        limits=Limits(),
+        expectation=Expectation(brokers=ALL),
+    )
+    found = recoverer.diagnosis()
+    assert (found.finding, found.actions, made.started) == (Finding.CONTROLLER_DEAD, (), [])
+    assert said
 
 
 def test_an_election_that_never_comes_is_nudged() -> None:

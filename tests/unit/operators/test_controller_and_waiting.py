@@ -42,23 +42,51 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     return made
 
 
+@pytest.mark.parametrize("deferrable", [True, False])
 def test_a_dead_controller_is_recovered_with_a_typed_result(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, deferrable: bool
 ) -> None:
     monkeypatch.setenv("AIRFLOW__LOGYARD__BROKER_START_COMMAND", '["start", "{broker_id}"]')
     dead, epoch = cluster.controller, cluster.epoch
     assert dead is not None
     cluster.kill(dead)
     operator = RecoverControllerOperator(
-        task_id="r", epoch_before=str(epoch), controller_before="None", restart_brokers="True"
+        task_id="r",
+        epoch_before=str(epoch),
+        controller_before="None",
+        restart_brokers="True",
+        deferrable=deferrable,
+        poll_interval_s=0.01,
     )
-    result, _ = run(operator, context())
+    result, deferrals = run(operator, context())
+    assert bool(deferrals) is deferrable
     assert result["controller_before"] == dead
     assert result["controller_after"] not in (None, dead)
     assert (result["epoch_before"], result["epoch_after"]) == (epoch, epoch + 1)
     assert result["restarted"] == [dead]
     assert (result["partitions_led"], result["under_replicated"]) == (6, 0)
     assert result["seconds"] >= 0
+
+
+def test_a_dry_run_only_says_what_is_wrong(cluster: MemoryCluster) -> None:
+    dead = cluster.controller
+    assert dead is not None
+    cluster.kill(dead)
+    result, _ = run(RecoverControllerOperator(task_id="r", dry_run="True", deferrable=True), context())
+    assert (result["finding"], result["actions"], cluster.started) == ("CONTROLLER_DEAD", [], [])
+
+
+def test_a_hung_controller_is_recovered_round_by_round(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("START", "STOP"):
+        monkeypatch.setenv(f"AIRFLOW__LOGYARD__BROKER_{name}_COMMAND", '["it", "{broker_id}"]')
+    hung = cluster.controller
+    assert hung is not None
+    cluster.hung.add(hung)
+    operator = RecoverControllerOperator(task_id="r", deferrable=True, poll_interval_s=0.01, grace_s=0.2)
+    result, deferrals = run(operator, context())
+    assert deferrals >= 2
+    assert (result["finding"], result["restarted"]) == ("CONTROLLER_HUNG", [hung])
+    assert any("fenced" in action for action in result["actions"])
 
 
 def test_a_connections_command_needs_the_switch(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
