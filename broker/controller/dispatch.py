@@ -39,7 +39,7 @@ HANDLERS: Mapping[type, Handler] = {
     events.BrokersChanged: lambda c, e: brokers.on_brokers_changed(c),
     events.BrokerModified: lambda c, e: brokers.on_broker_modified(c, e.broker_id),
     events.TopicsChanged: lambda c, e: _on_topics_changed(c),
-    events.PartitionsChanged: lambda c, e: topics.on_partitions_changed(c, e.topic),
+    events.PartitionsChanged: lambda c, e: _on_partitions_changed(c, e.topic),
     events.DeletionRequested: lambda c, e: deletion.on_requested(c),
     events.LogDirsFailed: lambda c, e: brokers.on_log_dirs_failed(c),
     events.IsrsChanged: lambda c, e: isr.on_notified(c),
@@ -98,10 +98,16 @@ STATES: Mapping[type, int] = {
 
 
 def _on_topics_changed(context: ControllerContext) -> Steps[None]:
-    vanished = yield from topics.on_topics_changed(context)
+    vanished, moving = yield from topics.on_topics_changed(context)
     if vanished:
         # The znode of a topic under deletion was removed by hand: what is left of it goes too.
         yield from deletion.resume(context)
+    yield from reassignment.take_up(context, moving)
+
+
+def _on_partitions_changed(context: ControllerContext, topic: str) -> Steps[None]:
+    moves = yield from topics.on_partitions_changed(context, topic)
+    yield from reassignment.on_written(context, moves)
 
 
 def _on_update_metadata_answered(event: events.UpdateMetadataAnswered) -> Steps[None]:

@@ -1,4 +1,4 @@
-"""Moving replicas: reassignments by the API (KIP-455) and by /admin/reassign_partitions.
+"""Moving replicas: reassignments by the API (KIP-455), by /admin/reassign_partitions, and by topic znodes.
 
 Rule 1: a move is written into the topic znode first (adding and removing replicas), then into memory,
         then acted on; so any later controller finds it and goes on (facts §6).
@@ -8,6 +8,8 @@ Rule 3: the latest request for a partition wins, whichever way it came; what onl
         needed is stopped and deleted at once. Cancelling is a move to the replicas of the start.
 Rule 4: /admin/reassign_partitions keeps exactly what is still running of it; entries that cannot be
         followed are dropped, and the znode goes when it is empty.
+Rule 5: adding and removing replicas that somebody else writes into a topic znode begin to move at the watch, as a
+        request for the same target would (Kafka looks at them at its next failover only).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -85,6 +87,26 @@ def on_requested(context: ControllerContext) -> Steps[set[TopicPartition]]:
         yield from effects.note("reassignments are dropped", level="warning", reasons=reasons)
         yield from _drop_from_znode(context, lambda tp, _: tp in failed)
     return set(outcomes) - set(failed)
+
+
+def on_written(context: ControllerContext, targets: Mapping[TopicPartition, tuple[int, ...]]) -> Steps[None]:
+    """Begin the moves that somebody else has written into topic znodes (rule 5)."""
+    moves: dict[TopicPartition, Assignment] = {}
+    refused: dict[str, str] = {}
+    for tp, target in targets.items():
+        try:
+            moves[tp] = _plan(context, tp, target, only_live=False)
+        except ApiError as problem:
+            refused[str(tp)] = str(problem)
+    if refused:
+        yield from effects.note("moves in topic znodes are not followed", level="warning", reasons=refused)
+    yield from _start_all(context, moves)
+
+
+def take_up(context: ControllerContext, tps: Sequence[TopicPartition]) -> Steps[None]:
+    """Go on with partitions of new topics that were written as moving already."""
+    moving = [p for tp in tps if (p := context.partition(tp)) is not None]
+    yield from _start_all(context, {p.tp: p.assignment for p in moving})
 
 
 def on_failover(context: ControllerContext) -> Steps[None]:

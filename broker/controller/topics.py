@@ -3,9 +3,10 @@
 Rule 1: whatever made a topic znode (CreateTopics, a tool, a hand), it enters at the watch and goes one way:
         id given if it has none, replicas and partitions New, partitions Online, replicas Online.
 Rule 2: bad content of one znode is noted and hurts that topic only; it counts as having no (more) partitions.
-Rule 3: of a changed topic znode only added partitions count; changed replica lists are ignored (facts §3).
+Rule 3: of a changed topic znode added partitions count, and moves (adding or removing replicas) that start from the
+        replicas there are; other changed replica lists are ignored (facts §3).
 Rule 4: a topic znode is rewritten on the version that was read, so that partitions written by others
-        meanwhile stay, and always with its topic id.
+        meanwhile stay, and always with its topic id; an id that somebody else has dropped or changed is put back.
 """
 
 import re
@@ -93,7 +94,7 @@ def _give_ids(context: ControllerContext, bare: Sequence[Topic]) -> Steps[None]:
     ids = yield from effects.new_topic_ids(len(bare))
     for topic, topic_id in zip(bare, ids, strict=True):
         context.set_topic_id(topic, topic_id)
-    failures = yield from rewrite(context, {topic.name: {} for topic in bare})
+    failures = yield from rewrite(context, {topic.name: {} for topic in bare}, ids_are_fresh=True)
     for name in failures:
         context.set_topic_id(context.topics[name], None)
     if failures:
@@ -103,10 +104,13 @@ def _give_ids(context: ControllerContext, bare: Sequence[Topic]) -> Steps[None]:
 # Rewriting
 
 
-def rewrite(context: ControllerContext, changes: Mapping[str, Mapping[int, Assignment]]) -> Steps[dict[str, str]]:
+def rewrite(
+    context: ControllerContext, changes: Mapping[str, Mapping[int, Assignment]], *, ids_are_fresh: bool = False
+) -> Steps[dict[str, str]]:
     """Write topic znodes as they are in memory with `changes` on top; return why some were not written.
 
-    Memory does not take `changes` over: that is for the caller, after the write.
+    Memory does not take `changes` over: that is for the caller, after the write. `ids_are_fresh`: no broker has been
+    told the topics' ids yet, so that one found in a znode meanwhile is taken instead.
     """
     contents = {
         name: TopicAssignment({**context.topics[name].znode().partitions, **change}, context.topics[name].topic_id)
@@ -120,7 +124,8 @@ def rewrite(context: ControllerContext, changes: Mapping[str, Mapping[int, Assig
         stale = _after_write(context, names, [r[0] for r in results], failures)
         if not stale:
             return failures
-        contents = yield from _merge_newer(context, {name: contents[name] for name in stale}, failures)
+        ours = {name: contents[name] for name in stale}
+        contents = yield from _merge_newer(context, ours, failures, ids_are_fresh=ids_are_fresh)
     return failures | dict.fromkeys(contents, "its znode changed under every attempt")
 
 
@@ -140,7 +145,11 @@ def _after_write(
 
 
 def _merge_newer(
-    context: ControllerContext, contents: Mapping[str, TopicAssignment], failures: dict[str, str]
+    context: ControllerContext,
+    contents: Mapping[str, TopicAssignment],
+    failures: dict[str, str],
+    *,
+    ids_are_fresh: bool,
 ) -> Steps[dict[str, TopicAssignment]]:
     """Read changed znodes again, and keep what others added to them."""
     names = list(contents)
@@ -157,9 +166,11 @@ def _merge_newer(
             continue
         ours = contents[name]
         context.topics[name].version = found.version
-        merged[name] = TopicAssignment({**theirs.partitions, **ours.partitions}, theirs.topic_id or ours.topic_id)
-        if theirs.topic_id is not None:
-            context.set_topic_id(context.topics[name], theirs.topic_id)
+        topic_id = ours.topic_id or theirs.topic_id
+        if theirs.topic_id is not None and ids_are_fresh:
+            topic_id = theirs.topic_id
+        merged[name] = TopicAssignment({**theirs.partitions, **ours.partitions}, topic_id)
+        context.set_topic_id(context.topics[name], topic_id)
     return merged
 
 
@@ -180,11 +191,14 @@ def bring_up(context: ControllerContext, new: Sequence[Partition]) -> Steps[None
 # Events
 
 
-def on_topics_changed(context: ControllerContext) -> Steps[list[str]]:
-    """Handle the children of /brokers/topics; return vanished topics that were queued for deletion."""
+def on_topics_changed(context: ControllerContext) -> Steps[tuple[list[str], list[TopicPartition]]]:
+    """Handle the children of /brokers/topics.
+
+    Returns vanished topics that were queued for deletion, and partitions of new topics that were written as moving.
+    """
     names = yield from effects.watch_children(znode.PATH, TopicsChanged())
-    found = names or []
-    vanished = [name for name in context.topics if name not in set(found)]
+    found = dict.fromkeys(names or [])
+    vanished = [name for name in context.topics if name not in found]
     queued = [name for name in vanished if context.is_deleting(name)]
     for name in vanished:
         context.forget_topic(name)
@@ -192,41 +206,80 @@ def on_topics_changed(context: ControllerContext) -> Steps[list[str]]:
     new = [name for name in found if name not in context.topics]
     if vanished or new:
         yield from effects.note("topics changed", new=new, vanished=vanished)
-    loaded = yield from load(context, new)
-    yield from bring_up(context, [p for topic in loaded for p in topic.partitions.values()])
-    return queued
+    return queued, (yield from _begin(context, new))
 
 
-def on_partitions_changed(context: ControllerContext, name: str) -> Steps[None]:
-    """Handle a changed topic znode: partitions are added; a topic made anew under the same name starts afresh."""
+def _begin(context: ControllerContext, names: Sequence[str]) -> Steps[list[TopicPartition]]:
+    """Take topics in that nobody knew; return those of their partitions that were written as moving."""
+    loaded = yield from load(context, names)
+    partitions_of_all = [p for topic in loaded for p in topic.partitions.values()]
+    yield from bring_up(context, partitions_of_all)
+    return [p.tp for p in partitions_of_all if p.assignment.is_reassigning]
+
+
+def on_partitions_changed(context: ControllerContext, name: str) -> Steps[dict[TopicPartition, tuple[int, ...]]]:
+    """Handle a changed topic znode: partitions are added; a topic made anew under the same name starts afresh.
+
+    Returns the moves that somebody else has written into it: partition → the replicas it is to have.
+    """
     if name not in context.topics:
-        return
+        return {}
     found = (yield from effects.watch_data([(znode.topic_path(name), PartitionsChanged(name))]))[0]
     topic = context.topics[name]
     if found is None:
-        return  # the children of /brokers/topics changed too, and that event does the rest
+        return {}  # the children of /brokers/topics changed too, and that event does the rest
     if found.czxid != topic.czxid:
         context.forget_topic(name)
-        loaded = yield from load(context, [name])
-        yield from bring_up(context, [p for topic in loaded for p in topic.partitions.values()])
-        return
+        moving = yield from _begin(context, [name])
+        return {tp: context.topics[name].partitions[tp.partition].assignment.target for tp in moving}
     topic.version = found.version
     known = set(topic.partitions)
     content = yield from _read(topic, found)
     if content is None:
-        return
-    if topic.topic_id is None:
-        context.set_topic_id(topic, content.topic_id)
+        return {}
     new = [partition for number, partition in topic.partitions.items() if number not in known]
     if new and context.is_deleting(name):
         for partition in new:
             del topic.partitions[partition.tp.partition]
         yield from _undo_added_partitions(context, topic)
-        return
+        return {}
     if new:
         yield from effects.note("partitions were added", partitions=[str(p.tp) for p in new])
-    yield from _give_ids(context, [topic] if topic.topic_id is None else [])
+    yield from _keep_id(context, topic, content)
     yield from bring_up(context, new)
+    moving = [p.tp for p in new if p.assignment.is_reassigning]
+    return {tp: content.partitions[tp.partition].target for tp in moving} | _moves_by_others(context, topic, content)
+
+
+def _keep_id(context: ControllerContext, topic: Topic, content: TopicAssignment) -> Steps[None]:
+    """A topic without an id takes the znode's or gets one; a known one is put back where it is gone from the znode."""
+    if topic.topic_id is None:
+        context.set_topic_id(topic, content.topic_id)
+        yield from _give_ids(context, [topic] if topic.topic_id is None else [])
+    elif content.topic_id != topic.topic_id:
+        # A tool of before 2.8 has written the znode; another id would make brokers refuse the topic for good (§22).
+        yield from effects.note("a topic's id is put back", level="warning", topic=topic.name)
+        failures = yield from rewrite(context, {topic.name: _written_moves(topic, content)})
+        if failures:
+            yield from effects.note("a topic's id could not be put back", level="error", reasons=failures)
+
+
+def _written_moves(topic: Topic, content: TopicAssignment) -> dict[int, Assignment]:
+    return {n: a for n, a in content.partitions.items() if n in topic.partitions and _is_move(topic.partitions[n], a)}
+
+
+def _moves_by_others(
+    context: ControllerContext, topic: Topic, content: TopicAssignment
+) -> dict[TopicPartition, tuple[int, ...]]:
+    if context.is_deleting(topic.name):
+        return {}
+    return {TopicPartition(topic.name, n): a.target for n, a in _written_moves(topic, content).items()}
+
+
+def _is_move(partition: Partition, written: Assignment) -> bool:
+    """A move not of our own writing that starts from the replicas there are (else it is old news, written back)."""
+    now = partition.assignment
+    return written.is_reassigning and written != now and set(written.origin) == set(now.origin)
 
 
 def _undo_added_partitions(context: ControllerContext, topic: Topic) -> Steps[None]:

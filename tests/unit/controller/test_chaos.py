@@ -19,7 +19,7 @@ from logyard.broker.controller.events import (
 )
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.errors import ApiError
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import TopicAssignment, TopicPartition
 from logyard.broker.znodes import delete_topics, preferred_election, reassignments
 from logyard.broker.znodes import topics as topic_znode
 from logyard.broker.znodes.ops import Create
@@ -83,6 +83,17 @@ class Chaos:
     def do_move_by_hand(self) -> None:
         if self.world.read(reassignments.PATH) is None:
             self.world.make(reassignments.PATH, reassignments.encode({self.tp(): self.replicas()}))
+
+    def do_move_in_the_topic_znode(self) -> None:
+        name = self.random.choice(TOPICS)
+        if self.world.read(topic_znode.topic_path(name)) is not None:
+            found = self.world.topic(name)
+            number = self.random.choice(list(found.partitions))
+            moved = {**found.partitions, number: found.partitions[number].reassign_to(self.replicas())}
+            # As an old tool would: whatever the version, and without the topic's id.
+            topic_id = self.random.choice((None, found.topic_id))
+            content = topic_znode.encode(TopicAssignment(moved, topic_id))
+            self.world.set(topic_znode.topic_path(name), content)
 
     def do_elect(self) -> None:
         kind = self.random.choice(list(ElectionKind))
