@@ -26,6 +26,7 @@ from logyard.broker.http.server import HttpServer
 from logyard.broker.log.disk import OsDisk
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.node import Node, read_identity
+from logyard.broker.server.admission import Admission, RequestMemory, limits_from
 from logyard.broker.server.listener import Listener
 from logyard.broker.world import World
 from logyard.broker.zk import registration
@@ -42,8 +43,12 @@ def real_world(config: BrokerConfig) -> World:
     """The machine this process runs on; call it on the running loop."""
     loop = asyncio.get_running_loop()
     pool = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+    clock = SystemClock()
+    limits = limits_from(config)
+    admission = Admission(limits, lambda: clock.monotonic() * 1000)
+    memory = RequestMemory(limits.memory_bytes) if limits.memory_bytes > 0 else None
     return World(
-        clock=SystemClock(),
+        clock=clock,
         disk=OsDisk(),
         chance=SystemChance(),
         new_uuid=uuid.uuid4,
@@ -56,10 +61,11 @@ def real_world(config: BrokerConfig) -> World:
         ),
         open_listener=lambda endpoint: Listener(
             endpoint,
-            connections_max=config.int("max.connections"),
-            per_host_max=config.int("max.connections.per.ip"),
-            frame_bytes_max=config.int("socket.request.max.bytes"),
+            admission,
+            memory,
+            protected=len(config.listeners) > 1 and endpoint.listener == config.inter_broker_listener,
         ),
+        admission=admission,
         open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
         close=lambda: pool.shutdown(wait=False, cancel_futures=True),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],

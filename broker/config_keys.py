@@ -26,6 +26,11 @@ MIB = 1024 * 1024
 _HOUR_MS = 3_600_000
 _NOT_ZERO = Allowed("-1 or at least 1", lambda value: isinstance(value, int) and value != 0)
 _GZIP_LEVEL = Allowed("1 to 9, or -1 for the codec's own", lambda value: value == -1 or value in range(1, 10))
+# The two that Apache Kafka ships; a class of somebody else's cannot be loaded here.
+REPLICA_SELECTORS = (
+    "org.apache.kafka.common.replica.LeaderSelector",
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+)
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 GENERAL_KEYS = (
@@ -165,7 +170,7 @@ REPLICATION_KEYS = (
     Key("replica.fetch.min.bytes", INT, 1),
     Key("replica.fetch.response.max.bytes", INT, 10 * MIB, at_least(0)),
     Key("replica.high.watermark.checkpoint.interval.ms", LONG, 5000),
-    Key("replica.selector.class", STRING),
+    Key("replica.selector.class", STRING, None, one_of(*REPLICA_SELECTORS)),
     Key("num.replica.fetchers", INT, 1),
     Key("num.replica.alter.log.dirs.threads", INT),
     Key("fetch.purgatory.purge.interval.requests", INT, 1000),

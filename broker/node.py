@@ -34,8 +34,11 @@ from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication import settings as replication_settings
 from logyard.broker.replication.fetch_sessions import FetchSessions
 from logyard.broker.replication.fetcher import ReplicaFetchers
+from logyard.broker.replication.log_dirs import LogDirMoves
 from logyard.broker.replication.ports import FetchLink
 from logyard.broker.replication.replicas import Replicas
+from logyard.broker.security import quota_settings
+from logyard.broker.security.quotas import quotas_from
 from logyard.broker.server.api_table import HANDLERS
 from logyard.broker.server.auto_create import AutoCreate
 from logyard.broker.server.dispatch import Dispatcher
@@ -99,9 +102,9 @@ class Node:
         policies: Policies = NO_POLICIES,
     ) -> None:
         self.config = config
+        self._policies = policies
         self.running = False
         self.broker_epoch = -1
-        self._policies = policies
         self._world = world
         self._zk = zk
         self._fail = fail
@@ -130,6 +133,10 @@ class Node:
         )
         self.isr_changes = AlterPartitionSender(self.to_controller, broker_id, lambda: self.broker_epoch)
         self.replicas, self.fetchers = self._replication(loop)
+        self.log_dir_moves = LogDirMoves(
+            self.replicas.hosted, self.store, self._spawn, asyncio.sleep, lambda text: log.info("logs", note=text)
+        )
+        self.replicas.add_listener(self.log_dir_moves)
         self.groups = self._coordinator(loop)
         self.replicas.add_listener(OffsetsLeadership(self.groups))
         # A replica that moves away takes nothing with it; a topic that is deleted takes its committed offsets.
@@ -148,6 +155,8 @@ class Node:
             zk, world.clock, self._config_changed, lambda note: log.warning("config", note=note)
         )
         self.configs.on_topics(self.replicas.topic_configs_changed)
+        if world.admission is not None:
+            world.admission.ip_quotas = self.configs.ip_quotas
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, HANDLERS)
         self.http = self._http_side(loop)
@@ -196,9 +205,11 @@ class Node:
             controller_channel=self.channel,
             auto_create=AutoCreate(config, self.metadata, self.to_controller),
             topic_waits=TopicWaits(self.metadata),
+            log_dir_moves=self.log_dir_moves,
+            alter_config_policy=self._policies.alter_config,
+            quotas=quotas_from(config, self.configs, lambda: world.clock.monotonic() * 1000),
             fetch_bytes_max=config.int("fetch.max.bytes"),
         )
-            alter_config_policy=self._policies.alter_config,
 
     def _coordinator(self, loop: asyncio.AbstractEventLoop) -> GroupCoordinator:
         config, world = self.config, self._world
@@ -221,6 +232,7 @@ class Node:
                 session_timeout_ms_max=config.int("group.max.session.timeout.ms"),
             ),
             config.int("offsets.retention.minutes") * 60_000,
+            config.int("offset.metadata.max.bytes"),
         )
 
     def _http_side(self, loop: asyncio.AbstractEventLoop) -> HttpSide:
@@ -349,6 +361,7 @@ class Node:
         await self.http.close()
         await self.controller.stop()
         await self._watcher.stop()
+        self.log_dir_moves.close()
         await self.fetchers.close()
         self.replicas.close()
         await self.groups.close()
@@ -374,6 +387,8 @@ class Node:
         elif kind == "brokers":
             self.configs.set_broker(name, settings)
             self._broker_settings_changed()
+        else:
+            quota_settings.changed(self.configs, kind, name, settings)
 
     def _broker_settings_changed(self) -> None:
         """Take over what may change while a broker runs (facts §20); raises ConfigProblems for what cannot be read."""
@@ -384,6 +399,9 @@ class Node:
         self.controller.update_settings(settings_from(effective, self._policies))
         if self.cleaner is not None:
             self.cleaner.configure(cleaner_settings.settings_from(effective))
+        self.replicas.settings.take_over(effective)
+        if self._world.admission is not None:
+            self._world.admission.limits.take_over(effective)
 
     def _log_dir_failed(self, path: str, partitions: list[TopicPartition]) -> None:
         log.error("log directory offline", path=path, replicas=len(partitions))

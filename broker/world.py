@@ -12,6 +12,7 @@ from logyard.broker.http.server import HttpServer
 from logyard.broker.log.disk import Disk
 from logyard.broker.model import Endpoint
 from logyard.broker.replication.ports import RunBlocking
+from logyard.broker.server.admission import Admission
 
 
 @dataclass(slots=True)
@@ -33,5 +34,6 @@ class World:
     open_listener: Callable[[Endpoint], Any]
     open_http: Callable[[str, int], HttpServer] | None
     close: Callable[[], None]
+    admission: Admission | None = None
     open_files_max: int = 1 << 20
     open_cleaner: Callable[[], CleaningWorker] | None = None

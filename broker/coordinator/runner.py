@@ -28,8 +28,6 @@ from logyard.broker.errors import ErrorCode
 
 log = structlog.get_logger("logyard.groups")
 
-METADATA_BYTES_MAX = 4096
-
 # How a failed append to the offsets log looks to a member (Kafka's GroupMetadataManager mapping).
 _APPEND_ERRORS = {
     ErrorCode.NONE: ErrorCode.NONE,
@@ -54,6 +52,7 @@ class GroupCoordinator:
         new_id: Callable[[], str],
         rules: groups.Rules | None = None,
         offsets_retention_ms: int = 7 * 86_400_000,
+        metadata_chars_max: int = 4096,
     ) -> None:
         self._log = offsets_log
         self._clock = clock
@@ -61,6 +60,7 @@ class GroupCoordinator:
         self._new_id = new_id
         self._rules = rules or groups.Rules()
         self._retention_ms = offsets_retention_ms
+        self._metadata_chars_max = metadata_chars_max
         self._owned: dict[int, int] = {}
         self._loading: set[int] = set()
         self._groups: dict[str, Group] = {}
@@ -194,7 +194,8 @@ class GroupCoordinator:
             code = groups.commit_refusal(group, member_id, instance_id, generation, self._clock.now_ms())
         if code is not ErrorCode.NONE or group is None:
             return [code] * len(commits)
-        good = [c for c in commits if len(c.metadata.encode()) <= METADATA_BYTES_MAX]
+        longest = self._metadata_chars_max  # characters, whatever the setting is called: Kafka counts those
+        good = [c for c in commits if len(c.metadata) <= longest]
         if good:
             records: list[KeyValue] = [
                 (storage.offset_key(group_id, c.topic, c.partition), storage.offset_value(c)) for c in good
@@ -204,7 +205,7 @@ class GroupCoordinator:
             if code is ErrorCode.NONE:
                 group.offsets.update({(c.topic, c.partition): c for c in good})
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        return [code if len(c.metadata.encode()) <= METADATA_BYTES_MAX else too_large for c in commits]
+        return [code if len(c.metadata) <= longest else too_large for c in commits]
 
     def fetch_offsets(
         self, group_id: str, wanted: Iterable[tuple[str, int]] | None

@@ -36,6 +36,7 @@ def settings_from(config: BrokerConfig, open_files_max: int) -> StoreSettings:
         log_start_checkpoint_interval_ms=config.int("log.flush.start.offset.checkpoint.interval.ms"),
         high_watermark_checkpoint_interval_ms=config.int("replica.high.watermark.checkpoint.interval.ms"),
         producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
+        producer_id_expiration_check_interval_ms=config.int("producer.id.expiration.check.interval.ms"),
         # Each log keeps one file open; the rest is for connections, sealed segments and jobs.
         partitions_max=max(16, open_files_max - FILES_SPARED),
     )

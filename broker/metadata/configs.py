@@ -126,26 +126,6 @@ class DynamicConfigs:
         """Return every quota by address."""
         return self._ip_quotas
 
-    def quota_for(self, user: str, client_id: str, key: str) -> float | None:
-        """Return the bound `key` (producer_byte_rate…) for a connection, None: unlimited.
-
-        The most specific entity that sets the key wins, in Kafka's order (facts §18).
-        """
-        for entity in (
-            (user, client_id),
-            (user, DEFAULT_ENTITY),
-            (user, None),
-            (DEFAULT_ENTITY, client_id),
-            (DEFAULT_ENTITY, DEFAULT_ENTITY),
-            (DEFAULT_ENTITY, None),
-            (None, client_id),
-            (None, DEFAULT_ENTITY),
-        ):
-            value = self._quotas.get(entity, {}).get(key)
-            if value is not None:
-                return float(value)
-        return None
-
     def on_quotas(self, listener: QuotasChanged) -> None:
         """Call `listener()` when any quota changed."""
         self._on_quotas.append(listener)

@@ -201,6 +201,10 @@ class FetchSession:
 
     # The answer
 
+    def put_back(self) -> None:
+        """Nothing is sent this time (a quota): what was looked at is looked at again."""
+        self._restless = {**self._looking_at, **self._restless}
+
     def news(self, answers: Sequence[FetchedPartition]) -> list[FetchedPartition]:
         """Return the answers worth sending; what may have more to say stays restless."""
         news = []
@@ -241,11 +245,13 @@ def _all(topic: str) -> bool:
 class FetchContext:
     """One fetch request, resolved: read from `source`, then `finish` says what to send.
 
-    With an `error` there is nothing to read: answer it alone.
+    `postpone`, instead of `finish`, gives the error and session id of an answer without any partition, where a quota
+    holds the client back. With an `error` there is nothing to read: answer it alone.
     """
 
     source: FetchSource
     finish: Callable[[list[FetchedPartition]], tuple[ErrorCode, int, list[FetchedPartition]]]
+    postpone: Callable[[], tuple[ErrorCode, int]] = lambda: (ErrorCode.NONE, NO_SESSION)
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -311,7 +317,13 @@ class FetchSessions:
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
             return ErrorCode.NONE, session.id, session.news(answers)
 
-        return FetchContext(session, finish)
+        def postpone() -> tuple[ErrorCode, int]:
+            if session.epoch != expected:
+                return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id
+            session.put_back()
+            return ErrorCode.NONE, session.id
+
+        return FetchContext(session, finish, postpone)
 
     def _without_session(
         self, params: FetchParams, epoch: int, asks: Sequence[PartitionFetch], uses_topic_ids: bool, allowed: Allowed
@@ -384,4 +396,4 @@ class FetchSessions:
 
 
 def _refuse(error: ErrorCode) -> FetchContext:
-    return FetchContext(Sessionless(()), lambda answers: (error, NO_SESSION, []), error)
+    return FetchContext(Sessionless(()), lambda answers: (error, NO_SESSION, []), lambda: (error, NO_SESSION), error)

@@ -334,7 +334,7 @@ class ReplicaFetchers:
         self._progressed = progressed
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._placed: dict[TopicPartition, int] = {}
-        self._throttled_in = ByteRate()
+        self._throttled_in = ByteRate(settings.throttle_windows, settings.throttle_window_ms)
         self.failed: dict[TopicPartition, None] = {}
 
     def start(self, partitions: Iterable[Partition]) -> None:

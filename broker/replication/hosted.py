@@ -41,7 +41,7 @@ class Hosted:
         self.new_pending = new_pending
         self.run_blocking = run_blocking
         self.counters = Counters()
-        self.throttled_out = ByteRate()
+        self.throttled_out = ByteRate(settings.throttle_windows, settings.throttle_window_ms)
         self.controller_epoch = 0
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: dict[TopicPartition, None] = {}

@@ -6,6 +6,8 @@ from logyard.broker.config import BrokerConfig
 from logyard.broker.config_protocol import InterBrokerProtocol
 from logyard.broker.replication.throttle import UNLIMITED
 
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 
 @dataclass(slots=True)
 class ReplicaSettings:
@@ -24,7 +26,18 @@ class ReplicaSettings:
     uses_topic_ids: bool = True  # IBP >= 3.1-IV0: Fetch v13+ where every partition has an id
     leader_throttled_rate: int = UNLIMITED  # bytes/s; dynamic, changed in place
     follower_throttled_rate: int = UNLIMITED
+    alter_log_dirs_rate: int = UNLIMITED
+    alter_log_dirs_windows: int = 11
+    alter_log_dirs_window_ms: int = 1_000
+    throttle_windows: int = 11
+    throttle_window_ms: int = 1_000
     rack_aware_reads: bool = False  # replica.selector.class names Kafka's RackAwareReplicaSelector
+
+    def take_over(self, config: BrokerConfig) -> None:
+        """Take what may change while the broker runs out of the configuration as it is now."""
+        self.leader_throttled_rate = config.int("leader.replication.throttled.rate")
+        self.follower_throttled_rate = config.int("follower.replication.throttled.rate")
+        self.alter_log_dirs_rate = config.int("replica.alter.log.dirs.io.max.bytes.per.second")
 
 
 @dataclass(slots=True)
@@ -46,7 +59,7 @@ class Counters:
 
 def settings_from(config: BrokerConfig) -> ReplicaSettings:
     """Read replication's settings out of the broker's configuration."""
-    return ReplicaSettings(
+    settings = ReplicaSettings(
         broker_id=config.broker_id,
         lag_time_max_ms=config.int("replica.lag.time.max.ms"),
         fetch_wait_max_ms=config.int("replica.fetch.wait.max.ms"),
@@ -57,4 +70,11 @@ def settings_from(config: BrokerConfig) -> ReplicaSettings:
         fetch_session_slots_max=config.int("max.incremental.fetch.session.cache.slots"),
         truncates_on_fetch=config.ibp >= InterBrokerProtocol.IBP_2_7_IV1,
         uses_topic_ids=config.ibp >= InterBrokerProtocol.IBP_3_1_IV0,
+        alter_log_dirs_windows=config.int("alter.log.dirs.replication.quota.window.num"),
+        alter_log_dirs_window_ms=config.int("alter.log.dirs.replication.quota.window.size.seconds") * 1000,
+        throttle_windows=config.int("replication.quota.window.num"),
+        throttle_window_ms=config.int("replication.quota.window.size.seconds") * 1000,
+        rack_aware_reads=config.optional_str("replica.selector.class") == RACK_AWARE,
     )
+    settings.take_over(config)
+    return settings

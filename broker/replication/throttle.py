@@ -6,24 +6,24 @@ Rule 2: a follower in the ISR is never held back by its leader, one that has cau
 
 from collections import deque
 
-WINDOW_MS = 1_000
-WINDOWS = 11
 UNLIMITED = 2**63 - 1
 
 
 class ByteRate:
-    """Bytes per second over the last eleven windows of a second."""
+    """Bytes per second over the last windows: Kafka's `SimpleRate`, which has no empty windows before the first byte."""
 
-    __slots__ = ("_total", "_windows")
+    __slots__ = ("_count", "_total", "_window_ms", "_windows")
 
-    def __init__(self) -> None:
+    def __init__(self, windows: int = 11, window_ms: int = 1_000) -> None:
+        self._count = windows
+        self._window_ms = window_ms
         self._windows: deque[list[int]] = deque()  # [start in ms, bytes], oldest first
         self._total = 0
 
     def record(self, size: int, now_ms: int) -> None:
         """Count `size` bytes."""
         self._drop_old(now_ms)
-        if not self._windows or now_ms - self._windows[-1][0] >= WINDOW_MS:
+        if not self._windows or now_ms - self._windows[-1][0] >= self._window_ms:
             self._windows.append([now_ms, 0])
         self._windows[-1][1] += size
         self._total += size
@@ -33,12 +33,12 @@ class ByteRate:
         self._drop_old(now_ms)
         if not self._windows:
             return 0.0
-        elapsed = max(WINDOW_MS, now_ms - self._windows[0][0])
+        elapsed = max(self._window_ms, now_ms - self._windows[0][0])
         return self._total * 1000 / elapsed
 
     def _drop_old(self, now_ms: int) -> None:
         windows = self._windows
-        while windows and now_ms - windows[0][0] >= WINDOWS * WINDOW_MS:
+        while windows and now_ms - windows[0][0] >= self._count * self._window_ms:
             self._total -= windows.popleft()[1]
 
 

@@ -4,6 +4,7 @@ Rule 1: the records of a Produce are used where they were received; nothing copi
 Rule 2: as in Kafka one request of a connection is worked on at a time, except that Produce requests may
         follow each other while earlier ones wait for their acks (each is appended before the next is read).
 Rule 3: the buffer grows only as bytes arrive, never by what a size field promises.
+Rule 4: a connection that a quota has muted sends what it owes and reads on when its time is up (KIP-219).
 """
 
 import asyncio
@@ -16,7 +17,8 @@ from typing import Protocol
 import structlog
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.server.request import Encoded, Session
+from logyard.broker.server.admission import RequestMemory
+from logyard.broker.server.request import Encoded, Session, never_muted
 
 BUFFER_BYTES_MIN = 64 * 1024
 # What a connection that sent large requests may keep: growing anew for each would copy more than it saves.
@@ -54,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         frame_bytes_max: int,
         on_open: Callable[["Connection"], bool],
         on_close: Callable[["Connection"], None],
+        memory: RequestMemory | None = None,
     ) -> None:
         self._dispatch = dispatch
         self._may_pipeline = may_pipeline
@@ -70,6 +73,13 @@ class Connection(asyncio.BufferedProtocol):
         self._write_paused = False
         self._read_paused = False
         self._draining = False
+        self._stopped = False  # draining or muted: no further request is taken
+        self._unmute: asyncio.TimerHandle | None = None
+        self.session.mute = self.mute
+        self._memory = memory
+        self._granted = 0  # bytes of `memory` for the large request that is being received
+        self._starved = False  # waiting for `memory`
+        self._active = True
 
     # -- the transport's side
 
@@ -88,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
+        self._active = True
         self._process()
 
     def eof_received(self) -> bool:
@@ -96,6 +107,10 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._slots.clear()
+        if self._unmute is not None:
+            self._unmute.cancel()
+        self.session.mute = never_muted
+        self._release_memory()
         self._on_close(self)
 
     def pause_writing(self) -> None:
@@ -109,14 +124,35 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is still owed."""
-        return bool(self._slots)
+        """Whether an answer is still owed, or the peer is being kept waiting."""
+        return bool(self._slots) or self._unmute is not None or self._starved
+
+    def was_active(self) -> bool:
+        """Whether anything has come since this was last asked."""
+        active, self._active = self._active, False
+        return active
 
     def drain(self) -> None:
         """Take no further request; close as soon as nothing is owed."""
-        self._draining = True
+        self._draining = self._stopped = True
         if not self._slots:
             self.close()
+
+    def mute(self, ms: int) -> None:
+        """Take no further request for that long; a longer time that is running stays."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + ms / 1000
+        if self._unmute is not None:
+            if self._unmute.when() >= until:
+                return
+            self._unmute.cancel()
+        self._stopped = True
+        self._unmute = loop.call_at(until, self._go_on)
+
+    def _go_on(self) -> None:
+        self._unmute = None
+        self._stopped = self._draining
+        self._process()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -138,10 +174,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _process(self) -> None:
         """Work through every complete frame that may be started now."""
-        while self._transport is not None and not self._draining:
+        while self._transport is not None:
             frame_size = self._complete_frame()
             if frame_size < 0:
                 break
+            if self._stopped:
+                self._hold_reading()
+                return
             if self._write_paused or (self._slots and not self._may_start()):
                 self._hold_reading()
                 return
@@ -152,9 +191,44 @@ class Connection(asyncio.BufferedProtocol):
             self._start = self._end = 0
             if len(self._buffer) > BUFFER_BYTES_KEPT:
                 self._buffer = bytearray(BUFFER_BYTES_MIN)
+        if self._memory is not None and not self._has_memory(self._memory):
+            return
         if self._read_paused and self._transport is not None:
             self._read_paused = False
             self._transport.resume_reading()
+
+    def _has_memory(self, memory: RequestMemory) -> bool:
+        """Whether the frame at the front of the buffer may be read on; a small one needs nothing of its own.
+
+        Called when no complete frame is left, so what was granted belongs to this frame, or to one that is done with.
+        """
+        unread = self._end - self._start
+        size = _SIZE.unpack_from(self._buffer, self._start)[0] if unread >= 4 else 0
+        if size <= BUFFER_BYTES_MIN // 2:
+            self._release_memory()
+            if not unread and len(self._buffer) > BUFFER_BYTES_MIN:
+                self._buffer = bytearray(BUFFER_BYTES_MIN)
+            return True
+        if self._granted == size:
+            return True
+        self._release_memory()
+        if self._transport is None or memory.take(size):
+            self._granted = size
+            return True
+        if not self._starved:
+            self._starved = self._read_paused = True
+            self._transport.pause_reading()
+            memory.wait(self._fed)
+        return False
+
+    def _fed(self) -> None:
+        self._starved = False
+        self._process()
+
+    def _release_memory(self) -> None:
+        if self._memory is not None and self._granted:
+            granted, self._granted = self._granted, 0
+            self._memory.give_back(granted)
 
     def _complete_frame(self) -> int:
         """Size of the frame at the front of the buffer if it is all there, else -1."""

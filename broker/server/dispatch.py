@@ -13,6 +13,7 @@ from logyard.broker.protocol.header import parse_request_header
 from logyard.broker.server.api_versions import SUPPORTED
 from logyard.broker.server.request import Encoded, Fields, Handler, Request, Session
 from logyard.broker.server.services import Services
+from logyard.broker.server.throttling import EXEMPT, Timed, charge_time
 from logyard.broker.znodes.ops import SessionExpired
 
 API_VERSIONS = 18
@@ -37,6 +38,7 @@ class Dispatcher:
 
     def __init__(self, services: Services, handlers: Iterable[Handler]) -> None:
         self._services = services
+        self._quotas = services.quotas
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._pipelined = frozenset(key for key, handler in self._handlers.items() if handler.pipelined)
         self.counters = {handler.api_key: ApiCounter(handler.name) for handler in self._handlers.values()}
@@ -61,12 +63,16 @@ class Dispatcher:
         counter = self.counters[header.api_key]
         counter.requests += 1
         begun = time.perf_counter()
+        if self._quotas.request is not None and header.api_key not in EXEMPT:
+            request.begun_s = begun
         try:
             if handler.raw is not None:
                 return handler.raw(self._services, request)
             return self._message(handler, request)
         finally:
             counter.seconds += time.perf_counter() - begun
+            if request.begun_s:
+                request.spent_s += time.perf_counter() - begun
 
     def _message(self, handler: Handler, request: Request) -> "Encoded | asyncio.Future[Encoded]":
         message = codec.decode_request(request.api_key, request.api_version, request.body)
@@ -76,6 +82,8 @@ class Dispatcher:
         except Exception as error:
             return self._refusal(handler, request, message, error)
         if isinstance(outcome, Awaitable):
+            if request.begun_s:
+                outcome = Timed(request, outcome)
             return asyncio.ensure_future(self._finish(handler, request, message, outcome))
         return self._encode(request, outcome)
 
@@ -86,6 +94,12 @@ class Dispatcher:
             return self._refusal(handler, request, message, error)
 
     def _encode(self, request: Request, fields: Fields) -> bytes:
+        throttle_ms: int = fields.get("throttle_time_ms", 0)
+        if request.begun_s and self._quotas.request is not None:
+            throttle_ms = max(throttle_ms, charge_time(self._quotas.request, request))
+            fields = {**fields, "throttle_time_ms": throttle_ms}
+        if throttle_ms:
+            request.session.mute(throttle_ms)
         return codec.encode_response(request.api_key, request.api_version, request.correlation_id, fields)
 
     def _refusal(self, handler: Handler, request: Request, message: Any, error: Exception) -> bytes:
@@ -93,7 +107,7 @@ class Dispatcher:
         if isinstance(error, ApiError):
             code, text = error.code, error.message
         elif isinstance(error, SessionExpired):
-            # ZooKeeper's session ended meanwhile: nothing is known to be wrong with the request, so it may be tried again.
+            # ZooKeeper's session ended meanwhile: nothing is known to be wrong with the request, it may be tried again.
             code, text = ErrorCode.REQUEST_TIMED_OUT, "the broker's ZooKeeper session ended, try again"
         else:
             log.error("handler failed", api=handler.name, version=request.api_version, exc_info=error)

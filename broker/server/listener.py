@@ -3,16 +3,20 @@
 import asyncio
 import itertools
 import socket
-from collections import Counter
+from contextlib import suppress
 
 import structlog
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import Endpoint
+from logyard.broker.server.admission import Admission, RequestMemory
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.dispatch import Dispatcher
 
 BACKLOG = 1024
+# How often silent connections are looked for, as a part of the time they may be silent.
+SWEEPS_PER_IDLE_TIME = 4
+ACCEPT_RETRY_S = 0.1
 
 log = structlog.get_logger("logyard.listener")
 
@@ -22,50 +26,108 @@ class BindFailed(LogyardError):
 
 
 class Listener:
-    """One named listener: its socket, its connections, and how many it may have."""
+    """One named listener: its socket and its connections; a `protected` one takes the places of others' connections."""
 
     _ids = itertools.count(1)
 
-    def __init__(self, endpoint: Endpoint, connections_max: int, per_host_max: int, frame_bytes_max: int) -> None:
+    def __init__(
+        self, endpoint: Endpoint, admission: Admission, memory: RequestMemory | None = None, *, protected: bool = False
+    ) -> None:
         self.name = endpoint.listener
-        self._connections_max = connections_max
-        self._per_host_max = per_host_max
-        self._frame_bytes_max = frame_bytes_max
-        self._connections: dict[int, Connection] = {}
-        self._per_host: Counter[str] = Counter()
-        self._server: asyncio.Server | None = None
+        self._admission = admission
+        self._memory = memory
+        self._protected = protected
+        self._connections: dict[Connection, None] = {}
+        self._turned_away: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._tasks: list[asyncio.Task[None]] = []
         self._socket = _bound(endpoint)
         self.host = endpoint.host
         self.port: int = self._socket.getsockname()[1]
 
     async def serve(self, dispatcher: Dispatcher) -> None:
         """Begin to accept; connections made since the bind wait in the backlog."""
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._accept(dispatcher), name=f"accept {self.name}"))
+        if self._admission.limits.idle_ms > 0:
+            self._tasks.append(loop.create_task(self._sweep(), name=f"idle {self.name}"))
 
-        def connection() -> Connection:
-            return Connection(
-                dispatcher,
-                dispatcher.may_pipeline,
-                self.name,
-                next(self._ids),
-                self._frame_bytes_max,
-                self._opened,
-                self._closed,
-            )
+    async def _accept(self, dispatcher: Dispatcher) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._admission.wait_for_room(protected=self._protected)
+            try:
+                sock, address = await loop.sock_accept(self._socket)
+            except OSError as error:
+                # Out of descriptors, mostly: those who are connected will leave some day.
+                log.warning("cannot accept", listener=self.name, error=error.strerror)
+                await asyncio.sleep(ACCEPT_RETRY_S)
+                continue
+            host = str(address[0])
+            refusal = self._admission.refusal(host)
+            delay_ms = 0 if refusal else self._admission.delay_ms(host)
+            if refusal or delay_ms:
+                log.warning("connection refused", listener=self.name, peer=host, why=refusal or "too many in a second")
+                self._turn_away(sock, delay_ms)
+                continue
+            with suppress(OSError):  # the peer has gone already
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await loop.connect_accepted_socket(lambda: self._connection(dispatcher), sock)
 
-        self._server = await asyncio.get_running_loop().create_server(connection, sock=self._socket, backlog=BACKLOG)
+    def _connection(self, dispatcher: Dispatcher) -> Connection:
+        return Connection(
+            dispatcher,
+            dispatcher.may_pipeline,
+            self.name,
+            next(self._ids),
+            self._admission.limits.frame_bytes_max,
+            self._opened,
+            self._closed,
+            self._memory,
+        )
+
+    def _turn_away(self, sock: socket.socket, delay_ms: int) -> None:
+        def close() -> None:
+            self._turned_away.pop(sock, None)
+            sock.close()
+
+        if delay_ms:
+            self._turned_away[sock] = asyncio.get_running_loop().call_later(delay_ms / 1000, close)
+        else:
+            close()
+
+    async def _sweep(self) -> None:
+        """Close who was silent for `connections.max.idle.ms`; who is owed an answer waits for us, not we for him."""
+        idle_s = self._admission.limits.idle_ms / 1000
+        silent_since: dict[Connection, float] = {}
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(idle_s / SWEEPS_PER_IDLE_TIME)
+            now = loop.time()
+            for connection in list(self._connections):
+                if connection.was_active() or connection.busy:
+                    silent_since[connection] = now
+                    self._admission.active(connection)
+                elif now - silent_since.setdefault(connection, now) >= idle_s:
+                    log.info("connection closed, idle", listener=self.name, peer=connection.session.client_host)
+                    connection.close()
+            silent_since = {c: since for c, since in silent_since.items() if c in self._connections}
 
     async def close(self, grace_s: float = 5.0) -> None:
         """Accept nothing more, answer what is being worked on for at most `grace_s` seconds, close the rest."""
-        if self._server is not None:
-            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._socket.close()
-        for connection in list(self._connections.values()):
+        for sock, timer in list(self._turned_away.items()):
+            timer.cancel()
+            sock.close()
+        for connection in list(self._connections):
             connection.drain()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_s
         while self._connections and loop.time() < deadline:
             await asyncio.sleep(0.02)
-        for connection in list(self._connections.values()):
+        for connection in list(self._connections):
             connection.close()
 
     @property
@@ -73,20 +135,13 @@ class Listener:
         return len(self._connections)
 
     def _opened(self, connection: Connection) -> bool:
-        host = connection.session.client_host
-        if len(self._connections) >= self._connections_max or self._per_host[host] >= self._per_host_max:
-            log.warning("connection refused, too many", listener=self.name, peer=host, open=len(self._connections))
-            return False
-        self._connections[connection.session.connection_id] = connection
-        self._per_host[host] += 1
+        self._admission.enter(connection, connection.session.client_host, protected=self._protected)
+        self._connections[connection] = None
         return True
 
     def _closed(self, connection: Connection) -> None:
-        if self._connections.pop(connection.session.connection_id, None) is not None:
-            host = connection.session.client_host
-            self._per_host[host] -= 1
-            if not self._per_host[host]:
-                del self._per_host[host]
+        self._connections.pop(connection, None)
+        self._admission.leave(connection)
 
 
 def _bound(endpoint: Endpoint) -> socket.socket:

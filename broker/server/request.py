@@ -16,6 +16,10 @@ Encoded = bytes | list[Buffer] | None
 Fields = Mapping[str, Any]
 
 
+def never_muted(ms: int) -> None:
+    """Sessions without a connection (tests) have nothing to mute."""
+
+
 @dataclass(slots=True)
 class Session:
     """What is known of the peer of one connection."""
@@ -25,6 +29,8 @@ class Session:
     client_host: str
     principal: str = "User:ANONYMOUS"
     client_software: str = "unknown"
+    # Read nothing more of this connection for so many milliseconds: set by the connection (KIP-219).
+    mute: Callable[[int], None] = never_muted
 
 
 @dataclass(slots=True)
@@ -37,6 +43,9 @@ class Request:
     client_id: str | None
     body: memoryview
     session: Session
+    # For quotas of the loop's time only, see throttling.py: when it was begun, what it took until it had to wait.
+    begun_s: float = 0.0
+    spent_s: float = 0.0
 
 
 RawHandler = Callable[["Services", Request], Encoded | asyncio.Future[Encoded]]

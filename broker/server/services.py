@@ -12,12 +12,15 @@ from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.errors import CorruptData, ErrorCode
+from logyard.broker.log.log import PartitionLog
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.configs import DynamicConfigs
 from logyard.broker.replication.events import LogDirInfo, ReplicaLogInfo
 from logyard.broker.replication.fetch_sessions import FetchSessions
+from logyard.broker.replication.log_dirs import LogDirMoves
 from logyard.broker.replication.replicas import Replicas
+from logyard.broker.security.quotas import Quotas
 from logyard.broker.server.auto_create import AutoCreate
 from logyard.broker.server.kept_answers import KeptAnswers
 from logyard.broker.server.topic_waits import TopicWaits
@@ -45,8 +48,10 @@ class Services:
     controller_channel: ControllerChannel
     auto_create: AutoCreate
     topic_waits: TopicWaits
-    fetch_bytes_max: int = 57_671_680
+    log_dir_moves: LogDirMoves
+    quotas: Quotas
     alter_config_policy: Callable[[ConfigRequest], None] | None = None
+    fetch_bytes_max: int = 57_671_680
     http_address: str | None = None
     kept_metadata: KeptAnswers = field(default_factory=KeptAnswers)
 
@@ -87,9 +92,16 @@ class Services:
         if path not in self.store.online_directories:
             return LogDirInfo(path, ErrorCode.KAFKA_STORAGE_ERROR)
         replicas = [
-            ReplicaLogInfo(log.tp, log.size, max(0, log.high_watermark - log.log_end_offset), log.is_future)
-            for log in self.store.all_logs()
+            ReplicaLogInfo(log.tp, log.size, self._offset_lag(log), log.is_future)
+            for log in (*self.store.all_logs(), *self.store.future_logs())
             if log.directory.startswith(path.rstrip("/") + "/")
         ]
         total, usable = self.store.space(path)
         return LogDirInfo(path, ErrorCode.NONE, replicas, total, usable)
+
+    def _offset_lag(self, log: PartitionLog) -> int:
+        """How far behind a log is: a future log behind the log, that behind its high watermark. -1 not known."""
+        if not log.is_future:
+            return max(0, log.high_watermark - log.log_end_offset)
+        current = self.store.get(log.tp)
+        return -1 if current is None else max(0, current.log_end_offset - log.log_end_offset)

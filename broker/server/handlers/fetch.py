@@ -8,8 +8,10 @@ from logyard.broker.records.downconvert import downconvert, magic_for_fetch
 from logyard.broker.replication import wire_fetch
 from logyard.broker.replication.events import FetchedPartition
 from logyard.broker.replication.fetch_sessions import FetchContext
+from logyard.broker.security.quotas import Quotas
 from logyard.broker.server.request import Encoded, Handler, Request
 from logyard.broker.server.services import Services
+from logyard.broker.server.throttling import fetch_throttle_ms, user_of
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
@@ -18,7 +20,11 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     params = wire_fetch.fetch_params(asked, version, request.session.listener)
     if not params.from_follower:
         params.max_bytes = min(params.max_bytes, services.fetch_bytes_max)
-        params.min_bytes = min(params.min_bytes, services.fetch_bytes_max)
+        if services.quotas.fetch is not None:
+            # More than the quota's windows hold could never be sent.
+            largest = services.quotas.fetch.largest(user_of(request), request.client_id or "")
+            params.max_bytes = int(min(params.max_bytes, largest))
+        params.min_bytes = min(params.min_bytes, params.max_bytes)
     asks, forgotten = wire_fetch.fetch_asks(asked, version, services.metadata.topic_name)
     context = services.fetch_sessions.open(
         params,
@@ -28,22 +34,36 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         forgotten,
         uses_topic_ids=version >= wire_fetch.TOPIC_IDS_SINCE,
     )
+    # Followers are not clients: no quota holds them back (but see replication/throttle.py).
+    quotas = None if params.from_follower else services.quotas
     if context.error is not ErrorCode.NONE:
-        return _answer(request, context, [])
+        return _answer(quotas, request, context, [])
     outcome = services.replicas.fetch_from(params, context.source)
     if isinstance(outcome, list):
-        return _answer(request, context, outcome)
+        return _answer(quotas, request, context, outcome)
     answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
 
     def done(future: "asyncio.Future[list[FetchedPartition]]") -> None:
         if not answer.done():
-            answer.set_result(_answer(request, context, future.result()))
+            answer.set_result(_answer(quotas, request, context, future.result()))
 
     outcome.add_done_callback(done)
     return answer
 
 
-def _answer(request: Request, context: FetchContext, answers: list[FetchedPartition]) -> Encoded:
+def _answer(quotas: Quotas | None, request: Request, context: FetchContext, answers: list[FetchedPartition]) -> Encoded:
+    if quotas is not None and (quotas.fetch is not None or quotas.request is not None):
+        throttle_ms = fetch_throttle_ms(quotas, request, sum(len(each.records) for each in answers))
+        if throttle_ms:
+            error, session_id = context.postpone()
+            return fetch.encode_response(
+                request.api_version,
+                request.correlation_id,
+                (),
+                throttle_ms=throttle_ms,
+                error_code=int(error),
+                session_id=session_id,
+            )
     error, session_id, news = context.finish(answers)
     magic = magic_for_fetch(request.api_version)
     if magic < 2:

@@ -13,8 +13,11 @@ from logyard.broker.protocol import codec
 from logyard.broker.server.handlers.describe_cluster import CLUSTER_OPERATIONS
 from logyard.broker.server.request import Encoded, Handler, Request
 from logyard.broker.server.services import Services
+from logyard.broker.server.throttling import charge_time
 
 API_KEY = 3
+THROTTLE_TIME_SINCE = 3
+FLEXIBLE_SINCE = 9
 # Read, Write, Create, Delete, Alter, Describe, DescribeConfigs, AlterConfigs, as a bit field.
 TOPIC_OPERATIONS = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11
 
@@ -22,7 +25,7 @@ TOPIC_OPERATIONS = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
     kept = services.kept_metadata.get(request, services.metadata.version)
     if kept is not None:
-        return kept
+        return _charged(services, request, kept)
     message = codec.decode_request(API_KEY, request.api_version, request.body)
     wanted = queries(message.topics, request.api_version)
     unknown = [q.name for q in wanted or () if q.name is not None and q.name not in services.metadata]
@@ -32,7 +35,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     answer = _answer(services, request, message, wanted, {})
     if not unknown:
         services.kept_metadata.put(request, services.metadata.version, answer)
-    return answer
+    return _charged(services, request, answer)
 
 
 async def _create_and_answer(
@@ -44,7 +47,22 @@ async def _create_and_answer(
             refusals[name] = await services.auto_create.create_internal(name)
         else:
             refusals[name] = await services.auto_create.create(name)
-    return _answer(services, request, message, wanted, refusals)
+    return _charged(services, request, _answer(services, request, message, wanted, refusals))
+
+
+def _charged(services: Services, request: Request, answer: bytes) -> bytes:
+    """The answer, with the time for which a quota holds the client back: its first field from v3 on."""
+    quota = services.quotas.request
+    if quota is None:
+        return answer
+    throttle_ms = charge_time(quota, request)
+    if not throttle_ms:
+        return answer
+    request.session.mute(throttle_ms)
+    if request.api_version < THROTTLE_TIME_SINCE:
+        return answer
+    at = 9 if request.api_version >= FLEXIBLE_SINCE else 8  # behind size, correlation id and the header's tags
+    return answer[:at] + throttle_ms.to_bytes(4, "big") + answer[at + 4 :]
 
 
 def _answer(

@@ -15,6 +15,7 @@ from logyard.broker.records.legacy import is_legacy, upconvert
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.server.request import Encoded, Handler, Request
 from logyard.broker.server.services import Services
+from logyard.broker.server.throttling import produce_throttle_ms
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
@@ -23,16 +24,16 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     if asked.transactional_id is not None:
         refusal = "transactions are not served by this broker"
         results = [ProduceResult(tp, ErrorCode.INVALID_TXN_STATE, message=refusal) for tp, _ in entries]
-        return _answer(request, asked.acks, results)
+        return _answer(services, request, asked.acks, results)
     entries, refused = _fit(request.api_version, entries)
     outcome = services.replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
     if isinstance(outcome, list):
-        return _answer(request, asked.acks, outcome + refused)
+        return _answer(services, request, asked.acks, outcome + refused)
     answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
 
     def done(future: "asyncio.Future[list[ProduceResult]]") -> None:
         if not answer.done():
-            answer.set_result(_answer(request, -1, future.result() + refused))
+            answer.set_result(_answer(services, request, -1, future.result() + refused))
 
     outcome.add_done_callback(done)
     return answer
@@ -58,13 +59,18 @@ def _fit(version: int, entries: Entries) -> tuple[Entries, list[ProduceResult]]:
     return fit, refused
 
 
-def _answer(request: Request, acks: int, results: list[ProduceResult]) -> Encoded:
+def _answer(services: Services, request: Request, acks: int, results: list[ProduceResult]) -> Encoded:
+    quotas = services.quotas
+    throttle_ms = 0
+    if quotas.produce is not None or quotas.request is not None:
+        throttle_ms = produce_throttle_ms(quotas, request, acks)
     if acks == 0:
         failed = next((r for r in results if r.error is not ErrorCode.NONE), None)
         if failed is not None:
             raise CorruptData(f"produce with acks=0 to {failed.tp} failed: {failed.error.name}")
         return None
-    return produce.encode_response(request.api_version, request.correlation_id, [_outcome(r) for r in results])
+    outcomes = [_outcome(r) for r in results]
+    return produce.encode_response(request.api_version, request.correlation_id, outcomes, throttle_ms)
 
 
 def _outcome(result: ProduceResult) -> produce.PartitionOutcome:

@@ -1,4 +1,4 @@
-"""Dynamic settings: overrides, who hears of changes, which quota wins (facts §18)."""
+"""Dynamic settings: overrides, quotas, and who hears of changes."""
 
 import pytest
 
@@ -53,27 +53,6 @@ def test_brokers(configs):
     assert told == [{"x": "1", "y": "1"}, {"x": "1", "y": "2"}]
     assert configs.broker_overrides() == {"x": "1", "y": "2"}
     assert configs.entity_overrides("2") == {"y": "3"}
-
-
-def test_the_most_specific_quota_wins(configs):
-    order = [
-        ("u", "c"),
-        ("u", "<default>"),
-        ("u", None),
-        ("<default>", "c"),
-        ("<default>", "<default>"),
-        ("<default>", None),
-        (None, "c"),
-        (None, "<default>"),
-    ]
-    assert configs.quota_for("u", "c", "producer_byte_rate") is None
-    for rank, (user, client) in reversed(list(enumerate(order))):
-        configs.set_quota(user, client, {"producer_byte_rate": str(rank)})
-        assert configs.quota_for("u", "c", "producer_byte_rate") == rank
-    assert configs.quota_for("u", "c", "consumer_byte_rate") is None
-    for rank, (user, client) in enumerate(order[:-1]):
-        configs.set_quota(user, client, {})
-        assert configs.quota_for("u", "c", "producer_byte_rate") == rank + 1
 
 
 def test_quotas_of_addresses(configs):

@@ -2,26 +2,33 @@
 
 import asyncio
 import struct
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.protocol import codec
+from logyard.broker.security.quotas import Quotas, Windows
 from logyard.broker.server.api_table import HANDLERS
 from logyard.broker.server.api_versions import SUPPORTED
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.handlers import api_versions
 from logyard.broker.server.request import Fields, Handler, Request, Session
 from logyard.broker.server.services import Services
+from logyard.broker.topic_config import TopicConfig
 from logyard.broker.znodes.ops import SessionExpired
 
 HEARTBEAT, API_VERSIONS = 12, 18
 SESSION = Session(1, "PLAINTEXT", "127.0.0.1")
 
 
-def dispatcher(*handlers: Handler) -> Dispatcher:
-    return Dispatcher(cast(Services, None), handlers)
+def dispatcher(*handlers: Handler, **quotas: str) -> Dispatcher:
+    configs = DynamicConfigs(1, lambda overrides: TopicConfig())
+    configs.set_quota(DEFAULT_ENTITY, None, quotas)
+    services = SimpleNamespace(quotas=Quotas(configs, Windows(), Windows(), lambda: 0.0))
+    return Dispatcher(cast(Services, services), handlers)
 
 
 def frame_of(api_key: int, version: int, **fields: Any) -> memoryview:
@@ -95,3 +102,43 @@ def test_anything_else_unknown_closes_the_connection(key: int, version: int) -> 
 def test_api_versions_lists_what_is_served() -> None:
     body = answered(dispatcher(api_versions.HANDLER)(SESSION, frame_of(API_VERSIONS, 2)), API_VERSIONS, 2)
     assert {k.api_key: (k.min_version, k.max_version) for k in body.api_keys} == dict(SUPPORTED)
+
+
+async def test_a_request_quota_is_told_in_the_answer_and_mutes_the_connection() -> None:
+    muted: list[int] = []
+    session = Session(1, "PLAINTEXT", "127.0.0.1", mute=muted.append)
+    frame = frame_of(HEARTBEAT, 3, group_id="g", generation_id=1, member_id="m")
+
+    async def later(services: Services, request: Request, message: Any) -> Fields:
+        await asyncio.sleep(0)
+        return {"error_code": 0}
+
+    slow = Handler(HEARTBEAT, "Heartbeat", message=later)
+    for handler in (heartbeat(0), slow):
+        outcome: Any = dispatcher(handler, request_percentage="0.0000001")(session, frame)
+        encoded = await outcome if isinstance(outcome, asyncio.Future) else outcome
+        # Far more than a window's worth of waiting is due; one window (a second) is the most that is asked.
+        assert answered(encoded, HEARTBEAT, 3).throttle_time_ms == 1000
+    assert muted == [1000, 1000]
+    encoded = dispatcher(heartbeat(0), request_percentage="1000")(session, frame)
+    assert answered(encoded, HEARTBEAT, 3).throttle_time_ms == 0
+    assert len(muted) == 2
+
+
+async def test_a_cancelled_wait_reaches_the_handler_through_the_stop_watch() -> None:
+    seen: list[str] = []
+
+    async def waits(services: Services, request: Request, message: Any) -> Fields:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+        return {}
+
+    frame = frame_of(HEARTBEAT, 3, group_id="g", generation_id=1, member_id="m")
+    task: Any = dispatcher(Handler(HEARTBEAT, "Heartbeat", message=waits), request_percentage="1")(SESSION, frame)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert seen == ["cancelled"]

@@ -1,0 +1,194 @@
+"""Client quotas: who is bound by which, how much was used, and how long to wait (KIP-13, 55, 124, 219, 599; facts §18).
+
+Rule 1: the most specific quota that names the user and client id holds, and says who shares it: a quota of users is one
+        per user whatever the client id, a quota of clients one per client id whoever it is.
+Rule 2: where nobody has a quota of a kind, that kind is None in `Quotas`, and costs nobody anything.
+Rule 3: this only counts and reckons; answering at once and muting the connection is the server's (KIP-219).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from logyard.broker.config import BrokerConfig
+from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.security.rates import SampledRate, TokenBucket
+
+# Longer waits would be longer than any client's patience; Kafka's own answer is an int32 of milliseconds.
+THROTTLE_MS_MAX = 2**31 - 1
+# Users and client ids are the clients' to choose: beyond this many, those that were idle are forgotten.
+METERS_SWEPT_AT = 1024
+
+Client = tuple[str, str]  # user, client id
+
+
+class QuotaKey(StrEnum):
+    """The settings of users and clients that are quotas."""
+
+    PRODUCE = "producer_byte_rate"
+    FETCH = "consumer_byte_rate"
+    REQUEST = "request_percentage"
+    MUTATION = "controller_mutation_rate"
+
+
+IP_QUOTA = "connection_creation_rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """`quota.window.num` and `quota.window.size.seconds`, and the same of the controller's quota."""
+
+    count: int = 11
+    seconds: int = 1
+
+
+class Meter(Protocol):
+    """What a quota is measured with."""
+
+    def is_idle(self, now_ms: float) -> bool: ...
+
+
+M = TypeVar("M", bound=Meter)
+
+
+def holding_quota(configs: DynamicConfigs, user: str, client_id: str, key: str) -> tuple[Client, float] | None:
+    """Return who shares the quota that binds this user and client id, and its bound; None: unlimited."""
+    quotas = configs.quotas()
+    for entity, shared in (
+        ((user, client_id), (user, client_id)),
+        ((user, DEFAULT_ENTITY), (user, client_id)),
+        ((user, None), (user, "")),
+        ((DEFAULT_ENTITY, client_id), (user, client_id)),
+        ((DEFAULT_ENTITY, DEFAULT_ENTITY), (user, client_id)),
+        ((DEFAULT_ENTITY, None), (user, "")),
+        ((None, client_id), ("", client_id)),
+        ((None, DEFAULT_ENTITY), ("", client_id)),
+    ):
+        found = quotas.get(entity)
+        value = found.get(key) if found is not None else None
+        if value is not None:
+            return shared, float(value)
+    return None
+
+
+class _Metered(Generic[M]):
+    """The meters of one kind of quota, made when first used and forgotten when idle."""
+
+    def __init__(self, configs: DynamicConfigs, key: QuotaKey, make: Callable[[], M]) -> None:
+        self._configs = configs
+        self._key = key
+        self._make = make
+        self._meters: dict[Client, M] = {}
+        self._sweep_at = METERS_SWEPT_AT
+
+    def find(self, user: str, client_id: str, now_ms: float) -> tuple[M, float] | None:
+        held = holding_quota(self._configs, user, client_id, self._key)
+        if held is None:
+            return None
+        shared, bound = held
+        meter = self._meters.get(shared)
+        if meter is None:
+            if len(self._meters) >= self._sweep_at:
+                self._meters = {who: m for who, m in self._meters.items() if not m.is_idle(now_ms)}
+                self._sweep_at = max(METERS_SWEPT_AT, 2 * len(self._meters))
+            meter = self._meters[shared] = self._make()
+        return meter, bound
+
+    def __len__(self) -> int:
+        return len(self._meters)
+
+
+class RateQuota:
+    """A quota of units per second: bytes produced, bytes fetched, or percent of the loop's time."""
+
+    def __init__(self, configs: DynamicConfigs, key: QuotaKey, windows: Windows, now_ms: Callable[[], float]) -> None:
+        self._windows = windows
+        self._now_ms = now_ms
+        self._metered = _Metered(configs, key, lambda: SampledRate(windows.count, windows.seconds * 1000))
+        # A burst of requests is paid off within one window at most, as in Kafka; bytes take as long as they take.
+        self._throttle_ms_max = windows.seconds * 1000 if key is QuotaKey.REQUEST else THROTTLE_MS_MAX
+
+    def record(self, user: str, client_id: str, units: float) -> int:
+        """Count `units` and return for how many milliseconds the client is to be held back, 0: not at all."""
+        now = self._now_ms()
+        found = self._metered.find(user, client_id, now)
+        if found is None:
+            return 0
+        rate, bound = found
+        rate.record(units, now)
+        return min(rate.throttle_ms(bound, now), self._throttle_ms_max)
+
+    def take_back(self, user: str, client_id: str, units: float) -> None:
+        """Uncount what was not sent after all."""
+        now = self._now_ms()
+        found = self._metered.find(user, client_id, now)
+        if found is not None:
+            found[0].record(-units, now)
+
+    def largest(self, user: str, client_id: str) -> float:
+        """The most that can be counted at once without being held back whatever came before; infinite if unbound."""
+        found = self._metered.find(user, client_id, self._now_ms())
+        return float("inf") if found is None else found[1] * (self._windows.count - 1) * self._windows.seconds
+
+
+class MutationQuota:
+    """The quota of partitions created and deleted per second (KIP-599)."""
+
+    def __init__(self, configs: DynamicConfigs, windows: Windows, now_ms: Callable[[], float]) -> None:
+        self._now_ms = now_ms
+        self._metered = _Metered(configs, QuotaKey.MUTATION, lambda: TokenBucket(windows.count, windows.seconds * 1000))
+
+    def overdrawn_ms(self, user: str, client_id: str) -> int:
+        """How long this client has to wait before it may change anything; 0: it may now."""
+        now = self._now_ms()
+        found = self._metered.find(user, client_id, now)
+        return 0 if found is None else min(found[0].throttle_ms(found[1], now), THROTTLE_MS_MAX)
+
+    def take(self, user: str, client_id: str, partitions: float) -> None:
+        """Count that many partitions; negative: they were not touched after all."""
+        now = self._now_ms()
+        found = self._metered.find(user, client_id, now)
+        if found is not None:
+            found[0].take(partitions, found[1], now)
+
+
+class Quotas:
+    """Every kind of client quota. A kind that nobody has a quota of is None: check that before anything else."""
+
+    def __init__(
+        self, configs: DynamicConfigs, windows: Windows, controller_windows: Windows, now_ms: Callable[[], float]
+    ) -> None:
+        self.produce: RateQuota | None = None
+        self.fetch: RateQuota | None = None
+        self.request: RateQuota | None = None
+        self.mutation: MutationQuota | None = None
+        self._configs = configs
+        self._windows = windows
+        self._controller_windows = controller_windows
+        self._now_ms = now_ms
+        configs.on_quotas(self._changed)
+        self._changed()
+
+    def _changed(self) -> None:
+        """Kinds come into being with their first quota and go with the last; what was counted outlives a change."""
+        present = {key for quota in self._configs.quotas().values() for key in quota}
+        self.produce = self._rate(self.produce, QuotaKey.PRODUCE, present)
+        self.fetch = self._rate(self.fetch, QuotaKey.FETCH, present)
+        self.request = self._rate(self.request, QuotaKey.REQUEST, present)
+        if QuotaKey.MUTATION not in present:
+            self.mutation = None
+        elif self.mutation is None:
+            self.mutation = MutationQuota(self._configs, self._controller_windows, self._now_ms)
+
+    def _rate(self, before: RateQuota | None, key: QuotaKey, present: set[str]) -> RateQuota | None:
+        if key not in present:
+            return None
+        return before or RateQuota(self._configs, key, self._windows, self._now_ms)
+
+
+def quotas_from(config: BrokerConfig, configs: DynamicConfigs, now_ms: Callable[[], float]) -> Quotas:
+    """The quotas of a broker, measured over the windows that its configuration names."""
+    clients = Windows(config.int("quota.window.num"), config.int("quota.window.size.seconds"))
+    controllers = Windows(config.int("controller.quota.window.num"), config.int("controller.quota.window.size.seconds"))
+    return Quotas(configs, clients, controllers, now_ms)

@@ -1,0 +1,196 @@
+"""Who may connect, and how much memory requests may take: the limits of all listeners of a broker together.
+
+Rule 1: too many connections in all (`max.connections`) or in a second (`max.connection.creation.rate`) are left in the
+        kernel's queue until there is room; brokers among themselves are let in where they have a listener of their own.
+Rule 2: too many from one address are closed at once (`max.connections.per.ip`, and its overrides); too many in a second
+        from one address are closed when the time they have to wait is over (`connection_creation_rate`, KIP-612).
+Rule 3: memory is granted for a whole request before its bytes are read, so that whoever has begun can end.
+"""
+
+import asyncio
+import socket
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from logyard.broker.config import BrokerConfig
+from logyard.broker.errors import LogyardError
+from logyard.broker.metadata.configs import DEFAULT_ENTITY, Quota
+from logyard.broker.security.quotas import IP_QUOTA
+from logyard.broker.security.rates import SampledRate
+
+UNLIMITED = 2**31 - 1
+ADDRESSES_SWEPT_AT = 1024
+
+
+@dataclass(slots=True)
+class Limits:
+    """The settings of this file. `idle_ms` and `memory_bytes` below zero: no bound."""
+
+    connections_max: int = UNLIMITED
+    per_ip_max: int = UNLIMITED
+    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    creation_rate: int = UNLIMITED
+    idle_ms: int = 600_000
+    frame_bytes_max: int = 100 * 1024 * 1024
+    memory_bytes: int = -1
+    windows: int = 11
+    window_ms: int = 1000
+
+    def take_over(self, config: BrokerConfig) -> None:
+        """Take what may change while the broker runs; raises LogyardError for an override that does not parse."""
+        self.per_ip_overrides = overrides(config.str("max.connections.per.ip.overrides"))
+        self.connections_max = config.int("max.connections")
+        self.per_ip_max = config.int("max.connections.per.ip")
+        self.creation_rate = config.int("max.connection.creation.rate")
+
+
+def limits_from(config: BrokerConfig) -> Limits:
+    """Read the limits out of the broker's configuration."""
+    limits = Limits(
+        idle_ms=config.int("connections.max.idle.ms"),
+        frame_bytes_max=config.int("socket.request.max.bytes"),
+        memory_bytes=config.int("queued.max.request.bytes"),
+        windows=config.int("quota.window.num"),
+        window_ms=config.int("quota.window.size.seconds") * 1000,
+    )
+    limits.take_over(config)
+    return limits
+
+
+def overrides(text: str) -> dict[str, int]:
+    """Read `address:count,…` by address; a host's name stands for all its addresses."""
+    found: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, count = entry.rpartition(":")
+        host = host.strip("[]")
+        if not colon or not host or not count.strip().isdigit():
+            raise LogyardError(f"max.connections.per.ip.overrides: address:count is expected, not {entry!r}")
+        try:
+            addresses = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        except OSError as error:
+            raise LogyardError(f"max.connections.per.ip.overrides: {host} is not known ({error.strerror})") from error
+        found |= {str(address): int(count) for address in addresses}
+    return found
+
+
+class Guest(Protocol):
+    """A connection, as far as this file knows it."""
+
+    def close(self) -> None: ...
+
+
+class Admission:
+    """Counts the connections of every listener. `now_ms` never goes back."""
+
+    def __init__(self, limits: Limits, now_ms: Callable[[], float]) -> None:
+        self.limits = limits
+        self.ip_quotas: Callable[[], Mapping[str, Quota]] = dict
+        self._now_ms = now_ms
+        self._guests: dict[Guest, tuple[str, bool]] = {}  # the longest silent first, as far as the last sweep knows
+        self._per_ip: Counter[str] = Counter()
+        self._rate = SampledRate(limits.windows, limits.window_ms)
+        self._ip_rates: dict[str, SampledRate] = {}
+        self._room = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._guests)
+
+    async def wait_for_room(self, *, protected: bool) -> None:
+        """Return when one more connection may be taken; a protected listener's never waits for the others'."""
+        while not protected and len(self._guests) >= self.limits.connections_max:
+            self._room.clear()
+            await self._room.wait()
+        if not protected and self.limits.creation_rate < UNLIMITED:
+            wait_ms = self._rate.throttle_ms(self.limits.creation_rate, self._now_ms())
+            if wait_ms:
+                await asyncio.sleep(min(wait_ms, self.limits.window_ms) / 1000)
+
+    def refusal(self, host: str) -> str | None:
+        """Why a connection that has just come from that address is closed at once; None: it is not."""
+        most = self.limits.per_ip_overrides.get(host, self.limits.per_ip_max)
+        return f"{most} connections of one address are taken" if self._per_ip[host] >= most else None
+
+    def delay_ms(self, host: str) -> int:
+        """Count a connection; for how long one that comes too soon after others of its address is kept waiting,
+        to be closed then. 0: it is welcome."""
+        now = self._now_ms()
+        if self.limits.creation_rate < UNLIMITED:
+            self._rate.record(1, now)
+        quotas = self.ip_quotas()
+        quota = (quotas.get(host) or quotas.get(DEFAULT_ENTITY) or {}).get(IP_QUOTA) if quotas else None
+        if quota is None:
+            return 0
+        rate = self._ip_rate(host, now)
+        rate.record(1, now)
+        wait_ms = rate.throttle_ms(float(quota), now)
+        if wait_ms:
+            rate.record(-1, now)
+            if self.limits.creation_rate < UNLIMITED:
+                self._rate.record(-1, now)
+        return min(wait_ms, self.limits.window_ms)
+
+    def _ip_rate(self, host: str, now_ms: float) -> SampledRate:
+        if len(self._ip_rates) >= ADDRESSES_SWEPT_AT:
+            self._ip_rates = {ip: rate for ip, rate in self._ip_rates.items() if not rate.is_idle(now_ms)}
+        return self._ip_rates.setdefault(host, SampledRate(self.limits.windows, self.limits.window_ms))
+
+    def enter(self, guest: Guest, host: str, *, protected: bool) -> None:
+        """Take a connection in; where a protected listener's is one too many, the longest silent other one goes."""
+        if protected and len(self._guests) >= self.limits.connections_max:
+            leaving = next((other for other, (_, safe) in self._guests.items() if not safe), None)
+            if leaving is not None:
+                leaving.close()
+        self._guests[guest] = (host, protected)
+        self._per_ip[host] += 1
+
+    def active(self, guest: Guest) -> None:
+        """It has said something since the last sweep."""
+        if guest in self._guests:
+            self._guests[guest] = self._guests.pop(guest)
+
+    def leave(self, guest: Guest) -> None:
+        """A connection is gone."""
+        found = self._guests.pop(guest, None)
+        if found is None:
+            return
+        host = found[0]
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+        self._room.set()
+
+
+class RequestMemory:
+    """`queued.max.request.bytes`: what requests that are being read may take together.
+
+    Granted while anything is left, so the last one may go over it by its own size, as in Kafka.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._left = bytes_max
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    @property
+    def left(self) -> int:
+        return self._left
+
+    def take(self, size: int) -> bool:
+        """Grant that many bytes, or not now."""
+        if self._left <= 0:
+            return False
+        self._left -= size
+        return True
+
+    def wait(self, retry: Callable[[], None]) -> None:
+        """Call `retry` once when memory has come back."""
+        self._waiting.append(retry)
+
+    def give_back(self, size: int) -> None:
+        """These bytes are free again; who waits asks again, first come first served."""
+        self._left += size
+        for _ in range(len(self._waiting)):
+            if self._left <= 0:
+                break
+            self._waiting.popleft()()
