@@ -41,6 +41,8 @@ def _begin(leases: HeldLeases, request: TakeRequest) -> tuple[Holding, Moment]:
     replica.check_usable()
     if request.purpose is Purpose.COMPACT and not replica.config.compacted:
         raise LeaseError("not_compacted", 409, f"{request.tp}: cleanup.policy has no compact")
+    if request.purpose is Purpose.COMPACT and replica.is_moving:
+        raise LeaseError("moving", 409, f"{request.tp}: is moving to another log directory")
     leases.book.admit(request.tp, request.run_id, request.purpose, now_ms)
     moment = Moment.of(replica, request.purpose, leases.clean_offset(replica), now_ms)
     covered = moment.segments[-1].end_offset if moment.segments else moment.end_offset

@@ -148,7 +148,7 @@ def _take_leases(cluster: Cluster, run: PartitionRun, place: Place, run_id: str)
             lease = cluster.lease(broker_id, run.tp, run_id, "compact")
         except LeaseError as error:
             run.absent[broker_id] = str(error)
-            if error.code in ("not_compacted", "lease_held"):
+            if error.code in ("not_compacted", "moving", "lease_held"):
                 run.skipped = str(error)
             if error.code == "lease_held":
                 held = str(error)

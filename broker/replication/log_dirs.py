@@ -1,0 +1,190 @@
+"""Replicas that move from one log directory of this broker to another (KIP-113, Kafka's ReplicaAlterLogDirsThread).
+
+Rule 1: the future log is a prefix of the log, batch for batch: it is filled from the log's end of what it has, a
+        truncation of the log cuts it as well, and after a restart the leader epochs tell what both have in common.
+Rule 2: it takes the log's place only when it ends where the log ends and all that the log has made durable is durable
+        in it. Between that look and the renames nothing else runs, so no append falls between the two.
+Rule 3: a move ends with its replica, its directory, or a request for another place; whoever ends it says nothing here:
+        each step looks again.
+
+A coroutine without a clock of its own: `pause(seconds)` waits, `spawn` begins it.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageError
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication import follower
+from logyard.broker.replication.hosted import Hosted
+from logyard.broker.replication.partition import Partition
+from logyard.broker.replication.ports import Log
+from logyard.broker.replication.throttle import UNLIMITED, ByteRate
+
+THROTTLE_PAUSE_S = 0.1
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+Pause = Callable[[float], Awaitable[None]]
+
+
+class MovingLog(Log, Protocol):
+    """A log as a move sees it: also how much of it is durable."""
+
+    @property
+    def recovery_point(self) -> int: ...
+
+
+class MovableLogs(Protocol):
+    """What a move asks of the logs' keeper (log.store.LogStore)."""
+
+    def get(self, tp: TopicPartition) -> MovingLog | None: ...
+    def future(self, tp: TopicPartition) -> MovingLog | None: ...
+    def begin_move(self, tp: TopicPartition, directory: str) -> object: ...
+    def resume_move(self, tp: TopicPartition) -> bool: ...
+    async def prepare_promotion(self, tp: TopicPartition) -> None: ...
+    def promote(self, tp: TopicPartition) -> MovingLog: ...
+
+
+class LogDirMoves:
+    """The moves under way on this broker."""
+
+    def __init__(
+        self, hosted: Hosted, logs: MovableLogs, spawn: Spawn, pause: Pause, note: Callable[[str], None]
+    ) -> None:
+        self._hosted = hosted
+        self._logs = logs
+        self._spawn = spawn
+        self._pause = pause
+        self._note = note
+        self._moving: set[TopicPartition] = set()
+        self._closed = False
+        self._rate = ByteRate(hosted.settings.alter_log_dirs_windows, hosted.settings.alter_log_dirs_window_ms)
+
+    def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """Let replicas move to log directories (AlterReplicaLogDirs); returns what became of each wish.
+
+        9 no replica here (yet), 17 the topic's name is too long, 56 a directory is offline, 57 it is not in log.dirs.
+        """
+        return {tp: self._begin(tp, directory) for tp, directory in wanted.items()}
+
+    def _begin(self, tp: TopicPartition, directory: str) -> ErrorCode:
+        if tp in self._hosted.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if tp not in self._hosted.partitions and self._logs.get(tp) is not None:
+            return ErrorCode.REPLICA_NOT_AVAILABLE  # the controller has not said yet what it is
+        try:
+            future = self._logs.begin_move(tp, directory)
+        except ApiError as refused:
+            return refused.code
+        except StorageError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if future is not None:
+            self._follow(tp)
+        return ErrorCode.NONE
+
+    def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """The replica has got a role: what was moving before the start moves on (a LeadershipListener)."""
+        if tp not in self._moving and tp in self._hosted.partitions and self._logs.resume_move(tp):
+            self._follow(tp)
+
+    def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """As for a leader. Also told of a replica whose directory failed: its move ends by itself."""
+        self.on_leader(tp, leader_epoch)
+
+    def on_deleted(self, tp: TopicPartition) -> None:
+        """The move ends with its replica."""
+
+    def close(self) -> None:
+        """Let every move stop where it is; the next start takes it up again."""
+        self._closed = True
+
+    def _follow(self, tp: TopicPartition) -> None:
+        if tp not in self._moving:
+            self._moving.add(tp)
+            self._spawn(self._move(tp))
+
+    async def _move(self, tp: TopicPartition) -> None:
+        try:
+            await self._fill(tp)
+        except LogyardError as error:
+            # The directory failed, or a batch was damaged: the move waits for the next start, or to be asked again.
+            self._note(f"{tp}: its move to another log directory stops: {error}")
+        finally:
+            self._moving.discard(tp)
+
+    async def _fill(self, tp: TopicPartition) -> None:
+        aligned: MovingLog | None = None
+        prepared: MovingLog | None = None
+        while (pair := self._pair(tp)) is not None:
+            partition, log, future = pair
+            if aligned is not future:
+                align(log, future)
+                aligned = future
+            follow_bounds(log, future)
+            if future.log_end_offset < log.log_end_offset:
+                await self._copy(tp, log, future)
+            elif prepared is not future or future.recovery_point < log.recovery_point:
+                await self._logs.prepare_promotion(tp)
+                prepared = future
+            else:
+                partition.log = self._logs.promote(tp)
+                self._note(f"{tp}: now lies in another log directory, {future.size} bytes were copied")
+                self._hosted.transitioned(partition)
+                return
+
+    def _pair(self, tp: TopicPartition) -> tuple[Partition, MovingLog, MovingLog] | None:
+        partition = self._hosted.partitions.get(tp)
+        log, future = self._logs.get(tp), self._logs.future(tp)
+        if self._closed or partition is None or log is None or future is None or partition.log is not log:
+            return None
+        return partition, log, future
+
+    async def _copy(self, tp: TopicPartition, log: MovingLog, future: MovingLog) -> None:
+        """Copy some batches; the caller goes on at once where none are missing then."""
+        settings = self._hosted.settings
+        start = future.log_end_offset
+        found = log.read(start, settings.fetch_max_bytes, limit_offset=log.log_end_offset, min_one=True)
+        data = found.load_nowait()
+        if data is None:
+            data = await self._hosted.run_blocking(found.load)
+            if self._pair(tp) is None or self._logs.future(tp) is not future or future.log_end_offset != start:
+                return  # it was cut, or is not wanted any more
+        if data:
+            future.append_as_follower(data)
+            self._rate.record(len(data), self._hosted.now_ms())
+        if not data or future.log_end_offset < log.log_end_offset:
+            await self._pause(0)
+        while (
+            settings.alter_log_dirs_rate != UNLIMITED
+            and self._rate.per_second(self._hosted.now_ms()) > settings.alter_log_dirs_rate
+        ):
+            await self._pause(THROTTLE_PAUSE_S)
+
+
+def align(log: MovingLog, future: MovingLog) -> None:
+    """Cut a future log to what it has in common with its log: a crash may have left more of one than of the other."""
+    while (latest := future.epochs.latest) is not None and future.log_end_offset > future.log_start_offset:
+        epoch, end = log.epochs.end_offset_for(latest)
+        # An epoch the log does not know (any more) began behind what it still has.
+        where = follower.truncation(epoch, end, future.epochs, future.log_end_offset, log.log_end_offset)
+        if where.offset >= future.log_end_offset:
+            break
+        future.truncate_to(where.offset)
+        if where.done:
+            break
+    if future.log_end_offset > log.log_end_offset:
+        future.truncate_to(log.log_end_offset)
+
+
+def follow_bounds(log: MovingLog, future: MovingLog) -> None:
+    """Take over the log's settings, start and high watermark, as far as the future log reaches."""
+    if future.config is not log.config:
+        future.config = log.config
+    if future.log_end_offset < log.log_start_offset:
+        future.truncate_fully(log.log_start_offset)
+    mark = min(log.high_watermark, future.log_end_offset)
+    if mark > future.high_watermark:
+        future.set_high_watermark(mark)
+    start = min(log.log_start_offset, future.high_watermark)
+    if start > future.log_start_offset:
+        future.advance_log_start(start)

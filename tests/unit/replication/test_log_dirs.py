@@ -1,0 +1,259 @@
+"""Moves between log directories on real logs: filled while producers write, put in place, resumed, given up."""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from logyard.broker.clock import ManualClock
+from logyard.broker.errors import ErrorCode
+from logyard.broker.log.log import Origin, PartitionLog
+from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.store import LogStore, StoreSettings
+from logyard.broker.log.swap import BadPart
+from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
+from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
+from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartition, StopReplica, StopReplicaPartition
+from logyard.broker.replication.log_dirs import LogDirMoves, align
+from logyard.broker.replication.replicas import Replicas
+from logyard.broker.replication.settings import ReplicaSettings
+from logyard.broker.topic_config import TopicConfig
+from tests.support.logs import content, fetched, produced
+
+ONE, TWO = "/disks/one", "/disks/two"
+A0 = TopicPartition("a", 0)
+CONFIG = TopicConfig(segment_bytes=2000, file_delete_delay_ms=10_000)
+RATE = 2**63 - 1
+
+
+class Broker:
+    """A store on two directories, the replicas on it, and their moves."""
+
+    def __init__(self, disk: MemoryDisk | None = None, rate: int = RATE) -> None:
+        loop = asyncio.get_running_loop()
+        self.disk = disk or MemoryDisk()
+        self.disk.make_directory("/disks")
+        self.disk.sync_directory("/")
+        self.clock = ManualClock()
+        self.notes: list[str] = []
+        self.pauses: list[float] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.metadata = MetadataCache()
+        self.store = LogStore(
+            StoreSettings((ONE, TWO)),
+            self.disk,
+            self.clock,
+            self.run,
+            topic_config=lambda topic: CONFIG,
+            on_offline=lambda path, gone: self.replicas.log_dir_failed(gone),
+        )
+        settings = ReplicaSettings(broker_id=1, fetch_max_bytes=500, alter_log_dirs_rate=rate)
+        no_changes: Any = None
+        self.replicas = Replicas(
+            settings,
+            logs=self.store,
+            metadata=self.metadata,
+            topic_config=lambda topic: CONFIG,
+            isr_changes=no_changes,
+            clock=self.clock,
+            timers=loop,
+            new_pending=loop.create_future,
+            run_blocking=lambda work: asyncio.ensure_future(self.run(work)),
+            broker_epoch=lambda: 1,
+        )
+        self.moves = LogDirMoves(self.replicas.hosted, self.store, self.spawn, self.pause, self.notes.append)
+        self.replicas.add_listener(self.moves)
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        await asyncio.sleep(0)
+        return work()
+
+    def spawn(self, work: Any) -> None:
+        self.tasks.add(asyncio.ensure_future(work))
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.clock.advance(seconds)
+        await asyncio.sleep(0)
+
+    def lead(self, epoch: int = 0) -> None:
+        broker = BrokerInfo(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),))
+        update = PartitionUpdate(A0, 1, epoch, (1,), (1,), partition_epoch=epoch)
+        self.metadata.apply_update(UpdateMetadata(1, 1, 1, (update,), (broker,)))
+        order = LeaderAndIsrPartition(A0, 1, epoch, (1,), (1,), partition_epoch=epoch)
+        self.replicas.become_leader_or_follower(LeaderAndIsr(1, 1, 1, (order,)))
+
+    @property
+    def log(self) -> PartitionLog:
+        log = self.store.get(A0)
+        assert log is not None
+        return log
+
+    def write(self, count: int = 1) -> None:
+        for _ in range(count):
+            [result] = self.replicas.append(  # type: ignore[misc]  # acks=1: never a future
+                [(A0, produced([b"v" * 50] * 3))], acks=1, timeout_ms=0, origin=Origin.CLIENT
+            )
+            assert result.error is ErrorCode.NONE
+
+    async def ended(self) -> None:
+        async with asyncio.timeout(5):
+            await asyncio.gather(*self.tasks)
+
+    async def stop(self) -> None:
+        self.moves.close()
+        await self.ended()
+        await self.store.close()
+
+
+async def led(batches: int = 40, **kwargs: Any) -> Broker:
+    broker = Broker(**kwargs)
+    await broker.store.load()
+    broker.store.get_or_create(A0, uuid.UUID(int=1), CONFIG, is_new=True, directory=ONE)
+    broker.lead()
+    broker.write(batches)
+    return broker
+
+
+@pytest.mark.parametrize("cold", [False, True])
+async def test_a_replica_moves_while_it_is_written(cold: bool) -> None:
+    broker = await led()
+    broker.disk.cold = cold
+    assert broker.moves.alter({A0: TWO}) == {A0: ErrorCode.NONE}
+    for _ in range(100):
+        broker.write()
+        await asyncio.sleep(0)
+    broker.disk.cold = False
+    await broker.ended()
+    assert broker.log.directory == f"{TWO}/a-0"
+    broker.write(3)
+    partition = broker.replicas.partition(A0)
+    assert partition is not None
+    assert partition.log is broker.log
+    assert (broker.log.log_end_offset, broker.log.high_watermark) == (429, 429)
+    assert len(content(broker.log)) == broker.log.size
+    assert any("now lies in another log directory" in note for note in broker.notes)
+    await broker.stop()
+
+
+async def test_every_wish_has_its_answer() -> None:
+    broker = await led()
+    unknown, long = TopicPartition("nowhere", 3), TopicPartition("x" * 249, 0)
+    assert broker.moves.alter({unknown: TWO, long: TWO}) == {
+        unknown: ErrorCode.REPLICA_NOT_AVAILABLE,
+        long: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    assert broker.moves.alter({A0: "/disks/three"}) == {A0: ErrorCode.LOG_DIR_NOT_FOUND}
+    assert broker.moves.alter({A0: ONE}) == {A0: ErrorCode.NONE}
+    assert not broker.tasks, "it lies there already"
+    await broker.stop()
+
+
+async def test_after_a_kill_the_move_goes_on() -> None:
+    broker = await led()
+    broker.moves.alter({A0: TWO})
+    for _ in range(5):
+        await asyncio.sleep(0)
+    future = broker.store.future(A0)
+    assert future is not None
+    copied = future.log_end_offset
+    assert 0 < copied < broker.log.log_end_offset
+    whole = content(broker.log)
+    broker.moves.close()
+    await broker.ended()
+    await broker.store._chores.stop()
+    broker.disk.restart()
+    again = Broker(broker.disk)
+    await again.store.load()
+    half = again.store.future(A0)
+    assert half is not None
+    assert half.log_end_offset >= copied
+    again.lead(epoch=1)
+    await again.ended()
+    assert again.log.directory == f"{TWO}/a-0"
+    assert content(again.log) == whole
+    await again.stop()
+
+
+async def test_a_move_is_held_back_by_its_quota() -> None:
+    broker = await led(rate=1000)
+    broker.moves.alter({A0: TWO})
+    await broker.ended()
+    seconds = sum(broker.pauses)
+    assert seconds >= broker.log.size / 1000 - 2
+    assert broker.log.directory == f"{TWO}/a-0"
+    await broker.stop()
+
+
+async def test_a_replica_that_is_deleted_ends_its_move() -> None:
+    broker = await led()
+    broker.moves.alter({A0: TWO})
+    await asyncio.sleep(0)
+    broker.replicas.stop_replicas(StopReplica(1, 1, 1, (StopReplicaPartition(A0, -2, True),)))
+    await broker.ended()
+    assert (broker.store.get(A0), broker.store.future(A0)) == (None, None)
+    await broker.stop()
+
+
+async def test_a_failing_target_ends_the_move_and_nothing_else() -> None:
+    broker = await led()
+    broker.moves.alter({A0: TWO})
+    await asyncio.sleep(0)
+    broker.disk.fail(TWO)
+    await broker.ended()
+    await asyncio.sleep(0)
+    assert broker.store.future(A0) is None
+    assert any("its move to another log directory stops" in note for note in broker.notes)
+    broker.write()
+    assert broker.moves.alter({A0: TWO}) == {A0: ErrorCode.KAFKA_STORAGE_ERROR}
+    broker.disk.heal()
+    await broker.stop()
+
+
+async def test_what_moves_is_not_compacted() -> None:
+    broker = await led()
+    broker.write(200)
+    log = broker.log
+    base = log.segments[0].base_offset
+    path = f"{ONE}/part"
+    broker.disk.open(path, create=True, write=True).write_at(log.segments[0].read(log.segments[0].size, 0), 0)
+    prepared = log.prepare_replacement([path], [[base]])
+    broker.moves.alter({A0: TWO})
+    with pytest.raises(BadPart, match="moving"):
+        log.swap_in(prepared)
+    await broker.ended()
+    await broker.stop()
+
+
+def logs_of(disk: MemoryDisk, *histories: list[tuple[int, int]]) -> list[PartitionLog]:
+    """Logs in directories of their own, each with batches of one record: (leader epoch, how many)."""
+    made = []
+    for number, history in enumerate(histories):
+        log = PartitionLog.create(disk, A0, f"/{number}", CONFIG, now_ms=0, is_future=number > 0)
+        for epoch, count in history:
+            for _ in range(count):
+                log.append_as_follower(memoryview(fetched(log.log_end_offset, [b"x"], epoch=epoch)))
+        made.append(log)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("of_log", "of_future", "common"),
+    [
+        ([(0, 5), (3, 5)], [(0, 5), (3, 2)], 7),  # a prefix
+        ([(0, 5)], [(0, 5), (3, 2)], 5),  # the log lost its tail
+        ([(0, 5), (4, 5)], [(0, 5), (3, 2)], 5),  # and something else was written since
+        ([(0, 5), (3, 1), (4, 5)], [(0, 5), (3, 4)], 6),
+        ([(2, 5)], [(0, 5)], 0),  # nothing
+        ([], [(0, 5)], 0),
+    ],
+)
+def test_a_copy_is_cut_to_what_it_shares(
+    of_log: list[tuple[int, int]], of_future: list[tuple[int, int]], common: int
+) -> None:
+    log, future = logs_of(MemoryDisk(), of_log, of_future)
+    align(log, future)
+    assert future.log_end_offset == common
