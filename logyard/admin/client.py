@@ -8,6 +8,7 @@ Its modules cost 0.2 s to import, so that happens inside functions only.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from logyard.admin import opening, translate
@@ -19,6 +20,7 @@ from logyard.broker.model import Assignment, TopicPartition
 
 _RETRY_PAUSE_S = 0.25
 _SPREADING_S = 3.0
+_TOPICS_PER_REQUEST = 200
 
 
 class KafkaClusterClient:
@@ -70,6 +72,16 @@ class KafkaClusterClient:
 
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]:
         return self._configs("TOPIC", topic)
+
+    def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
+        from kafka.admin import ConfigResource
+
+        found: dict[str, dict[str, ConfigValue]] = {}
+        for first in range(0, len(topics), _TOPICS_PER_REQUEST):
+            resources = [ConfigResource("TOPIC", topic) for topic in topics[first : first + _TOPICS_PER_REQUEST]]
+            answer = self._repeat(partial(self._admin.describe_configs, resources, config_filter="all"))
+            found.update({name: translate.configs(values) for name, values in answer.get("topic", {}).items()})
+        return found
 
     def broker_configs(self, broker: int) -> dict[str, ConfigValue]:
         return self._configs("BROKER", str(broker))

@@ -57,6 +57,10 @@ class ClusterClient(Protocol):
 
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]: ...
 
+    def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
+        """The settings of many topics; those that have vanished are left out."""
+        ...
+
     def alter_topic_configs(
         self, topic: str, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
     ) -> None: ...

@@ -19,7 +19,7 @@ from logyard.admin.snapshot import (
 )
 from logyard.admin.znode_client import ZnodeClient, put, refused
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.model import NO_LEADER, Assignment, TopicAssignment, TopicPartition, topic_id_text
+from logyard.broker.model import NO_LEADER, Assignment, BrokerInfo, TopicAssignment, TopicPartition, topic_id_text
 from logyard.broker.znodes import (
     brokers,
     cluster_id,
@@ -35,6 +35,7 @@ from logyard.broker.znodes import (
 from logyard.broker.znodes.ops import Create, SetData, ZkCode, Znode
 
 _TRIES = 5
+_MIN_ISR = "min.insync.replicas"
 
 
 class ZooKeeperClusterClient:
@@ -135,6 +136,31 @@ class ZooKeeperClusterClient:
     def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None:
         self._alter(configs.BROKERS, str(broker), values, delete)
 
+    def registrations(self) -> dict[int, BrokerInfo]:
+        """The living brokers by id; one whose registration cannot be read has no listeners."""
+        found = {}
+        live = sorted(int(name) for name in self._znodes.children(brokers.IDS_PATH) or () if name.isdecimal())
+        for broker, znode in zip(live, self._znodes.read([brokers.path(b) for b in live]), strict=True):
+            if znode is not None:
+                try:
+                    found[broker] = brokers.decode(broker, znode)
+                except CorruptData:
+                    found[broker] = BrokerInfo(broker, (), epoch=znode.czxid)
+        return found
+
+    def controller_epoch(self) -> int | None:
+        znode = self._znodes.read([controller.EPOCH_PATH])[0]
+        return None if znode is None else controller.decode_epoch(znode.data)
+
+    def min_isrs(self, names: Sequence[str]) -> dict[str, int]:
+        """min.insync.replicas by topic, as far as ZooKeeper knows it: not what brokers have in their files."""
+        paths = [configs.broker_path(None), *map(configs.topic_path, names)]
+        values = [
+            int(configs.decode(znode.data, path).get(_MIN_ISR, 0)) if znode is not None else 0
+            for path, znode in zip(paths, self._znodes.read(paths), strict=True)
+        ]
+        return {name: value or values[0] or 1 for name, value in zip(names, values[1:], strict=True)}
+
     # -- reading -----------------------------------------------------------------------------------------
 
     def _names(self) -> list[str]:
@@ -165,13 +191,10 @@ class ZooKeeperClusterClient:
 
     def _brokers(self) -> dict[int, BrokerNode]:
         found = {}
-        live = [int(name) for name in self._znodes.children(brokers.IDS_PATH) or () if name.isdecimal()]
-        for broker, znode in zip(live, self._znodes.read([brokers.path(b) for b in live]), strict=True):
-            if znode is not None:
-                info = brokers.decode(broker, znode)
-                first = info.endpoints[0] if info.endpoints else None
-                found[broker] = BrokerNode(broker, first.host if first else "", first.port if first else -1, info.rack)
-        return dict(sorted(found.items()))
+        for broker, info in self.registrations().items():
+            first = info.endpoints[0] if info.endpoints else None
+            found[broker] = BrokerNode(broker, first.host if first else "", first.port if first else -1, info.rack)
+        return found
 
     def _pending(self) -> dict[TopicPartition, tuple[int, ...]]:
         znode = self._znodes.read([reassignments.PATH])[0]

@@ -58,7 +58,7 @@ def throttles(cluster: RealCluster, topic: str) -> list[Any]:
 def test_a_throttled_move(run: Any, cluster: RealCluster, topic: str, tmp_path: Path) -> None:
     targets = shifted(cluster, topic)
     file = ("--reassignment-json-file", write(tmp_path / "plan.json", topic, targets))
-    status, out, err = run("execute", *file, "--throttle", "300000")
+    status, out, err = run("execute", *file, "--throttle", "20000")
     assert (status, err) == (0, "")
     way_back = json.loads(out.splitlines()[2])
     assert out.splitlines()[-1] == f"Successfully started partition reassignments for {topic}-0,{topic}-1"
