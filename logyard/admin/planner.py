@@ -5,14 +5,17 @@ In the order of what may not be given up (operations-facts, "A planner for Logya
 2. the replication factor, where one is asked for;
 3. racks: no rack twice in a partition while another has none;
 4. replica counts within one of each other (only when balancing);
+   bytes within a tenth of the average (only when balancing disks; `balance.py`);
 5. preferred leaders within one of each other, by the order of replicas alone.
 A slot keeps its place in the list, so that a broker that replaces a preferred leader becomes the preferred leader.
 """
 
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from logyard.admin.balance import BAND, Bytes
 from logyard.admin.execution import Move
 from logyard.admin.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.broker.errors import LogyardError
@@ -53,11 +56,13 @@ class PlanInput:
 
 @dataclass(frozen=True, slots=True)
 class Goals:
-    """What a plan is for. `drain`: brokers to empty; `balance`: even out replicas and leaders as well."""
+    """What a plan is for. `drain`: brokers to empty; `balance`: even out replicas and leaders as well;
+    `balance_disk`: even out bytes as well."""
 
     drain: frozenset[int] = frozenset()
     replication_factor: int | None = None
     balance: bool = False
+    balance_disk: bool = False
     seed: int = 0
 
 
@@ -68,6 +73,8 @@ def plan_moves(start: PlanInput, goals: Goals) -> list[Move]:
         board.repair(tp)
     if goals.balance:
         board.even_replicas()
+    if goals.balance_disk:
+        board.even_bytes()
     board.even_leaders()
     return [
         Move(tp, tuple(start.replicas[tp]), board.placed[tp], start.sizes.get(tp, 0))
@@ -138,6 +145,13 @@ class _Board:
                     break
             else:
                 return
+
+    def even_bytes(self) -> None:
+        """Bytes within the band; where counts are balanced too, they stay within a tenth of theirs."""
+        count_max = None
+        if self.goals.balance:
+            count_max = math.ceil(sum(self.count.values()) / len(self.count) * (1 + BAND))
+        Bytes(self.placed, self.start.sizes, list(self.allowed), self.racks, count_max).even_out()
 
     def even_leaders(self) -> None:
         """Step 5. Without `balance` only partitions that move anyway are re-ordered: they cost nothing more."""
