@@ -1,43 +1,86 @@
 """Leaders: give partitions back to their preferred leaders, or (unclean) to whoever is alive."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow.sdk import Context
 
 from logyard.admin.errors import ApiError, ErrorCode
-from logyard.operators.base import ClusterOperator, as_list
-from logyard.operators.reassignment import elect_preferred
+from logyard.admin.ports import ClusterClient, Pause
+from logyard.broker.model import TopicPartition
+from logyard.operators.base import ClusterOperator, as_list, as_truth
 from logyard.operators.triggers.cluster import some
+
+_PATIENCE_S = 60.0
 
 
 class ElectLeadersOperator(ClusterOperator):
     """Elect the preferred leader of every partition that another replica leads.
 
     :param topics: topics, a list or its JSON; all of them where empty. (templated)
-    :param unclean: instead, give leaderless partitions to any live replica. Records may be lost.
+    :param unclean: instead, give leaderless partitions to any live replica. Records may be lost. (templated)
     """
 
-    template_fields = ("topics", "logyard_conn_id")
+    template_fields = ("topics", "unclean", *ClusterOperator.template_fields)
 
-    def __init__(self, *, topics: Sequence[str] | str | None = None, unclean: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, topics: Sequence[str] | str | None = None, unclean: bool | str = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.topics = topics
         self.unclean = unclean
 
     def execute(self, context: Context) -> dict[str, Any]:
         topics = [str(topic) for topic in as_list("topics", self.topics)] or None
+        unclean = as_truth("unclean", self.unclean)
         hook = self.hook
         with hook.client() as client:
             before = client.snapshot(topics)
-            if self.unclean:
-                wanted = before.unled(topics)
-                answers = client.elect_leaders(wanted, unclean=True) if wanted else {}
-                for tp, refusal in answers.items():
-                    if refusal is not None and refusal.code is not ErrorCode.ELECTION_NOT_NEEDED:
-                        raise ApiError(refusal.code, f"{tp}: {refusal}")
-                elected = wanted
-            else:
-                elected = elect_preferred(client, hook.pause(), before.not_preferred(topics))
+            wanted = before.unled(topics) if unclean else before.not_preferred(topics)
+            if self.checks_only:
+                self.log.info("would elect leaders of %s", some(wanted) or "nothing")
+                return {"elected": [], "would_elect": [str(tp) for tp in wanted]}
+            elected = elect_unclean(client, wanted) if unclean else elect_preferred(client, hook.pause(), wanted)
         self.log.info("%d leaders elected: %s", len(elected), some(elected) or "none was needed")
         return {"elected": [str(tp) for tp in elected]}
+
+
+def elect_unclean(client: ClusterClient, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Give leaderless partitions to any live replica; returns them. Raises ApiError."""
+    answers = client.elect_leaders(partitions, unclean=True) if partitions else {}
+    for tp, refusal in answers.items():
+        if refusal is not None and refusal.code is not ErrorCode.ELECTION_NOT_NEEDED:
+            raise ApiError(refusal.code, f"{tp}: {refusal}")
+    return list(partitions)
+
+
+def elect_preferred(client: ClusterClient, pause: Pause, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Make the first replica of each partition its leader; returns those that were elected now.
+
+    A preferred replica that is not in the ISR yet is tried again for a minute. Raises ApiError.
+    """
+    elected: list[TopicPartition] = []
+    todo = list(partitions)
+    deadline = pause.monotonic() + _PATIENCE_S
+    while todo:
+        answers = client.elect_leaders(todo)
+        elected += [tp for tp in todo if tp in answers and answers[tp] is None]
+        todo = _again(answers)
+        if todo and pause.monotonic() >= deadline:
+            raise ApiError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"preferred leaders of {some(todo)} are not in the ISR"
+            )
+        if todo:
+            pause.sleep(1.0)
+    return elected
+
+
+def _again(answers: Mapping[TopicPartition, ApiError | None]) -> list[TopicPartition]:
+    todo = []
+    for tp, refusal in answers.items():
+        if refusal is None or refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
+            continue
+        if refusal.code is not ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
+            raise ApiError(refusal.code, f"{tp}: {refusal}")
+        todo.append(tp)
+    return todo

@@ -21,18 +21,19 @@ from logyard.admin.execution import (
     progress,
     state_hash,
 )
+from logyard.admin.forecast import forecast, forecast_lines
 from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
 from logyard.admin.snapshot import ClusterSnapshot
-from logyard.admin.throttles import Throttle, restore, set_throttle
-from logyard.broker.model import TopicPartition
+from logyard.admin.throttles import Throttle, capture, restore, set_throttle, throttled_brokers, throttled_replicas
 from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapping, as_truth
+from logyard.operators.leadership import elect_preferred
 from logyard.operators.triggers.base import WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import ReassignmentDoneTrigger, some
 
+THROTTLE_BEFORE = "throttle_before"
 _STORED_THROTTLE = "logyard_throttle_before"
-_ELECTION_PATIENCE_S = 60.0
 
 
 class StalePlan(LogyardError):
@@ -42,18 +43,33 @@ class StalePlan(LogyardError):
 class PlanReassignmentOperator(ClusterOperator):
     """Make a plan: which replicas move where, how many bytes, and how to go back. Changes nothing.
 
-    Returns the plan document (see `logyard.admin.execution.Plan.as_json`) for ExecuteReassignmentOperator.
+    Whatever the goals, replicas on dead or drained brokers get another one, and no rack holds a partition twice while
+    another could; everything else stays where it is unless a goal moves it.
+
+    Returns the plan document (see `logyard.admin.execution.Plan.as_json`) for ExecuteReassignmentOperator, with
+    `brokers`: bytes, replicas and leaders of each broker before and after, and `seconds_at_throttle`.
 
     :param topics: topics to plan for, a list or its JSON; all of them where empty. (templated)
     :param drain: brokers to empty, a list or its JSON. (templated)
     :param replication_factor: bring every partition to this many replicas. (templated)
     :param plan: instead of goals, a plan made elsewhere: the JSON that kafka-reassign-partitions reads. (templated)
     :param balance: even out replicas and leaders over the brokers as well. (templated)
-    :param throttle: bytes per second; the plan says how long it takes at that rate. (templated)
+    :param balance_disk: even out bytes over the brokers as well. (templated)
+    :param throttle: bytes per second; the plan says how long it takes at that rate. The connection's where empty.
+        (templated)
     :param seed: breaks ties; the same seed gives the same plan.
     """
 
-    template_fields = ("topics", "drain", "replication_factor", "plan", "balance", "throttle", "logyard_conn_id")
+    template_fields = (
+        "topics",
+        "drain",
+        "replication_factor",
+        "plan",
+        "balance",
+        "balance_disk",
+        "throttle",
+        *ClusterOperator.template_fields,
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
 
     def __init__(
@@ -64,6 +80,7 @@ class PlanReassignmentOperator(ClusterOperator):
         replication_factor: int | str | None = None,
         plan: Mapping[str, Any] | str | None = None,
         balance: bool | str = False,
+        balance_disk: bool | str = False,
         throttle: int | str | None = None,
         seed: int = 0,
         **kwargs: Any,
@@ -74,15 +91,18 @@ class PlanReassignmentOperator(ClusterOperator):
         self.replication_factor = replication_factor
         self.plan = plan
         self.balance = balance
+        self.balance_disk = balance_disk
         self.throttle = throttle
         self.seed = seed
 
     def execute(self, context: Context) -> dict[str, Any]:
         topics = [str(topic) for topic in as_list("topics", self.topics)] or None
-        with self.hook.client() as client:
-            snapshot = client.snapshot(topics, reassignments=True)
-            if snapshot.missing:
-                raise BadSettings(f"topics {some(snapshot.missing)} do not exist")
+        hook = self.hook
+        with hook.client() as client:
+            snapshot = client.snapshot(reassignments=True)
+            missing = [topic for topic in topics or () if topic not in snapshot.topics]
+            if missing:
+                raise BadSettings(f"topics {some(missing)} do not exist")
             sizes = client.replica_sizes()
         given = as_mapping("plan", self.plan)
         start = PlanInput.of(snapshot, topics, sizes)
@@ -93,9 +113,13 @@ class PlanReassignmentOperator(ClusterOperator):
             ]
         else:
             moves = plan_moves(start, self.goals())
-        document = make_plan(snapshot, moves).as_json(as_integer("throttle", self.throttle, 0) or None)
+        rate = as_integer("throttle", self.throttle, 0) or hook.settings.throttle
+        document = make_plan(snapshot, moves).as_json(rate)
+        document["brokers"] = forecast(snapshot, sizes, moves)
         for move in moves:
             self.log.info("%s: %s to %s (%d bytes)", move.tp, list(move.replicas), list(move.target), move.size)
+        for line in forecast_lines(document["brokers"]) if moves else ():
+            self.log.info(line)
         self.log.info("%d partitions change, %d bytes move", len(moves), document["bytes_moved"])
         return document
 
@@ -104,6 +128,7 @@ class PlanReassignmentOperator(ClusterOperator):
             drain=frozenset(int(broker) for broker in as_list("drain", self.drain)),
             replication_factor=as_integer("replication_factor", self.replication_factor, 0) or None,
             balance=as_truth("balance", self.balance),
+            balance_disk=as_truth("balance_disk", self.balance_disk),
             seed=self.seed,
         )
 
@@ -112,18 +137,20 @@ class ExecuteReassignmentOperator(ClusterOperator):
     """Carry out a plan in waves and wait until it is done: replicas as planned, ISR full, preferred leaders elected.
 
     A second run (or a retry after the worker died) adopts moves that are under way and equal the plan. A throttle is
-    put back to what was there before when the moves are over, however they ended. A move whose target broker died is
-    cancelled, if its old replicas live, and the task fails and says so.
+    put back to what was there before when the moves are over, however they ended; what was there before is also in
+    the XCom `throttle_before`, for VerifyReassignmentOperator. A move whose target broker died is cancelled, if its
+    old replicas live, and the task fails and says so.
 
     :param plan: the plan document, or its JSON. (templated)
-    :param throttle: bytes per second for each broker; none where empty. (templated)
+    :param throttle: bytes per second for each broker; the connection's where empty, none where that is too. (templated)
     :param moves_per_broker: how many moves into and out of one broker run at once.
     :param elect_preferred: elect the preferred leaders at the end.
     :param allow_others: go on although somebody else moves replicas too.
-    :param cancel_on_kill: cancel the plan's running moves when the task is killed.
+    :param cancel_on_kill: when the task is killed (marked failed, cleared), cancel the plan's running moves, whose
+        old replicas are still there, and put the throttle back; without it they run on.
     """
 
-    template_fields = ("plan", "throttle", "logyard_conn_id")
+    template_fields: Sequence[str] = ("plan", "throttle", *ClusterOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
 
     def __init__(
@@ -134,7 +161,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
         moves_per_broker: int = MOVES_PER_BROKER,
         elect_preferred: bool = True,
         allow_others: bool = False,
-        cancel_on_kill: bool = False,
+        cancel_on_kill: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -144,6 +171,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
         self.elect_preferred = elect_preferred
         self.allow_others = allow_others
         self.cancel_on_kill = cancel_on_kill
+        self._throttled: Throttle | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         plan = Plan.from_json(self.plan)
@@ -151,6 +179,8 @@ class ExecuteReassignmentOperator(ClusterOperator):
             snapshot = client.snapshot(reassignments=True)
             self._check(plan, snapshot)
             todo = [m for m in plan.moves if m.tp in progress(plan.moves, snapshot).running]
+            if self.checks_only:
+                return self._would_do(plan, snapshot, todo)
             throttle = self._throttle(context, client, todo)
         return self._go_on(context, plan, throttle, time.time())
 
@@ -174,6 +204,8 @@ class ExecuteReassignmentOperator(ClusterOperator):
                 plan = Plan.from_json(self.plan)
                 running = adopt(plan.moves, client.snapshot(reassignments=True)).under_way
                 client.alter_reassignments({move.tp: None for move in running})
+                if self._throttled is not None:
+                    restore(client, self._throttled)
 
     def _check(self, plan: Plan, snapshot: ClusterSnapshot) -> None:
         if plan.cluster_id and plan.cluster_id != snapshot.cluster_id:
@@ -185,22 +217,35 @@ class ExecuteReassignmentOperator(ClusterOperator):
         if plan.state_hash and fresh and plan.state_hash != state_hash(snapshot, [m.tp for m in plan.moves]):
             raise StalePlan("replicas are not where they were when the plan was made: plan again")
 
+    def _would_do(self, plan: Plan, snapshot: ClusterSnapshot, todo: list[Move]) -> dict[str, Any]:
+        found = adopt(plan.moves, snapshot)
+        wave = next_wave(found.to_start, found.under_way, snapshot, self.moves_per_broker)
+        for move in wave:
+            self.log.info("would start %s: %s to %s", move.tp, list(move.replicas), list(move.target))
+        return {"dry_run": True, "to_do": [str(m.tp) for m in todo], "first_wave": [str(m.tp) for m in wave]}
+
     def _throttle(self, context: Context, client: ClusterClient, moves: list[Move]) -> Throttle | None:
-        rate = as_integer("throttle", self.throttle, 0)
+        rate = as_integer("throttle", self.throttle, 0) or self.hook.settings.throttle
         store = context.get("task_state_store")
         stored = store.get(_STORED_THROTTLE) if store is not None else None
         if isinstance(stored, dict):
             # An earlier try set it and died: what was there before that one is what has to come back.
-            return Throttle.from_json(stored)
-        if not rate or not any(move.adding for move in moves):
+            before = Throttle.from_json(stored)
+        elif not rate or not any(move.adding for move in moves):
             return None
-        before = set_throttle(client, moves, rate)
+        else:
+            before = capture(client, throttled_replicas(moves), throttled_brokers(moves))
+        # Kept before it is set: a worker that dies in between leaves nothing that its successor takes for another's.
         if store is not None:
             store.set(_STORED_THROTTLE, before.as_json())
-        self.log.info("throttled to %d bytes per second on each broker", rate)
+        context["ti"].xcom_push(key=THROTTLE_BEFORE, value=before.as_json())
+        if rate and moves:
+            set_throttle(client, moves, rate)
+            self.log.info("throttled to %d bytes per second on each broker", rate)
         return before
 
     def _go_on(self, context: Context, plan: Plan, throttle: Throttle | None, started: float) -> dict[str, Any]:
+        self._throttled = throttle
         while True:
             with self.hook.client() as client:
                 snapshot = client.snapshot(reassignments=True)
@@ -210,18 +255,21 @@ class ExecuteReassignmentOperator(ClusterOperator):
                 if not state.running:
                     break
                 waiting = self._start_wave(client, plan, snapshot, state)
+            kept = throttle.as_json() if throttle else None
             trigger = ReassignmentDoneTrigger(
-                moves=[m.as_json() for m in waiting], cancel_on_kill=self.cancel_on_kill, **self.waiting()
+                moves=[m.as_json() for m in waiting],
+                cancel_on_kill=self.cancel_on_kill,
+                throttle=kept,
+                **self.waiting(),
             )
             self.log.info("%d of %d moves done", len(state.done), len(plan.moves))
-            kept = throttle.as_json() if throttle else None
             try:
                 self.wait(trigger, "resume", throttle=kept, started=started)
             except WaitFailed:
                 self._end_throttle(plan, throttle)
                 raise
         self._end_throttle(plan, throttle)
-        return self._finish(context, plan, state, started)
+        return self._finish(context, throttle, state, started)
 
     def _start_wave(self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: Progress) -> list[Move]:
         found = adopt(plan.moves, snapshot)
@@ -268,10 +316,13 @@ class ExecuteReassignmentOperator(ClusterOperator):
             restore(client, throttle)
         self.log.info("throttle removed")
 
-    def _finish(self, context: Context, plan: Plan, state: Progress, started: float) -> dict[str, Any]:
+    def _finish(self, context: Context, throttle: Throttle | None, state: Progress, started: float) -> dict[str, Any]:
         store = context.get("task_state_store")
         if store is not None and store.get(_STORED_THROTTLE) is not None:
             store.delete(_STORED_THROTTLE)
+        if throttle is not None:
+            # It is back already: nobody has to put it back once more.
+            context["ti"].xcom_push(key=THROTTLE_BEFORE, value=None)
         partitions = list(state.done)
         hook = self.hook
         with hook.client() as client:
@@ -282,35 +333,3 @@ class ExecuteReassignmentOperator(ClusterOperator):
         outcome = Outcome(tuple(partitions), state.lost, leaders, time.time() - started)
         self.log.info("%d partitions moved in %.1f s", len(partitions), outcome.seconds)
         return outcome.as_json()
-
-
-def elect_preferred(client: ClusterClient, pause: Any, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Make the first replica of each partition its leader; returns those that were elected now.
-
-    A preferred replica that is not in the ISR yet is tried again for a minute. Raises ApiError.
-    """
-    elected: list[TopicPartition] = []
-    todo = list(partitions)
-    deadline = pause.monotonic() + _ELECTION_PATIENCE_S
-    while todo:
-        answers = client.elect_leaders(todo)
-        elected += [tp for tp in todo if tp in answers and answers[tp] is None]
-        todo = _again(answers)
-        if todo and pause.monotonic() >= deadline:
-            raise ApiError(
-                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"preferred leaders of {some(todo)} are not in the ISR"
-            )
-        if todo:
-            pause.sleep(1.0)
-    return elected
-
-
-def _again(answers: Mapping[TopicPartition, ApiError | None]) -> list[TopicPartition]:
-    todo = []
-    for tp, refusal in answers.items():
-        if refusal is None or refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
-            continue
-        if refusal.code is not ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
-            raise ApiError(refusal.code, f"{tp}: {refusal}")
-        todo.append(tp)
-    return todo

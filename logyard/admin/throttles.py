@@ -62,6 +62,11 @@ def throttled_replicas(moves: Sequence[Move]) -> dict[str, dict[str, list[str]]]
     return lists
 
 
+def throttled_brokers(moves: Sequence[Move]) -> list[int]:
+    """The brokers that replicas move between."""
+    return sorted({b for move in moves if move.adding for b in (*move.replicas, *move.adding)})
+
+
 def capture(client: ConfigClient, topics: Iterable[str], brokers: Iterable[int]) -> Throttle:
     """What is set now, for `restore`."""
     return Throttle(
@@ -73,7 +78,7 @@ def capture(client: ConfigClient, topics: Iterable[str], brokers: Iterable[int])
 def set_throttle(client: ConfigClient, moves: Sequence[Move], rate: int) -> Throttle:
     """Throttle the moves to `rate` bytes per second on each broker; returns what `restore` puts back."""
     lists = throttled_replicas(moves)
-    brokers = sorted({b for move in moves if move.adding for b in (*move.replicas, *move.adding)})
+    brokers = throttled_brokers(moves)
     before = capture(client, lists, brokers)
     for broker in brokers:
         client.alter_broker_configs(broker, {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)})

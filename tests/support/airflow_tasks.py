@@ -65,12 +65,18 @@ def run(operator: Any, ctx: Any) -> tuple[Any, int]:
         arguments = {"event": event, **json.loads(json.dumps(deferred.kwargs or {}))}
 
 
-def first_event(trigger: Any) -> Any:
-    """What a trigger reports first, after a round trip through its serialized form."""
+def remade(trigger: Any) -> Any:
+    """The trigger as the triggerer has it: made anew from its serialized form, by way of JSON."""
     path, fields = trigger.serialize()
     module, name = path.rsplit(".", 1)
     made = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(fields)))
     assert made.serialize() == (path, fields)
+    return made
+
+
+def first_event(trigger: Any) -> Any:
+    """What a trigger reports first, after a round trip through its serialized form."""
+    made = remade(trigger)
 
     async def take() -> Any:
         async for event in made.run():

@@ -1,20 +1,33 @@
 """Reassignment from plan to preferred leaders: waves, adoption, throttles, dead targets, foreign moves."""
 
+import asyncio
+import json
+
 import pytest
 
 pytest.importorskip("airflow.sdk")
+
+from airflow.sdk.exceptions import TaskDeferred
 
 from logyard.admin import throttles
 from logyard.admin.execution import ForeignReassignment
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.planner import PlanImpossible
+from logyard.admin.settings import BadSettings
 from logyard.admin.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
+from logyard.operators.decommission import DecommissionBrokerOperator
 from logyard.operators.leadership import ElectLeadersOperator
-from logyard.operators.reassignment import ExecuteReassignmentOperator, PlanReassignmentOperator, StalePlan
+from logyard.operators.reassignment import (
+    THROTTLE_BEFORE,
+    ExecuteReassignmentOperator,
+    PlanReassignmentOperator,
+    StalePlan,
+)
 from logyard.operators.triggers.base import WaitFailed
-from tests.support.airflow_tasks import Store, context, run, use
+from logyard.operators.verification import NotAsPlanned, VerifyReassignmentOperator
+from tests.support.airflow_tasks import Store, context, remade, run, use
 
 pytestmark = pytest.mark.airflow
 
@@ -65,8 +78,6 @@ def test_a_retry_adopts_what_runs_and_puts_the_first_trys_throttle_back(cluster:
     document = plan(drain=[1])
     store = Store()
     first = execute(document, throttle="700", deferrable=True)
-    from airflow.sdk.exceptions import TaskDeferred
-
     with pytest.raises(TaskDeferred):
         first.execute(context(store))
     assert cluster.broker_config[2][throttles.LEADER_RATE] == "700"
@@ -98,8 +109,6 @@ def test_a_plan_for_another_state_or_cluster_is_stale(cluster: MemoryCluster) ->
 def test_a_target_that_dies_is_not_waited_for(cluster: MemoryCluster) -> None:
     document = plan(plan={"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3, 4]}]})
     cluster.ticks_to_move, cluster.ticks_to_expire = 50, 0
-    from airflow.sdk.exceptions import TaskDeferred
-
     store = Store()
     with pytest.raises(TaskDeferred):
         execute(document, deferrable=True, throttle=5).execute(context(store))
@@ -115,9 +124,9 @@ def test_a_killed_task_cancels_only_where_that_was_asked_for(cluster: MemoryClus
     cluster.ticks_to_move = 50
     MemoryClient(cluster).alter_reassignments({TopicPartition("t", 0): (4, 2, 3)})
     target = {"partitions": [{"topic": "t", "partition": 0, "replicas": [4, 2, 3]}]}
-    execute(document).on_kill()
+    execute(document, cancel_on_kill=False).on_kill()
     assert cluster.assignments[TopicPartition("t", 0)].is_reassigning
-    execute(target, cancel_on_kill=True).on_kill()
+    execute(target).on_kill()
     assert not cluster.assignments[TopicPartition("t", 0)].is_reassigning
 
 
@@ -133,3 +142,143 @@ def test_preferred_leaders_are_elected_where_needed(cluster: MemoryCluster) -> N
     result, _ = run(ElectLeadersOperator(task_id="e", topics="[]"), context())
     assert result["elected"] == [str(tp) for tp in sorted(moved)]
     assert run(ElectLeadersOperator(task_id="e"), context())[0]["elected"] == []
+
+
+def test_killing_a_deferred_task_cancels_its_moves_and_puts_the_throttle_back(cluster: MemoryCluster) -> None:
+    document = plan(drain=[1])
+    cluster.ticks_to_move = 500
+    with pytest.raises(TaskDeferred) as deferred:
+        execute(document, throttle="700", deferrable=True).execute(context())
+    assert cluster.broker_config[2][throttles.LEADER_RATE] == "700"
+    asyncio.run(remade(deferred.value.trigger).on_kill())
+    assert not any(a.is_reassigning for a in cluster.assignments.values())
+    assert all(not config for config in cluster.broker_config.values())
+    assert cluster.configs["t"] == {}
+
+
+def test_a_throttle_is_remembered_before_it_is_set(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker dies while it sets the throttle: the next try must not take the half of it for somebody else's."""
+    document, store = plan(drain=[1]), Store()
+    whole = MemoryClient.alter_topic_configs
+
+    def dies(*_: object, **__: object) -> None:
+        raise SystemExit("killed")
+
+    monkeypatch.setattr(MemoryClient, "alter_topic_configs", dies)
+    with pytest.raises(SystemExit):
+        execute(document, throttle="700").execute(context(store))
+    assert cluster.broker_config[2][throttles.LEADER_RATE] == "700"
+    monkeypatch.setattr(MemoryClient, "alter_topic_configs", whole)
+    run(execute(document, throttle="700"), context(store))
+    assert all(not config for config in cluster.broker_config.values())
+
+
+def test_a_dry_run_names_the_first_wave_and_moves_nothing(cluster: MemoryCluster) -> None:
+    document = plan(drain=[1])
+    result, _ = run(execute(document, dry_run="True", moves_per_broker=1), context())
+    assert len(result["to_do"]) == len(document["partitions"]) > len(result["first_wave"]) > 0
+    assert not any(a.is_reassigning for a in cluster.assignments.values())
+    would, _ = run(ElectLeadersOperator(task_id="e", dry_run=True), context())
+    assert would == {"elected": [], "would_elect": []}
+
+
+def test_a_plan_says_what_becomes_of_every_broker(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, cluster, throttle=500)
+    document = plan(topics=["t"], drain=[1])
+    assert [entry["broker"] for entry in document["brokers"]] == [1, 2, 3, 4]
+    assert (document["brokers"][0]["bytes_after"], document["brokers"][0]["replicas_after"]) == (0, 0)
+    assert document["seconds_at_throttle"] > 0  # at the connection's throttle
+    with pytest.raises(BadSettings, match="nowhere"):
+        plan(topics=["nowhere"])
+
+
+# -- verification ------------------------------------------------------------------------------------
+
+
+def verify(document: object, **fields: object) -> VerifyReassignmentOperator:
+    return VerifyReassignmentOperator(task_id="v", plan=document, **{"poll_interval_s": 0.01, **fields})
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_what_a_dead_execution_left_is_waited_for_and_cleaned_up(cluster: MemoryCluster, deferrable: bool) -> None:
+    cluster.ticks_to_move = 5
+    document, ctx = plan(drain=[1]), context()
+    with pytest.raises(TaskDeferred):
+        execute(document, throttle="700", deferrable=True).execute(ctx)
+    before = json.dumps(ctx["ti"].values[THROTTLE_BEFORE])
+    result, deferrals = run(verify(json.dumps(document), throttle_before=before, deferrable=deferrable), context())
+    assert (result["as_planned"], result["throttle_restored"]) == (len(document["partitions"]), True)
+    assert deferrals == int(deferrable)
+    assert all(not config for config in cluster.broker_config.values())
+
+
+def test_a_plan_that_was_not_carried_out_is_not_as_planned(cluster: MemoryCluster) -> None:
+    document = plan(drain=[1])
+    with pytest.raises(NotAsPlanned, match="of 5 not as planned"):
+        run(verify(document), context())
+    with pytest.raises(BadSettings, match="planning"):
+        run(verify("null"), context())
+
+
+def test_an_execution_that_ended_well_leaves_no_throttle_to_restore(cluster: MemoryCluster) -> None:
+    document, ctx = plan(drain=[1]), context()
+    run(execute(document, throttle="700"), ctx)
+    assert ctx["ti"].values[THROTTLE_BEFORE] is None
+    assert run(verify(document, throttle_before="null"), context())[0]["throttle_restored"] is False
+
+
+# -- decommissioning ---------------------------------------------------------------------------------
+
+
+def decommission(**fields: object) -> DecommissionBrokerOperator:
+    return DecommissionBrokerOperator(task_id="d", **{"brokers": "[1]", "poll_interval_s": 0.01, **fields})
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_broker_is_emptied_and_stopped(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, deferrable: bool
+) -> None:
+    for name in ("START", "STOP"):
+        monkeypatch.setenv(f"AIRFLOW__LOGYARD__BROKER_{name}_COMMAND", '["it", "{broker_id}"]')
+    operator, store = decommission(deferrable=deferrable, stop_brokers="True", throttle="700"), Store()
+    result, deferrals = run(operator, context(store))
+    assert (result["empty"], result["stopped"], result["brokers"]) == (True, [1], [1])
+    assert bool(deferrals) is deferrable
+    assert all(1 not in a.replicas for a in cluster.assignments.values())
+    assert (cluster.stopped, store) == ([1], {})
+    assert all(not config for config in cluster.broker_config.values())
+
+
+def test_a_decommission_that_is_tried_again_adopts_its_own_moves(cluster: MemoryCluster) -> None:
+    store = Store()
+    with pytest.raises(TaskDeferred):
+        decommission(deferrable=True).execute(context(store))
+    assert any(a.is_reassigning for a in cluster.assignments.values())
+    result, _ = run(decommission(), context(store))  # another worker: moves under way are its own, not somebody's
+    assert result["empty"] is True
+    again, _ = run(decommission(), context())
+    assert (again["moved"], again["empty"]) == ([], True)
+
+
+def test_a_decommission_that_leaves_too_few_needs_a_smaller_factor(cluster: MemoryCluster) -> None:
+    with pytest.raises(PlanImpossible, match="smaller replication factor"):
+        run(decommission(brokers=[1, 2]), context())
+    assert run(decommission(brokers=[1, 2], dry_run=True, replication_factor="2"), context())[0]["to_do"]
+    assert run(decommission(brokers=[1, 2], replication_factor="2"), context())[0]["empty"] is True
+    with pytest.raises(BadSettings, match="at least one"):
+        run(decommission(brokers="[]"), context())
+
+
+def test_a_topic_that_was_made_meanwhile_is_named(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = MemoryClient(cluster)
+
+    class Creating(MemoryCluster):
+        def tick(self) -> None:
+            super().tick()
+            if self.looks == 8 and "u" not in self.configs:
+                late.create_topic(NewTopic("u", assignment={0: (1, 2)}))
+
+    cluster.__class__ = Creating
+    with pytest.raises(WaitFailed, match=r"still hold replicas of u: run it again"):
+        run(decommission(), context())
+    assert run(decommission(), context())[0]["empty"] is True

@@ -1,0 +1,113 @@
+"""Taking brokers out of service: empty them, see that they are empty, and (where wanted) stop them."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
+
+from logyard.admin.execution import make_plan
+from logyard.admin.forecast import forecast, forecast_lines
+from logyard.admin.planner import Goals, PlanInput, plan_moves
+from logyard.admin.settings import BadSettings
+from logyard.admin.snapshot import ClusterSnapshot
+from logyard.operators.base import ClusterOperator, as_integer, as_list, as_truth
+from logyard.operators.reassignment import ExecuteReassignmentOperator
+from logyard.operators.triggers.base import WaitFailed
+from logyard.operators.triggers.cluster import some
+
+_STORED_PLAN = "logyard_decommission_plan"
+
+
+class DecommissionBrokerOperator(ExecuteReassignmentOperator):
+    """Move every replica off some brokers, wait until that is done, and stop the brokers where that is asked for.
+
+    The plan is made at the first try and kept for later ones, so that a retry adopts the moves that are under way.
+    Brokers that are dead already are emptied too. A broker that holds nothing has nothing to do: the task may be
+    repeated. Topics that are created while it runs may land on a broker that is still registered: it looks again at
+    the end, and fails naming them.
+
+    :param brokers: their ids, a list or its JSON. (templated)
+    :param replication_factor: a smaller factor, where the brokers that stay are too few. (templated)
+    :param stop_brokers: stop them in the end by the launcher's `broker_stop_command`. (templated)
+    """
+
+    template_fields = ("brokers", "replication_factor", "stop_brokers", "throttle", *ClusterOperator.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {}
+
+    def __init__(
+        self,
+        *,
+        brokers: Sequence[int] | str | int,
+        replication_factor: int | str | None = None,
+        stop_brokers: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(plan={"partitions": []}, **kwargs)
+        self.brokers = brokers
+        self.replication_factor = replication_factor
+        self.stop_brokers = stop_brokers
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        self._plan_once(context)
+        result = super().execute(context)
+        return result if self.checks_only else self._end(context, result)
+
+    def resume(
+        self, context: Context, event: dict[str, Any], throttle: dict[str, Any] | None, started: float
+    ) -> dict[str, Any]:
+        self._plan_once(context)
+        return self._end(context, super().resume(context, event, throttle, started))
+
+    def leaving(self) -> frozenset[int]:
+        """The brokers to be emptied. Raises BadSettings."""
+        leaving = frozenset(int(broker) for broker in as_list("brokers", self.brokers))
+        if not leaving:
+            raise BadSettings("brokers: name at least one")
+        return leaving
+
+    def _plan_once(self, context: Context) -> None:
+        store = context.get("task_state_store")
+        stored = store.get(_STORED_PLAN) if store is not None else None
+        if isinstance(stored, dict):
+            self.plan = stored
+            return
+        with self.hook.client() as client:
+            snapshot = client.snapshot(reassignments=True)
+            sizes = client.replica_sizes()
+        factor = as_integer("replication_factor", self.replication_factor, 0) or None
+        affected = _holding(snapshot, self.leaving())
+        # Topics that the brokers do not hold are none of its business, whatever a smaller factor would do to them.
+        start = PlanInput.of(snapshot, affected, sizes)
+        moves = plan_moves(start, Goals(drain=self.leaving(), replication_factor=factor))
+        for line in forecast_lines(forecast(snapshot, sizes, moves)):
+            self.log.info(line)
+        self.plan = make_plan(snapshot, moves).as_json()
+        if store is not None and not self.checks_only:
+            store.set(_STORED_PLAN, self.plan)
+
+    def _end(self, context: Context, result: dict[str, Any]) -> dict[str, Any]:
+        leaving = self.leaving()
+        hook = self.hook
+        with hook.client() as client:
+            snapshot = client.snapshot(reassignments=True)
+        store = context.get("task_state_store")
+        if store is not None and store.get(_STORED_PLAN) is not None:
+            store.delete(_STORED_PLAN)
+        held = _holding(snapshot, leaving)
+        if held:
+            raise WaitFailed(f"brokers {sorted(leaving)} still hold replicas of {some(held)}: run it again")
+        stopped = []
+        if as_truth("stop_brokers", self.stop_brokers):
+            launcher = hook.launcher()
+            for broker in sorted(leaving & set(snapshot.brokers)):
+                node = snapshot.brokers[broker]
+                if not launcher.stop(broker, node.host, node.rack or ""):
+                    raise BadSettings("stop_brokers: no broker_stop_command says how")
+                stopped.append(broker)
+                self.log.info("broker %d is empty and was told to stop", broker)
+        return result | {"brokers": sorted(leaving), "empty": True, "stopped": stopped}
+
+
+def _holding(snapshot: ClusterSnapshot, brokers: frozenset[int]) -> list[str]:
+    """The topics of which those brokers hold a replica."""
+    return sorted({tp.topic for tp, view in snapshot.partitions() if brokers & set(view.replicas)})
