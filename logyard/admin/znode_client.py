@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from logyard.admin.ports import EnsembleUnreachable
 from logyard.broker.znodes.ops import ANY_VERSION, Check, Create, Delete, OpResult, SetData, ZkCode, ZkOp, Znode
-from logyard.broker.znodes.paths import TOPICS
+from logyard.broker.znodes.paths import TOPICS, ancestors
 
 _IN_FLIGHT = 100
 
@@ -116,9 +116,13 @@ def refused(results: Sequence[OpResult]) -> ZkCode | None:
 
 
 def put(znodes: ZnodeClient, path: str, data: bytes) -> ZkCode | None:
-    """Write a znode whatever it holds, making it where it is missing."""
+    """Write a znode whatever it holds, making it, and what is above it, where it is missing."""
     problem = refused(znodes.commit([SetData(path, data, ANY_VERSION)]))
-    return refused(znodes.commit([Create(path, data)])) if problem is ZkCode.NO_NODE else problem
+    if problem is not ZkCode.NO_NODE:
+        return problem
+    above = ancestors(path)
+    missing = [one for one, found in zip(above, znodes.read(above), strict=True) if found is None]
+    return refused(znodes.commit([*map(Create, missing), Create(path, data)]))
 
 
 def _result(answer: Any) -> OpResult:

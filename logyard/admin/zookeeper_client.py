@@ -128,13 +128,29 @@ class ZooKeeperClusterClient:
         return self._configs(configs.topic_path(topic), "DYNAMIC_TOPIC_CONFIG")
 
     def alter_topic_configs(self, topic: str, values: Mapping[str, str], delete: Sequence[str] = ()) -> None:
-        self._alter(configs.TOPICS, topic, values, delete)
+        self.alter_entity(configs.TOPICS, topic, values, delete)
 
     def broker_configs(self, broker: int) -> dict[str, ConfigValue]:
         return self._configs(configs.broker_path(broker), "DYNAMIC_BROKER_CONFIG")
 
     def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None:
-        self._alter(configs.BROKERS, str(broker), values, delete)
+        self.alter_entity(configs.BROKERS, str(broker), values, delete)
+
+    def alter_entity(self, entity_type: str, name: str, values: Mapping[str, str], delete: Iterable[str]) -> None:
+        """Change what is named and keep the rest, also against somebody who changes it at the same time."""
+        path = configs.path(entity_type, name)
+        for _ in range(_TRIES):
+            znode = self._znodes.read([path])[0]
+            before = {} if znode is None else configs.decode(znode.data, path)
+            after = {key: value for key, value in {**before, **values}.items() if key not in set(delete)}
+            if after == before:
+                return
+            problem = self._write(path, znode, configs.encode(after))
+            if problem is None:
+                note = Create(config_changes.SEQUENCE_PREFIX, config_changes.encode(entity_type, name), sequential=True)
+                _check(refused(self._znodes.commit([note])), config_changes.PATH)
+                return
+        raise EnsembleUnreachable(f"{path} is being changed by somebody else all the time: try again")
 
     def registrations(self) -> dict[int, BrokerInfo]:
         """The living brokers by id; one whose registration cannot be read has no listeners."""
@@ -206,22 +222,6 @@ class ZooKeeperClusterClient:
         znode = self._znodes.read([path])[0]
         values = {} if znode is None else configs.decode(znode.data, path)
         return {key: ConfigValue(value, source) for key, value in values.items()}
-
-    def _alter(self, entity_type: str, name: str, values: Mapping[str, str], delete: Iterable[str]) -> None:
-        """Change what is named and keep the rest, also against somebody who changes it at the same time."""
-        path = configs.path(entity_type, name)
-        for _ in range(_TRIES):
-            znode = self._znodes.read([path])[0]
-            before = {} if znode is None else configs.decode(znode.data, path)
-            after = {key: value for key, value in {**before, **values}.items() if key not in set(delete)}
-            if after == before:
-                return
-            problem = self._write(path, znode, configs.encode(after))
-            if problem is None:
-                note = Create(config_changes.SEQUENCE_PREFIX, config_changes.encode(entity_type, name), sequential=True)
-                _check(refused(self._znodes.commit([note])), config_changes.PATH)
-                return
-        raise EnsembleUnreachable(f"{path} is being changed by somebody else all the time: try again")
 
     def _write(self, path: str, znode: Znode | None, data: bytes) -> ZkCode | None:
         if znode is None:

@@ -22,7 +22,7 @@ _MILLISECONDS = {"request.timeout.ms": "request_timeout_s", "default.api.timeout
 _PAIR = re.compile(r"\s*([^#!\s=:][^=:\s]*)\s*[=:]\s*(.*?)\s*$")
 
 
-def read(path: Path) -> dict[str, str]:
+def read(path: Path, option: str = "--command-config") -> dict[str, str]:
     """The properties in the file: `key=value` lines, # and ! for comments, a backslash joins lines.
 
     Raises LocalError where there is no such file or a line is no property.
@@ -30,14 +30,14 @@ def read(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise LocalError(f"--command-config {path}: {error.strerror}") from error
+        raise LocalError(f"{option} {path}: {error.strerror}") from error
     found: dict[str, str] = {}
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
         if not line.strip() or line.lstrip()[0] in "#!":
             continue
         pair = _PAIR.match(line)
         if pair is None:
-            raise LocalError(f"--command-config {path}: {line.strip()!r} is no key=value")
+            raise LocalError(f"{option} {path}: {line.strip()!r} is no key=value")
         found[pair.group(1)] = pair.group(2)
     return found
 

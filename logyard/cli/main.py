@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import typer
 
 from logyard.broker.errors import LogyardError
-from logyard.cli import brokers, cluster, leaders, platform, reassign, topics
+from logyard.cli import brokers, cluster, configs, leaders, platform, reassign, topics
 from logyard.local import interrupts
 from logyard.local.errors import LocalError
 
@@ -21,6 +21,7 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(leaders.app, name="leaders")
+app.add_typer(configs.app, name="configs")
 app.command()(brokers.brokers)
 platform.add_commands(app)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from logyard.admin.client import KafkaClusterClient
 from logyard.admin.connect import Connector, RealConnector
 from logyard.admin.ports import ClusterClient
 from logyard.admin.znode_client import KazooZnodes, ZnodeClient, require_cluster
@@ -28,6 +29,8 @@ CommandConfig = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document, for programs.")]
 
+Requests = KafkaClusterClient
+
 # Where clients come from; tests put their own here.
 connector: Connector = RealConnector()
 open_znodes = KazooZnodes
@@ -38,6 +41,17 @@ def cluster(bootstrap: str, config_file: Path | None) -> Iterator[ClusterClient]
     """A client of the brokers; raises LocalError on a wrong --command-config, ClusterUnreachable at the first use."""
     properties = command_config.read(config_file) if config_file is not None else {}
     client = connector.cluster(command_config.settings(bootstrap, properties))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def requests(bootstrap: str, config_file: Path | None) -> Iterator[Requests]:
+    """As `cluster`, for commands whose requests have no method of `ClusterClient`."""
+    properties = command_config.read(config_file) if config_file is not None else {}
+    client = Requests(command_config.settings(bootstrap, properties))
     try:
         yield client
     finally:

@@ -50,6 +50,7 @@ COMMANDS = [
     *(["cluster", name] for name in ("start", "stop", "start-broker", "stop-broker", "status")),
     *(["topics", name] for name in ("create", "list", "describe", "alter", "delete")),
     *(["reassign", name] for name in ("generate", "execute", "verify", "cancel", "list")),
+    *(["configs", name] for name in ("describe", "alter")),
     ["leaders", "elect"],
     ["brokers"],
     *([name] for name in ("up", "down", "demo")),
