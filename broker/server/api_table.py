@@ -2,6 +2,7 @@
 
 from logyard.broker.server.handlers import (
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -13,6 +14,7 @@ from logyard.broker.server.handlers import (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -78,6 +80,8 @@ HANDLERS: tuple[Handler, ...] = (
     alter_partition_reassignments.HANDLER,
     list_partition_reassignments.HANDLER,
     offset_delete.HANDLER,
+    describe_client_quotas.HANDLER,
+    alter_client_quotas.HANDLER,
     alter_partition.HANDLER,
     update_features.HANDLER,
     describe_cluster.HANDLER,

@@ -44,6 +44,8 @@ SUPPORTED: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
         45: (0, 0),  # AlterPartitionReassignments
         46: (0, 0),  # ListPartitionReassignments
         47: (0, 0),  # OffsetDelete
+        48: (0, 1),  # DescribeClientQuotas
+        49: (0, 1),  # AlterClientQuotas
         56: (0, 3),  # AlterPartition
         57: (0, 1),  # UpdateFeatures
         60: (0, 1),  # DescribeCluster

@@ -77,6 +77,15 @@ async def change_overrides(
             notification = config_changes.encode(kind, name)
             await zk.multi([Create(config_changes.SEQUENCE_PREFIX, notification, sequential=True)])
             return
-        if result.code not in (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS, ZkCode.NO_NODE):
+        if result.code is ZkCode.NO_NODE:
+            await _create_parents(zk, path)
+        elif result.code not in (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS):
             break
     raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the settings of {kind}/{name} could not be written: try again")
+
+
+async def _create_parents(zk: ZooKeeper, path: str) -> None:
+    """A user's clients hang below a user that may have no settings of its own."""
+    parts = path.split("/")[1:-1]
+    for depth in range(1, len(parts) + 1):
+        await zk.multi([Create("/" + "/".join(parts[:depth]))])

@@ -6,7 +6,11 @@ from logyard.broker.controller.events import CreatePartitions, NewPartitions, Ou
 from logyard.broker.errors import ErrorCode
 from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services
+from logyard.broker.server.throttling import EXCEEDED, MutationCharge
 from logyard.broker.server.topic_waits import led_partitions
+
+# The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+STRICT_SINCE = 3
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
@@ -14,16 +18,27 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     twice = {name for name in names if names.count(name) > 1}
     wanted = tuple(_new_partitions(topic) for topic in message.topics if topic.name not in twice)
     validate_only = bool(message.validate_only)
+    charge = MutationCharge(services.quotas, request, STRICT_SINCE)
+    added = {new.topic: max(0, new.count - len(services.metadata.partitions(new.topic))) for new in wanted}
+    refused = set() if validate_only else {topic for topic, count in added.items() if count and charge.refuses(count)}
+    wanted = tuple(new for new in wanted if new.topic not in refused)
     outcomes = dict(await services.controller.create_partitions(CreatePartitions(wanted, validate_only)))
     if not validate_only:
+        for new in wanted:
+            if outcomes[new.topic].error is not ErrorCode.NONE:
+                charge.give_back(added[new.topic])
+    if not validate_only:
         await _wait(services, wanted, outcomes, message.timeout_ms)
+    for name in refused:
+        outcomes[name] = Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED)
     for name in twice:
         outcomes[name] = Outcome(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
     return {
+        "throttle_time_ms": charge.throttle_ms,
         "results": [
             {"name": name, "error_code": int(outcomes[name].error), "error_message": outcomes[name].message}
             for name in dict.fromkeys(names)
-        ]
+        ],
     }
 
 

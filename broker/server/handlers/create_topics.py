@@ -12,7 +12,11 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.server.config_fields import topic_config_fields
 from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services
+from logyard.broker.server.throttling import EXCEEDED, MutationCharge
 from logyard.broker.server.topic_waits import led_partitions
+
+# The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+STRICT_SINCE = 6
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
@@ -20,12 +24,27 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     twice = {name for name in names if names.count(name) > 1}
     wanted = tuple(_new_topic(topic) for topic in message.topics if topic.name not in twice)
     validate_only = request.api_version >= 1 and bool(message.validate_only)
+    charge = MutationCharge(services.quotas, request, STRICT_SINCE)
+    sizes = {topic.name: _size(services, topic) for topic in wanted}
+    over = set() if validate_only else {name for name, size in sizes.items() if charge.refuses(size)}
+    wanted = tuple(topic for topic in wanted if topic.name not in over)
     created = list(await services.controller.create_topics(CreateTopics(wanted, validate_only)))
     if not validate_only:
+        for topic in created:
+            if topic.error is not ErrorCode.NONE:
+                charge.give_back(sizes[topic.name])
         created = await _led(services, created, message.timeout_ms)
+    created += [CreatedTopic(name, ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED) for name in sorted(over)]
     refusal = "the request names this topic more than once"
     created += [CreatedTopic(name, ErrorCode.INVALID_REQUEST, refusal) for name in sorted(twice)]
-    return {"topics": [_fields(services, topic) for topic in created]}
+    return {"throttle_time_ms": charge.throttle_ms, "topics": [_fields(services, topic) for topic in created]}
+
+
+def _size(services: Services, topic: NewTopic) -> int:
+    """How many partitions are asked for."""
+    if topic.assignments:
+        return len(topic.assignments)
+    return topic.num_partitions if topic.num_partitions >= 0 else services.config.int("num.partitions")
 
 
 def _new_topic(topic: Any) -> NewTopic:

@@ -7,13 +7,25 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID
 from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services
+from logyard.broker.server.throttling import EXCEEDED, MutationCharge
+
+# The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+STRICT_SINCE = 5
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
     asked = _asked(services, version, message)
+    charge = MutationCharge(services.quotas, request, STRICT_SINCE)
     names = tuple(dict.fromkeys(name for name, _, _ in asked if name is not None))
-    outcomes = await services.controller.delete_topics(DeleteTopics(names))
+    sizes = {name: len(services.metadata.partitions(name)) for name in names}
+    refused = {name for name in names if name in services.metadata and charge.refuses(sizes[name])}
+    allowed = tuple(name for name in names if name not in refused)
+    outcomes = dict(await services.controller.delete_topics(DeleteTopics(allowed)))
+    for name in allowed:
+        if outcomes[name].error is not ErrorCode.NONE and name in services.metadata:
+            charge.give_back(sizes[name])
+    outcomes |= {name: Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED) for name in refused}
     accepted = [name for name in names if outcomes[name].error is ErrorCode.NONE]
 
     def is_gone(name: str) -> bool:
@@ -27,7 +39,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         if name is not None and outcome.error is ErrorCode.NONE and not is_gone(name):
             outcome = late
         answers.append(_fields(version, name, topic_id, outcome))
-    return {"responses": answers}
+    return {"throttle_time_ms": charge.throttle_ms, "responses": answers}
 
 
 def _asked(services: Services, version: int, message: Any) -> list[tuple[str | None, Any, Outcome]]:

@@ -1,0 +1,106 @@
+"""AlterClientQuotas (49): sets and removes quotas of users, clients and addresses (KIP-546); any broker may do it."""
+
+import ipaddress
+from collections.abc import Callable
+from typing import Any
+
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.metadata.configs import DEFAULT_ENTITY
+from logyard.broker.security import quota_settings
+from logyard.broker.server.config_fields import change_overrides
+from logyard.broker.server.handlers.describe_client_quotas import CLIENT_ID, IP, USER
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+from logyard.broker.znodes import configs
+
+# How near a whole number a value has to be where only whole ones are allowed: the wire has nothing but doubles.
+EPSILON = 1e-6
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    return {"entries": [await _alter(services, entry, bool(message.validate_only)) for entry in message.entries]}
+
+
+async def _alter(services: Services, entry: Any, validate_only: bool) -> Fields:
+    try:
+        kind, name, keys = _place(entry)
+        change = _change(entry.ops, keys)
+        if not validate_only:
+            await change_overrides(services.zk, kind, name, change, lambda settings: None)
+    except ApiError as refusal:
+        return _answer(entry, refusal.code, refusal.message)
+    return _answer(entry, ErrorCode.NONE, None)
+
+
+def _answer(entry: Any, code: ErrorCode, text: str | None) -> dict[str, Any]:
+    named = [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]
+    return {"error_code": int(code), "error_message": text, "entity": named}
+
+
+def _place(entry: Any) -> tuple[str, str, frozenset[str]]:
+    """(kind, name, allowed keys) of the znode that an entity's quotas are in; a null name is everyone's default."""
+    parts: dict[str, str] = {}
+    for part in entry.entity:
+        kind, name = part.entity_type, part.entity_name
+        if kind not in (USER, CLIENT_ID, IP):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"entity type {kind!r}: user, client-id and ip have quotas here")
+        if kind in parts:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{kind} is named more than once")
+        if name == "":
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"an empty {kind} has no quotas")
+        parts[kind] = DEFAULT_ENTITY if name is None else name
+    if not parts or (IP in parts and len(parts) > 1):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a user, a client-id, both, or an ip is expected")
+    if IP not in parts:
+        return *quota_settings.path_of(parts.get(USER), parts.get(CLIENT_ID)), quota_settings.CLIENT_KEYS
+    if parts[IP] != DEFAULT_ENTITY:
+        _check_ip(parts[IP])
+        return configs.IPS, configs.sanitize(parts[IP]), quota_settings.IP_KEYS
+    return configs.IPS, DEFAULT_ENTITY, quota_settings.IP_KEYS
+
+
+def _check_ip(text: str) -> None:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{text!r} is no IP address") from None
+
+
+def _change(ops: Any, keys: frozenset[str]) -> Callable[[dict[str, str]], dict[str, str]]:
+    """Check the operations and return what they do to an entity's settings."""
+    for op in ops:
+        if op.remove:
+            continue  # what is not there is removed too
+        if op.key not in keys:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{op.key}: {', '.join(sorted(keys))} are quotas of this entity")
+        _text(op)
+
+    def change(settings: dict[str, str]) -> dict[str, str]:
+        for op in ops:
+            if op.remove and op.key in keys:
+                settings.pop(op.key, None)
+            elif not op.remove:
+                settings[op.key] = _text(op)
+        return settings
+
+    return change
+
+
+def _text(op: Any) -> str:
+    """A quota as the znode holds it; raises ApiError where a whole number is needed, or one that is not negative."""
+    value = float(op.value)
+    if not 0 <= value < float("inf"):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{op.key}: a number of 0 or more is expected, not {value}")
+    if op.key not in quota_settings.WHOLE:
+        return repr(value)
+    whole = int(value + EPSILON)
+    if abs(whole - value) > EPSILON:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{op.key}: a whole number is expected, not {value}")
+    return str(whole)
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"entries": [_answer(entry, code, text) for entry in message.entries]}
+
+
+HANDLER = Handler(49, "AlterClientQuotas", message=handle, error=error)

@@ -1,0 +1,111 @@
+"""DescribeClientQuotas (48): which users, clients and addresses have which quotas (KIP-546); v1 flexible.
+
+Read from ZooKeeper, so that an alteration that has just been answered is seen whoever is asked.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.metadata.configs import DEFAULT_ENTITY
+from logyard.broker.security import quota_settings
+from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.services import Services
+from logyard.broker.znodes import configs
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+EXACT, DEFAULT, ANY = range(3)
+
+Entity = dict[str, str]  # by type; <default> for everyone's
+Matches = Callable[[Entity], bool]
+
+
+async def handle(services: Services, request: Request, message: Any) -> Fields:
+    matches = _matcher(message.components, bool(message.strict))
+    entries = [
+        {
+            "entity": [
+                {"entity_type": kind, "entity_name": None if name == DEFAULT_ENTITY else name}
+                for kind, name in entity.items()
+            ],
+            "values": [{"key": key, "value": value} for key, value in quotas.items()],
+        }
+        for entity, quotas in [each async for each in _all(services)]
+        if quotas and matches(entity)
+    ]
+    return {"error_code": 0, "entries": entries}
+
+
+def _matcher(components: Any, strict: bool) -> Matches:
+    """Turn the filter into a test. Without `strict` entities may have types that the filter does not name."""
+    wanted: dict[str, Any] = {}
+    for component in components:
+        kind = component.entity_type
+        if kind == "" or kind in wanted:
+            problem = f"{kind} is named more than once" if kind else "a component without an entity type"
+            raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+        if kind not in (USER, CLIENT_ID, IP):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, f"entity type {kind}: user, client-id and ip have quotas here"
+            )
+        if component.match_type not in (EXACT, DEFAULT, ANY):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"match type {component.match_type} is not 0 to 2")
+        wanted[kind] = component
+    if IP in wanted and len(wanted) > 1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "ip cannot be asked for together with user or client-id")
+
+    def matches(entity: Entity) -> bool:
+        if strict and entity.keys() != wanted.keys():
+            return False
+        return all(kind in entity and _is_meant(component, entity[kind]) for kind, component in wanted.items())
+
+    return matches
+
+
+def _is_meant(component: Any, name: str) -> bool:
+    if component.match_type == EXACT:
+        return bool(name == component.match)
+    return component.match_type == ANY or name == DEFAULT_ENTITY
+
+
+async def _all(services: Services) -> Any:
+    """Every entity that has a znode, with its quotas."""
+    kinds = (configs.USERS, configs.CLIENTS, configs.IPS)
+    children = await services.zk.children([configs.type_path(kind) for kind in kinds])
+    named = [(kind, name) for kind, names in zip(kinds, children, strict=True) for name in names or ()]
+    users = [name for kind, name in named if kind == configs.USERS]
+    clients = await services.zk.children([configs.path(configs.USERS, f"{user}/clients") for user in users])
+    named += [
+        (configs.USERS, f"{user}/clients/{client}")
+        for user, names in zip(users, clients, strict=True)
+        for client in names or ()
+    ]
+    paths = [configs.path(kind, name) for kind, name in named]
+    for (kind, name), path, znode in zip(named, paths, await services.zk.read(paths), strict=True):
+        if znode is None:
+            continue
+        try:
+            settings = configs.decode(znode.data, path)
+        except CorruptData:
+            continue  # the watcher says so in the log
+        yield entity(kind, name), dict(_quotas(kind, settings))
+
+
+def _quotas(kind: str, settings: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    keys = quota_settings.IP_KEYS if kind == configs.IPS else quota_settings.CLIENT_KEYS
+    return quota_settings.quotas_in(settings, keys)
+
+
+def entity(kind: str, name: str) -> Entity:
+    """The entity of a znode, by type."""
+    if kind == configs.IPS:
+        return {IP: name if name == DEFAULT_ENTITY else configs.desanitize(name)}
+    user, client_id = quota_settings.entity_of(kind, name)
+    return {key: value for key, value in ((USER, user), (CLIENT_ID, client_id)) if value is not None}
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"error_code": int(code), "error_message": text, "entries": None}
+
+
+HANDLER = Handler(48, "DescribeClientQuotas", message=handle, error=error)

@@ -1,0 +1,263 @@
+"""Client quotas over the wire: altered into znodes, described out of them, and the quota of partitions created."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from logyard.broker.clock import ManualClock
+from logyard.broker.controller.events import CreatedTopic, Outcome
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.protocol import codec
+from logyard.broker.security.quotas import Quotas, Windows
+from logyard.broker.server.handlers import (
+    alter_client_quotas,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_client_quotas,
+)
+from logyard.broker.server.request import Fields, Request, Session
+from logyard.broker.server.services import Services
+from logyard.broker.topic_config import TopicConfig
+from logyard.broker.zk.memory import MemoryZooKeeper
+from logyard.broker.zk.tree import ZooKeeperTree
+from logyard.broker.znodes import configs as config_znodes
+from logyard.broker.znodes.ops import Create
+
+EXACT, DEFAULT, ANY = range(3)
+
+
+async def services() -> Services:
+    zk = MemoryZooKeeper(ZooKeeperTree(ManualClock(5_000)))
+    for path in ("/config", "/config/users", "/config/clients", "/config/ips", "/config/changes"):
+        await zk.multi([Create(path)])
+    return cast(Services, SimpleNamespace(zk=zk))
+
+
+def request(api_key: int, version: int, fields: Fields, client_id: str = "c") -> tuple[Request, Any]:
+    frame = memoryview(bytearray(codec.encode_request(api_key, version, 1, client_id, fields)))[4:]
+    body = frame[10 + len(client_id) + codec.is_flexible(api_key, version) :]
+    asked = Request(api_key, version, 1, client_id, body, Session(1, "PLAINTEXT", "127.0.0.1"))
+    return asked, codec.decode_request(api_key, version, body)
+
+
+def entity(**names: str | None) -> list[dict[str, Any]]:
+    return [{"entity_type": kind.replace("_", "-"), "entity_name": name} for kind, name in names.items()]
+
+
+async def alter(
+    broker: Services, names: list[dict[str, Any]], validate_only: bool = False, **quotas: float | None
+) -> tuple[int, str | None]:
+    ops = [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in quotas.items()]
+    fields = {"entries": [{"entity": names, "ops": ops}], "validate_only": validate_only}
+    answer = await alter_client_quotas.handle(broker, *request(49, 1, fields))
+    codec.encode_response(49, 1, 1, answer)
+    (entry,) = answer["entries"]
+    assert entry["entity"] == names
+    return entry["error_code"], entry["error_message"]
+
+
+async def describe(broker: Services, *components: tuple[str, int, str | None], strict: bool = False) -> dict[Any, Any]:
+    wanted = [{"entity_type": kind, "match_type": how, "match": match} for kind, how, match in components]
+    answer = await describe_client_quotas.handle(broker, *request(48, 1, {"components": wanted, "strict": strict}))
+    codec.encode_response(48, 1, 1, answer)
+    return {
+        tuple((e["entity_type"], e["entity_name"]) for e in entry["entity"]): {
+            v["key"]: v["value"] for v in entry["values"]
+        }
+        for entry in answer["entries"]
+    }
+
+
+async def test_what_is_altered_is_described() -> None:
+    broker = await services()
+    assert await alter(broker, entity(user="a b"), producer_byte_rate=1000.0, request_percentage=12.5) == (0, None)
+    assert await alter(broker, entity(user="a b", client_id="x/y"), consumer_byte_rate=5.0) == (0, None)
+    assert await alter(broker, entity(user=None), controller_mutation_rate=0.5) == (0, None)
+    assert await alter(broker, entity(client_id=None), consumer_byte_rate=7.0) == (0, None)
+    assert await alter(broker, entity(ip="::1"), connection_creation_rate=3.0) == (0, None)
+    paths = ["/config/users/a%20b", "/config/users/a%20b/clients/x%2Fy", "/config/ips/%3A%3A1"]
+    found = [config_znodes.decode(z.data) for z in await broker.zk.read(paths) if z is not None]
+    assert found == [
+        {"producer_byte_rate": "1000", "request_percentage": "12.5"},
+        {"consumer_byte_rate": "5"},
+        {"connection_creation_rate": "3"},
+    ]
+    (changes,) = await broker.zk.children(["/config/changes"])
+    assert len(changes or ()) == 5, "every change is told to every broker"
+    assert await describe(broker) == {
+        (("user", "a b"),): {"producer_byte_rate": 1000.0, "request_percentage": 12.5},
+        (("user", "a b"), ("client-id", "x/y")): {"consumer_byte_rate": 5.0},
+        (("user", None),): {"controller_mutation_rate": 0.5},
+        (("client-id", None),): {"consumer_byte_rate": 7.0},
+        (("ip", "::1"),): {"connection_creation_rate": 3.0},
+    }
+    assert await alter(broker, entity(user="a b"), producer_byte_rate=None, consumer_byte_rate=None) == (0, None)
+    assert (await describe(broker))[(("user", "a b"),)] == {"request_percentage": 12.5}
+
+
+async def test_filters() -> None:
+    broker = await services()
+    for names in (
+        entity(user="u"),
+        entity(user=None),
+        entity(user="u", client_id="c"),
+        entity(user="u", client_id=None),
+        entity(client_id="c"),
+    ):
+        await alter(broker, names, producer_byte_rate=1.0)
+    u, c = ("user", "u"), ("client-id", "c")
+    assert set(await describe(broker, ("user", EXACT, "u"))) == {(u,), (u, c), (u, ("client-id", None))}
+    assert set(await describe(broker, ("user", EXACT, "u"), strict=True)) == {(u,)}
+    assert set(await describe(broker, ("user", DEFAULT, None))) == {(("user", None),)}
+    assert set(await describe(broker, ("user", ANY, None), strict=True)) == {(u,), (("user", None),)}
+    both = (("user", ANY, None), ("client-id", EXACT, "c"))
+    assert set(await describe(broker, *both)) == {(u, c)}
+    assert set(await describe(broker, ("client-id", EXACT, "c"))) == {(c,), (u, c)}
+    assert await describe(broker, ("ip", ANY, None)) == {}
+    assert await describe(broker, strict=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([("group", ANY, None)], ErrorCode.UNSUPPORTED_VERSION),
+        ([("", ANY, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", ANY, None), ("user", ANY, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", ANY, None), ("ip", ANY, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", 3, None)], ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_filters_that_are_refused(components: list[Any], code: ErrorCode) -> None:
+    broker = await services()
+    with pytest.raises(ApiError) as refusal:
+        await describe(broker, *components)
+    assert refusal.value.code is code
+
+
+async def test_alterations_that_are_refused_change_nothing() -> None:
+    broker = await services()
+    invalid = int(ErrorCode.INVALID_REQUEST)
+    for names, quotas in (
+        (entity(user="u"), {"no_such_rate": 1.0}),
+        (entity(user="u"), {"connection_creation_rate": 1.0}),
+        (entity(ip="10.0.0.1"), {"producer_byte_rate": 1.0}),
+        (entity(ip="no address"), {"connection_creation_rate": 1.0}),
+        (entity(ip="10.0.0.1", user="u"), {"connection_creation_rate": 1.0}),
+        (entity(user="u"), {"producer_byte_rate": 1.5}),
+        (entity(user="u"), {"producer_byte_rate": float("nan")}),
+        (entity(user="u"), {"request_percentage": -1.0}),
+        (entity(user=""), {"producer_byte_rate": 1.0}),
+        (entity(group="g"), {"producer_byte_rate": 1.0}),
+        ([], {"producer_byte_rate": 1.0}),
+        (entity(user="u") * 2, {"producer_byte_rate": 1.0}),
+    ):
+        assert (await alter(broker, names, **quotas))[0] == invalid, (names, quotas)
+    assert await alter(broker, entity(user="u"), validate_only=True, producer_byte_rate=1.0) == (0, None)
+    assert await describe(broker) == {}
+
+
+class Controller:
+    """Does what it is asked, but for topics whose name begins with bad."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def _outcome(self, name: str) -> ErrorCode:
+        self.asked.append(name)
+        return ErrorCode.POLICY_VIOLATION if name.startswith("bad") else ErrorCode.NONE
+
+    async def create_topics(self, asked: Any) -> list[CreatedTopic]:
+        return [CreatedTopic(t.name, self._outcome(t.name), num_partitions=t.num_partitions) for t in asked.topics]
+
+    async def delete_topics(self, asked: Any) -> dict[str, Outcome]:
+        return {name: Outcome(self._outcome(name)) for name in asked.topics}
+
+    async def create_partitions(self, asked: Any) -> dict[str, Outcome]:
+        return {new.topic: Outcome(self._outcome(new.topic)) for new in asked.topics}
+
+
+class Metadata:
+    """Every topic has four partitions."""
+
+    def partitions(self, topic: str) -> dict[int, Any]:
+        return dict.fromkeys(range(4), SimpleNamespace(leader=1))
+
+    def is_alive(self, broker: int) -> bool:
+        return True
+
+    def topic_id(self, topic: str) -> None:
+        return None
+
+    def __contains__(self, topic: str) -> bool:
+        return True
+
+
+class Waits:
+    async def until(self, condition: Any, timeout_ms: int) -> bool:
+        return bool(condition())
+
+
+def mutating(rate: str) -> tuple[Services, Controller]:
+    """Services whose clients may touch that many partitions a second, and eleven times as many at once."""
+    configs = DynamicConfigs(1, lambda overrides: TopicConfig())
+    configs.set_quota(None, DEFAULT_ENTITY, {"controller_mutation_rate": rate})
+    quotas = Quotas(configs, Windows(), Windows(), lambda: 0.0)
+    controller = Controller()
+    made = SimpleNamespace(
+        quotas=quotas,
+        controller=controller,
+        metadata=Metadata(),
+        topic_waits=Waits(),
+        config=SimpleNamespace(int=lambda key: 1, describe_topic=lambda overrides: []),
+    )
+    return cast(Services, made), controller
+
+
+async def create(broker: Services, version: int, *names: str, validate_only: bool = False) -> tuple[list[int], int]:
+    topics = [
+        {"name": n, "num_partitions": 4, "replication_factor": 1, "assignments": [], "configs": []} for n in names
+    ]
+    fields = {"topics": topics, "timeout_ms": 1000, "validate_only": validate_only}
+    answer = await create_topics.handle(broker, *request(19, version, fields))
+    codes = {t["name"]: t["error_code"] for t in answer["topics"]}
+    return [codes[name] for name in names], answer["throttle_time_ms"]
+
+
+async def test_partitions_over_the_quota_are_refused_to_clients_that_know_the_error() -> None:
+    broker, controller = mutating("1")
+    assert await create(broker, 7, "a", "b", "c", "d") == ([0, 0, 0, 89], 1000)
+    assert controller.asked == ["a", "b", "c"], (
+        "twelve partitions overdraw eleven tokens by one: the fourth has to wait"
+    )
+    assert await create(broker, 7, "e", validate_only=True) == ([0], 0)
+
+
+async def test_older_clients_are_served_and_held_back() -> None:
+    broker, controller = mutating("1")
+    assert await create(broker, 5, "a", "b", "c", "d") == ([0, 0, 0, 0], 5000)
+    assert controller.asked == ["a", "b", "c", "d"]
+
+
+async def test_what_is_not_created_costs_nothing() -> None:
+    broker, _ = mutating("1")
+    for _n in range(5):
+        assert await create(broker, 7, "bad1", "bad2") == ([44, 44], 0)
+    assert await create(broker, 7, "a", "b", "c") == ([0, 0, 0], 0)
+
+
+async def test_deleted_and_added_partitions_count_too() -> None:
+    broker, controller = mutating("1")
+    names = ["a", "b", "c", "d"]
+    fields: Fields = {"topics": [{"name": n} for n in names], "timeout_ms": 0}
+    answer = await delete_topics.handle(broker, *request(20, 6, fields))
+    assert [(r["name"], r["error_code"]) for r in answer["responses"]] == [("a", 7), ("b", 7), ("c", 7), ("d", 89)]
+    assert answer["throttle_time_ms"] == 1000
+    broker, controller = mutating("1")
+    more = [{"name": n, "count": 16, "assignments": None} for n in ("a", "b")]
+    fields = {"topics": more, "timeout_ms": 0, "validate_only": False}
+    answer = await create_partitions.handle(broker, *request(37, 3, fields))
+    assert [(r["name"], r["error_code"]) for r in answer["results"]] == [("a", 7), ("b", 89)]
+    assert controller.asked == ["a"]
