@@ -10,7 +10,8 @@ from logyard.admin.errors import ApiError
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.snapshot import ConfigValue, NewTopic, PartitionView, TopicView
+from logyard.admin.topic_difference import difference_lines
 from logyard.admin.topics import TopicChanges, TopicConflict
 from logyard.broker.model import TopicPartition
 from logyard.operators.topics import (
@@ -121,6 +122,51 @@ def test_delete_guards_and_is_idempotent(cluster: MemoryCluster) -> None:
     operator = DeleteTopicOperator(task_id="d", topic="t")
     assert run(operator, context())[0]["deleted"] is True
     assert run(operator, context())[0]["deleted"] is False
+
+
+def test_a_topic_that_is_read_is_not_deleted(cluster: MemoryCluster) -> None:
+    run(create(), context())
+    cluster.group_commits["g"] = {TopicPartition("t", 0): 1}
+    cluster.group_members = {"g": 1, "elsewhere": 4}
+    with pytest.raises(TopicConflict, match="read by group g"):
+        run(DeleteTopicOperator(task_id="d", topic="t"), context())
+    assert "t" in cluster.configs
+    cluster.group_members["g"] = 0
+    assert run(DeleteTopicOperator(task_id="d", topic="t", dry_run="False"), context())[0]["deleted"] is True
+
+
+def test_reconciling_shows_the_difference_and_does_what_can_be_done(cluster: MemoryCluster) -> None:
+    run(create(partitions=5), context())
+    wanted = {"partitions": "3", "replication_factor": "3", "configs": {"retention.ms": 7}, "if_exists": "reconcile"}
+    would, _ = run(create(dry_run=True, **wanted), context())
+    assert would["changes"]["set_configs"] == {"retention.ms": "7"}
+    assert "retention.ms" not in cluster.configs["t"]
+    with pytest.raises(TopicConflict, match="partitions: 5 cannot become 3"):
+        run(create(**wanted), context())
+    assert cluster.configs["t"]["retention.ms"] == "7"
+    result, _ = run(create(allow_differences=True, **wanted), context())
+    assert len(result["changes"]["refused"]) == 2
+    assert result["changes"]["set_configs"] == {}
+
+
+def test_differences_are_told_as_lines() -> None:
+    found = TopicView("t", (PartitionView(0, 1, (1,), (1,)),))
+    configs = {
+        "retention.ms": ConfigValue("5", "DYNAMIC_TOPIC_CONFIG"),
+        "segment.ms": ConfigValue("9", "DEFAULT_CONFIG"),
+        "token": ConfigValue("secret", "DYNAMIC_TOPIC_CONFIG", sensitive=True),
+    }
+    changes = TopicChanges("t", None, 4, {"segment.ms": "1", "token": "new"}, ["retention.ms"], ["replicas: no"])
+    assert difference_lines(changes, found, configs) == [
+        "~ partitions: - 1 + 4",
+        "~ segment.ms: - 9 (inherited) + 1",
+        "~ token: - (hidden) + (hidden)",
+        "- retention.ms: 5",
+        "! replicas: no",
+    ]
+    made = TopicChanges("t", NewTopic("t", 3, -1, {"a": "b"}))
+    assert difference_lines(made, None) == ["+ partitions: 3", "+ replication factor: the default", "+ a: b"]
+    assert difference_lines(TopicChanges("t", NewTopic("t", assignment={0: (1, 2)})), None) == ["+ partition 0: [1, 2]"]
 
 
 def test_a_dry_run_does_nothing(cluster: MemoryCluster) -> None:

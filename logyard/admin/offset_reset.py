@@ -1,0 +1,121 @@
+"""Setting a group's offsets, by the rules of kafka-consumer-groups --reset-offsets.
+
+The group may have no members; offsets outside a partition's log are brought inside it; a time after the last record
+means the end. What is to be committed is worked out first (`plan_reset`), so that it can be shown, kept and repeated.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from logyard.admin.ports import EARLIEST, LATEST, ClusterClient
+from logyard.admin.settings import BadSettings
+from logyard.broker.errors import ApiError, ErrorCode, LogyardError
+from logyard.broker.model import TopicPartition
+
+
+class GroupInUse(LogyardError):
+    """The group has members, so only they may commit; the text says how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where offsets go: `kind` is earliest, latest, current, offset, shift or time; `value` offset or milliseconds."""
+
+    kind: str
+    value: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "Target":
+        """`earliest`, `latest`, `current`, an offset (`42`), a shift (`+5`, `-5`), or a time in ISO 8601 (UTC where it
+        names no zone). Raises BadSettings."""
+        given = text.strip()
+        if given in ("earliest", "latest", "current"):
+            return cls(given)
+        if re.fullmatch(r"\d+", given):
+            return cls("offset", int(given))
+        if re.fullmatch(r"[+-]\d+", given):
+            return cls("shift", int(given))
+        try:
+            moment = datetime.fromisoformat(given)
+        except ValueError:
+            raise BadSettings(
+                f"to {text!r}: earliest, latest, current, an offset, +N, -N or a time in ISO 8601 is expected"
+            ) from None
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return cls("time", round(aware.timestamp() * 1000))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """One partition's committed offset: before (None: nothing was committed) and after."""
+
+    tp: TopicPartition
+    before: int | None
+    after: int
+
+
+def require_idle(client: ClusterClient, group: str) -> None:
+    """Raise GroupInUse where the group has members; one that does not exist is idle."""
+    found = next((view for view in client.groups() if view.group_id == group), None)
+    if found is not None and found.members:
+        raise GroupInUse(f"group {group} has {found.members} members ({found.state}): stop them first")
+
+
+def plan_reset(client: ClusterClient, group: str, topics: Sequence[str], target: Target) -> list[OffsetChange]:
+    """Work out the offsets for those topics' partitions (with none: all that the group committed for).
+
+    Raises ApiError where a topic does not exist, BadSettings where there is nothing to set or to start from.
+    """
+    committed = client.group_offsets(group)
+    snapshot = client.snapshot(sorted({tp.topic for tp in committed} | set(topics)))
+    absent = [topic for topic in topics if topic not in snapshot.topics]
+    if absent:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {absent[0]} does not exist")
+    there = [tp for tp, _ in snapshot.partitions()]
+    wanted = [tp for tp in there if (tp.topic in topics if topics else tp in committed)]
+    if not wanted:
+        raise BadSettings(f"group {group} has committed no offsets: name the topics")
+    return settle(client, wanted, committed, _wanted(client, wanted, committed, target))
+
+
+def settle(
+    client: ClusterClient,
+    partitions: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    wanted: Mapping[TopicPartition, int],
+) -> list[OffsetChange]:
+    """Bring the wanted offsets inside each partition's log, and leave out what is as wanted."""
+    first, last = client.offsets(partitions, EARLIEST), client.offsets(partitions, LATEST)
+    changes = []
+    for tp in partitions:
+        after = min(max(wanted[tp], first[tp]), last[tp])
+        if committed.get(tp) != after:
+            changes.append(OffsetChange(tp, committed.get(tp), after))
+    return changes
+
+
+def _wanted(
+    client: ClusterClient,
+    partitions: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    target: Target,
+) -> dict[TopicPartition, int]:
+    match target.kind:
+        case "earliest":
+            return client.offsets(partitions, EARLIEST)
+        case "latest":
+            return client.offsets(partitions, LATEST)
+        case "offset":
+            return dict.fromkeys(partitions, target.value)
+        case "time":
+            last = client.offsets(partitions, LATEST)
+            found = client.offsets(partitions, target.value)
+            return {tp: found[tp] if found[tp] >= 0 else last[tp] for tp in partitions}
+    without = [str(tp) for tp in partitions if tp not in committed]
+    if without and target.kind == "shift":
+        raise BadSettings(f"nothing is committed for {without[0]}, so there is nothing to shift")
+    last = client.offsets(partitions, LATEST)
+    # As Kafka's tool does it: where nothing is committed, the current offset is the end.
+    return {tp: committed.get(tp, last[tp]) + target.value for tp in partitions}

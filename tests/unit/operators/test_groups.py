@@ -1,0 +1,109 @@
+"""Offsets of groups set: every kind of target, bounds, members, and a try that died in the middle."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from logyard.admin.errors import ApiError
+from logyard.admin.memory import MemoryClient
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.offset_reset import GroupInUse, Target
+from logyard.admin.settings import BadSettings
+from logyard.admin.snapshot import NewTopic
+from logyard.broker.model import TopicPartition
+from logyard.operators.groups import ResetOffsetsOperator
+from tests.support.airflow_tasks import Store, context, run, use
+
+pytestmark = pytest.mark.airflow
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    made = MemoryCluster({1: None})
+    MemoryClient(made).create_topic(NewTopic("t", 2, 1))
+    made.start_offsets, made.end_offsets = {ONE: 10, TWO: 0}, {ONE: 100, TWO: 50}
+    made.group_commits["g"] = {ONE: 40, TWO: 40}
+    use(monkeypatch, made)
+    return made
+
+
+def reset(**fields: Any) -> ResetOffsetsOperator:
+    return ResetOffsetsOperator(task_id="r", **{"group": "g", **fields})
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [
+        ("earliest", (10, 0)),
+        ("latest", (100, 50)),
+        ("5", (10, 5)),  # before the log's start
+        (70, (70, 50)),  # behind the log's end
+        ("+20", (60, 50)),
+        ("-35", (10, 5)),
+        ("current", (40, 40)),
+        ("2026-01-01T00:00:00Z", (100, 50)),  # the twin knows no times: what is after the last record is the end
+    ],
+)
+def test_offsets_are_set_inside_the_log(cluster: MemoryCluster, to: Any, expected: tuple[int, int]) -> None:
+    result, _ = run(reset(to=to), context())
+    assert (cluster.group_commits["g"][ONE], cluster.group_commits["g"][TWO]) == expected
+    assert set(result["changed"]) == {str(tp) for tp, now in zip((ONE, TWO), expected, strict=True) if now != 40}
+    if to not in ("+20", "-35"):
+        assert run(reset(to=to), context())[0]["changed"] == {}
+
+
+def test_offsets_may_be_named_one_by_one(cluster: MemoryCluster) -> None:
+    result, _ = run(reset(offsets='{"t": {"1": 7}}'), context())
+    assert result["changed"] == {"t-1": {"before": 40, "after": 7}}
+    assert cluster.group_commits["g"] == {ONE: 40, TWO: 7}
+
+
+def test_a_new_group_needs_topics(cluster: MemoryCluster) -> None:
+    with pytest.raises(BadSettings, match="name the topics"):
+        run(reset(group="new", to="latest"), context())
+    run(reset(group="new", to="latest", topics='["t"]'), context())
+    assert cluster.group_commits["new"] == {ONE: 100, TWO: 50}
+    with pytest.raises(BadSettings, match="nothing to shift"):
+        run(reset(group="newer", to="+1", topics=["t"]), context())
+    with pytest.raises(ApiError, match="nowhere"):
+        run(reset(to="latest", topics=["nowhere"]), context())
+
+
+def test_a_group_with_members_is_refused_and_a_dry_run_sets_nothing(cluster: MemoryCluster) -> None:
+    result, _ = run(reset(to="earliest", dry_run=True), context())
+    assert len(result["changed"]) == 2
+    assert cluster.group_commits["g"] == {ONE: 40, TWO: 40}
+    cluster.group_members["g"] = 2
+    with pytest.raises(GroupInUse, match="2 members"):
+        run(reset(to="earliest"), context())
+
+
+def test_a_shift_is_not_done_twice(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker dies after the commit and before anybody heard of it."""
+    store, commit = Store(), MemoryClient.alter_group_offsets
+
+    def dies(self: MemoryClient, *arguments: Any) -> None:
+        commit(self, *arguments)
+        raise SystemExit("killed")
+
+    monkeypatch.setattr(MemoryClient, "alter_group_offsets", dies)
+    with pytest.raises(SystemExit):
+        reset(to="-30").execute(context(store))
+    monkeypatch.setattr(MemoryClient, "alter_group_offsets", commit)
+    run(reset(to="-30"), context(store))
+    assert cluster.group_commits["g"] == {ONE: 10, TWO: 10}
+    assert store == {}
+
+
+@pytest.mark.parametrize("text", ["soon", "", "1.5", "++1"])
+def test_targets_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(BadSettings, match="expected"):
+        Target.parse(text)
+
+
+def test_times_without_a_zone_are_utc() -> None:
+    assert Target.parse("1970-01-01T00:00:01") == Target("time", 1000) == Target.parse("1970-01-01T01:00:01+01:00")
