@@ -1,47 +1,47 @@
-"""`spark.read.format("logyard")`: records of segments as a DataFrame, from a live cluster under leases or from a
-directory.
+"""`spark.read.format("logyard")` and `spark.readStream.format("logyard")`: records of segments as a DataFrame, from a
+live cluster under leases or from a directory.
 
-    from logyard.spark_jobs.source import LogyardDataSource
-    spark.dataSource.register(LogyardDataSource)
+    from logyard.spark_jobs import source
+    source.register(spark)
     spark.read.format("logyard").option("subscribe", "flights").option("clusterFile", "…/cluster.json").load()
     spark.read.format("logyard").option("subscribe", "flights").load("/data/1")
 
-Options: `subscribe` (topics, by commas); a path (a log directory), or `kafka.bootstrap.servers` or `clusterFile`, with
-`tokenFile` or `tokens`; `startingOffsets` and `endingOffsets` (`earliest`, `latest` or JSON {"topic": {"0": 42}}, -2
-for the earliest, -1 for the latest), `isolationLevel` (`read_committed`), `failOnDataLoss` (true), `splitMib` (64).
-Columns have the names and types of Spark's Kafka source where it has them; a narrower
-`.schema("offset long, key binary")` reads only those.
+Options: source_options.py. Columns have the names and types of Spark's Kafka source where it has them; a narrower
+`.schema("offset long, key binary")` reads only those. Filters on topic, partition, offset and timestamp are pruned by
+the indexes before a record is read.
 
 Spark plans in a process of its own that ends, so leases are kept alive by those who read, and run out by themselves.
 """
 
 import argparse
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
-from logyard.broker.errors import LogyardError
-from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.decode import RECORD_SCHEMA
 from logyard.spark_jobs.plans.exporting import OWNER_SCHEMA, Range, Split, plan_splits, split_rows
+from logyard.spark_jobs.plans.pruning import offset_of_time
 from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
+from logyard.spark_jobs.source_filters import Bounds, take
+from logyard.spark_jobs.source_options import EARLIEST, LATEST, BadOption, Edge, Options, connection, parse
 
 LEASE_TTL_S = 600
 BEAT_S = 60.0
-EARLIEST, LATEST = -2, -1
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 # Spark's timestamps are microseconds.
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema([f.with_type(_TIMESTAMP) if f.name == "timestamp" else f for f in (*OWNER_SCHEMA, *RECORD_SCHEMA)])
 
 
-class BadOption(LogyardError):
-    """An option is missing or makes no sense; the text names it and what is allowed."""
+def register(spark: Any) -> None:
+    """Make the format known to a session, with filters pushed down (Spark refuses them unless told so first)."""
+    spark.conf.set(PUSH_DOWN, "true")
+    spark.dataSource.register(PushingDataSource)
 
 
 @dataclass
@@ -56,7 +56,7 @@ class SplitPartition(InputPartition):  # type: ignore[misc]
 
 
 class LogyardDataSource(DataSource):  # type: ignore[misc]
-    """The registered source; Spark calls its methods."""
+    """The source for sessions in which filters may not be pushed down; Spark calls its methods."""
 
     @classmethod
     def name(cls) -> str:
@@ -70,102 +70,127 @@ class LogyardDataSource(DataSource):  # type: ignore[misc]
     def reader(self, schema: Any) -> "LogyardReader":
         return LogyardReader(list(schema.fieldNames()), dict(self.options))
 
+    def streamReader(self, schema: Any) -> Any:
+        from logyard.spark_jobs.source_stream import LogyardStreamReader
+
+        return LogyardStreamReader(list(schema.fieldNames()), dict(self.options))
+
+
+class PushingDataSource(LogyardDataSource):
+    """The source that `register` makes known."""
+
+    def reader(self, schema: Any) -> "PushingReader":
+        return PushingReader(list(schema.fieldNames()), dict(self.options))
+
 
 class LogyardReader(DataSourceReader):  # type: ignore[misc]
     """Plans splits once, reads each in a task."""
 
     def __init__(self, columns: Sequence[str], options: Mapping[str, str]) -> None:
-        unknown = [c for c in columns if c not in SCHEMA.names]
-        if unknown:
-            raise BadOption(f"column {unknown[0]!r} does not exist: choose among {', '.join(SCHEMA.names)}")
-        self._columns = tuple(columns)
-        # Spark folds the names of options to lower case.
-        self._options = {key.lower(): value for key, value in options.items()}
+        self._columns = known_columns(columns)
+        self._options = parse(options)
+        self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
         """Take leases and cut the ranges; raises BadOption and what the cluster raises."""
-        committed_only = self._committed_only()
-        topics = [t.strip() for t in self._options.get("subscribe", "").split(",") if t.strip()]
-        replicas = self._replicas(topics)
-        splits = [
-            split
-            for replica in replicas
-            for split in plan_splits(
-                self._range(replica, committed_only),
-                committed_only=committed_only,
-                columns=self._columns,
-                split_bytes=int(self._options.get("splitmib", "64")) * 1024 * 1024,
-            )
-        ]
+        splits = []
+        for replica in replicas(self._options):
+            if self._bounds.allow(replica.tp):
+                span = self._bounds.clip(asked_range(replica, self._options))
+                splits += [s for s in plan(span, self._options, self._columns) if self._bounds.may_hold(s.segment)]
         return [SplitPartition(s) for s in splits] or [SplitPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield one split's rows."""
-        split = partition.split
-        if split is None:
-            return
-        schema = pa.schema([SCHEMA.field(c) for c in self._columns])
-        beaten = 0.0
-        for batch, _digest in split_rows(split):
-            if split.segment.lease is not None and time.monotonic() - beaten > BEAT_S:
-                split.segment.lease.heartbeat()
-                beaten = time.monotonic()
-            yield batch.cast(schema) if "timestamp" in self._columns else batch
+        yield from read_split(partition, self._columns)
 
-    def _committed_only(self) -> bool:
-        isolation = self._options.get("isolationlevel", "read_committed")
-        if isolation not in ("read_committed", "read_uncommitted"):
-            raise BadOption(f"isolationLevel {isolation!r}: read_committed or read_uncommitted is expected")
-        return isolation == "read_committed"
 
-    def _replicas(self, topics: Sequence[str]) -> list[Replica]:
-        path = self._options.get("path")
-        if path:
-            return list(of_log_directory(path, 0, topics))
-        if not topics:
-            raise BadOption("subscribe: name the topics to read, with commas between them")
-        cluster = clusters.connect(
-            argparse.Namespace(
-                bootstrap_server=self._options.get("kafka.bootstrap.servers"),
-                topic=list(topics),
-                cluster_file=self._options.get("clusterfile"),
-                token_file=self._options.get("tokenfile"),
-                tokens=self._options.get("tokens"),
-                security=self._options.get("security"),
-                lease_ttl_s=LEASE_TTL_S,
-            )
+class PushingReader(LogyardReader):
+    """Spark refuses a reader with this method where filters are not enabled, so it has a class of its own."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what the plan can use; yield what Spark still has to check itself."""
+        self._bounds, left = take(filters)
+        yield from left
+
+
+def known_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns; raises BadOption naming one that does not exist."""
+    unknown = [c for c in columns if c not in SCHEMA.names]
+    if unknown:
+        raise BadOption(f"column {unknown[0]!r} does not exist: choose among {', '.join(SCHEMA.names)}")
+    return tuple(columns)
+
+
+def connect(options: Options, topics: Sequence[str] = ()) -> clusters.Cluster:
+    """Look at the cluster that the options name; `topics` empty: at all of them."""
+    return clusters.connect(argparse.Namespace(**connection(options.given, list(topics)), lease_ttl_s=LEASE_TTL_S))
+
+
+def replicas(options: Options) -> list[Replica]:
+    """Return a replica of every partition asked for: the leader's, under a lease, or a directory's."""
+    if options.path:
+        return [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
+    cluster = connect(options, options.names(()))
+    found = cluster.partitions(options.names(cluster.metadata.topics))
+    run_id = clusters.run_id("read")
+    return [of_leased(cluster.lease(place.leader, tp, run_id, "export")) for tp, place in found if options.wants(tp)]
+
+
+def visible_end(replica: Replica, options: Options) -> int:
+    """The offset a consumer of this isolation level reads up to."""
+    stable = options.committed_only and replica.last_stable_offset >= 0
+    return min(replica.high_watermark, replica.last_stable_offset) if stable else replica.high_watermark
+
+
+def asked_range(replica: Replica, options: Options) -> Range:
+    """Return what the options ask of one partition; raises BadOption where it is not there and that is an error."""
+    first, end = replica.log_start_offset, visible_end(replica, options)
+    start = edge_offset(options.starting.of(replica.tp), replica, first, end, error=not options.latest_where_none)
+    stop = edge_offset(options.ending.of(replica.tp), replica, first, end, error=False)
+    return checked_range(replica, start, stop, first, end, options.fail_on_data_loss)
+
+
+def checked_range(replica: Replica, start: int, stop: int, first: int, end: int, fail: bool) -> Range:
+    """Return [start, stop) as far as it is there; raises BadOption for what is not, if `fail`."""
+    if fail and (start < first or stop > end):
+        raise BadOption(
+            f"{replica.tp}: offsets {start} to {stop} were asked for, {first} to {end} are there"
+            " (failOnDataLoss=false reads what is there)"
         )
-        run_id = clusters.run_id("read")
-        return [
-            of_leased(cluster.lease(place.leader, tp, run_id, "export")) for tp, place in cluster.partitions(topics)
-        ]
+    start, stop = max(start, first), min(stop, end)
+    return Range(replica, start, max(start, stop))
 
-    def _range(self, replica: Replica, committed_only: bool) -> Range:
-        end = replica.high_watermark
-        if committed_only and replica.last_stable_offset >= 0:
-            end = min(end, replica.last_stable_offset)
-        first = replica.log_start_offset
-        start = self._offset("startingoffsets", "earliest", replica.tp, first, end)
-        stop = self._offset("endingoffsets", "latest", replica.tp, first, end)
-        lost = start < first or stop > end
-        if lost and self._options.get("failondataloss", "true").lower() != "false":
-            raise BadOption(
-                f"{replica.tp}: offsets {start} to {stop} were asked for, {first} to {end} are there"
-                " (failOnDataLoss=false reads what is there)"
-            )
-        start, stop = max(start, first), min(stop, end)
-        return Range(replica, start, max(start, stop))
 
-    def _offset(self, option: str, default: str, tp: TopicPartition, earliest: int, latest: int) -> int:
-        given = self._options.get(option, default)
-        if given == "earliest":
-            return earliest
-        if given == "latest":
-            return latest
-        try:
-            named = int(
-                json.loads(given).get(tp.topic, {}).get(str(tp.partition), EARLIEST if "start" in option else LATEST)
-            )
-        except (ValueError, AttributeError, TypeError):
-            raise BadOption(f'{option}: earliest, latest or JSON {{"topic": {{"0": 42}}}} is expected') from None
-        return {EARLIEST: earliest, LATEST: latest}.get(named, named)
+def edge_offset(edge: Edge, replica: Replica, first: int, end: int, *, error: bool) -> int:
+    """Return the offset of an edge; a time that nothing is as new as is the end, or BadOption with `error`."""
+    if edge.timestamp_ms is None:
+        return {EARLIEST: first, LATEST: end}.get(edge.offset, edge.offset)
+    found = offset_of_time(replica, edge.timestamp_ms)
+    if found is None and error:
+        raise BadOption(
+            f"{replica.tp}: no record is as new as {edge.timestamp_ms}"
+            " (startingOffsetsByTimestampStrategy=latest begins at the end)"
+        )
+    return end if found is None else min(found, end)
+
+
+def plan(span: Range, options: Options, columns: Sequence[str]) -> list[Split]:
+    """Cut a range into what tasks read."""
+    return list(
+        plan_splits(span, committed_only=options.committed_only, columns=columns, split_bytes=options.split_bytes)
+    )
+
+
+def read_split(partition: InputPartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield one split's rows in the source's types, keeping its lease alive."""
+    split = getattr(partition, "split", None)  # Spark makes a bare InputPartition(None) of an empty plan
+    if split is None:
+        return
+    schema = pa.schema([SCHEMA.field(c) for c in columns])
+    beaten = 0.0
+    for batch, _digest in split_rows(split):
+        if split.segment.lease is not None and time.monotonic() - beaten > BEAT_S:
+            split.segment.lease.heartbeat()
+            beaten = time.monotonic()
+        yield batch.cast(schema) if "timestamp" in columns else batch

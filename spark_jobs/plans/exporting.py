@@ -30,6 +30,7 @@ from logyard.spark_jobs.decode import (
 )
 from logyard.spark_jobs.hashing import record_hashes
 from logyard.spark_jobs.manifest import DATA, Manifest
+from logyard.spark_jobs.plans.pruning import byte_window
 from logyard.spark_jobs.replicas import Replica
 from logyard.spark_jobs.segments import SegmentFile
 
@@ -158,6 +159,9 @@ def plan_splits(
         for (position, first), (position_end, after) in pairwise(cuts):
             start, end = max(first, span.start), min(after, stop)
             if start < end:
+                if (start, end) != (first, after):
+                    low, high = byte_window(segment, start, end)
+                    position, position_end = max(position, low), min(position_end, high)
                 near = tuple(a for a in aborted if a[1] < end and a[2] >= start)
                 yield Split(
                     segment, position, position_end, start, end, near, committed_only, tuple(columns), plan_hash

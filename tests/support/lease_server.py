@@ -106,6 +106,8 @@ class FakeBroker:
                 return 201, json.dumps(self._take(json.loads(body))).encode()
             if (method, words) == ("GET", ["partitions"]):
                 return 200, json.dumps({"broker_id": self.broker_id, "strays": self.strays}).encode()
+            if (method, words[0]) == ("GET", "partitions"):
+                return 200, json.dumps(self._status(words[1], int(words[2]))).encode()
             lease = self.leases.get(words[1])
             if words[0] != "leases" or lease is None:
                 raise Refused(404, "unknown_lease")
@@ -197,6 +199,19 @@ class FakeBroker:
         }
         self.leases[lease_id] = {**lease, "home": home, "replica": replica, "result": None}
         return lease
+
+    def _status(self, topic: str, partition: int) -> dict[str, Any]:
+        replica = self.replicas.get((topic, partition))
+        if replica is None:
+            raise Refused(404, "unknown_partition")
+        end = self._segments(replica)[-1]["last_offset"] + 1
+        watermark = end if replica.high_watermark is None else replica.high_watermark
+        return {
+            "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+            "log_start_offset": 0,
+            "high_watermark": watermark,
+            "last_stable_offset": watermark,
+        }
 
     def _segments(self, replica: FakeReplica) -> list[dict[str, Any]]:
         logs = replica.logs()

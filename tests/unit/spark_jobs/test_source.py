@@ -1,16 +1,30 @@
 import json
 import random
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
 
+from logyard.spark_jobs import source
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.leases import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, Place
-from logyard.spark_jobs.source import SCHEMA, BadOption, LogyardReader
+from logyard.spark_jobs.source import SCHEMA, LogyardReader, PushingReader
+from logyard.spark_jobs.source_options import BadOption
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
@@ -77,8 +91,8 @@ def test_offsets_bound_what_is_read(root: Path) -> None:
     [
         ({"subscribe": "t", "isolationLevel": "dirty"}, "isolationLevel 'dirty'"),
         ({}, "subscribe"),
-        ({"subscribe": "t", "path": "ROOT", "startingOffsets": "soon"}, "startingoffsets"),
-        ({"subscribe": "t", "path": "ROOT", "startingOffsets": "[1]"}, "startingoffsets"),
+        ({"subscribe": "t", "path": "ROOT", "startingOffsets": "soon"}, "startingOffsets"),
+        ({"subscribe": "t", "path": "ROOT", "startingOffsets": "[1]"}, "startingOffsets"),
     ],
 )
 def test_bad_options_are_named(root: Path, options: dict[str, str], words: str) -> None:
@@ -111,15 +125,45 @@ def test_a_cluster_is_read_under_leases(tmp_path: Path, monkeypatch: pytest.Monk
         assert json.dumps([r["offset"] for r in rows(["offset"], subscribe="t", isolationLevel="read_uncommitted")])
 
 
+def pushed(root: Path, *filters: Filter) -> tuple[list[tuple[str, int]], list[Filter]]:
+    """What is planned and read with these filters, and which of them Spark still has to check."""
+    reader = PushingReader(["topic", "offset"], {"path": str(root)})
+    left = list(reader.pushFilters(list(filters)))
+    found = [row for p in reader.partitions() for b in reader.read(p) for row in b.to_pylist()]
+    return [(row["topic"], row["offset"]) for row in found], left
+
+
+def test_filters_are_pruned(root: Path) -> None:
+    everything, _ = pushed(root)
+    assert len(everything) == 30
+    topic, offset = ("topic",), ("offset",)
+    assert pushed(root, EqualTo(topic, "u")) == ([("u", n) for n in range(10)], [])
+    assert pushed(root, In(topic, ("t",)), GreaterThan(offset, 16)) == ([("t", 17), ("t", 18), ("t", 19)], [])
+    bounded = [GreaterThanOrEqual(offset, 4), LessThan(offset, 6), EqualTo(topic, "t")]
+    assert pushed(root, *bounded)[0] == [("t", 4), ("t", 5)]
+    assert pushed(root, LessThanOrEqual(offset, 0), EqualTo(("partition",), 0))[0] == [("t", 0), ("u", 0)]
+    assert pushed(root, EqualTo(offset, 3), EqualTo(offset, 4))[0] == []
+    assert pushed(root, EqualTo(("partition",), 7)) == ([], [])
+    unknown = [EqualTo(("key",), b"k"), IsNotNull(offset), Not(EqualTo(topic, "t"))]
+    assert pushed(root, *unknown) == (everything, unknown)
+
+
+def test_a_time_rules_segments_out_and_is_checked_again(root: Path) -> None:
+    late = GreaterThanOrEqual(("timestamp",), datetime.fromtimestamp(1.007, UTC))
+    found, left = pushed(root, late)
+    assert left == [late]
+    assert ("t", 9) not in found, "the first segment ends at 1.004"
+    assert [n for topic, n in found if topic == "t"] == list(range(10, 20))
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_spark_reads_it(root: Path, spark: Any) -> None:
-    from logyard.spark_jobs.source import LogyardDataSource
-
-    spark.dataSource.register(LogyardDataSource)
+    source.register(spark)
     frame = spark.read.format("logyard").option("subscribe", "t").load(str(root))
     assert frame.count() == 20
     assert frame.where("offset = 3").select("value", "timestamp", "headers").collect()[0]["value"] == b"w"
+    assert frame.where("partition = 0 and offset >= 18 and timestamp > timestamp'1970-01-01'").count() == 2
     narrow = spark.read.format("logyard").schema("offset long, key binary").load(str(root))
     keyless = sorted(row["offset"] for row in narrow.where("key is null").collect())
     assert keyless == sorted([*range(1, 20, 2), *range(1, 10, 2)])

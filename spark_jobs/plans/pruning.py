@@ -1,0 +1,88 @@
+"""Which bytes of a segment a range of offsets can be in, and which offsets a time leads to: by the indexes.
+
+Rules 1 to 3 follow from how an index is written: an entry (last offset of a batch, position of that batch) goes in
+every few KiB; a time entry (largest timestamp so far, offset it had) only ever grows.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from logyard.spark_jobs import kernels as k
+from logyard.spark_jobs.decode import CorruptBatch, Damage, open_trusted, read_chunks, walk
+from logyard.spark_jobs.replicas import Replica
+from logyard.spark_jobs.segments import SegmentFile
+
+_INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_SCAN_BYTES = 256 * 1024
+
+
+def byte_window(segment: SegmentFile, start: int, end: int) -> tuple[int, int]:
+    """Return positions [first, last) of whole batches that hold every record of offsets [start, end).
+
+    Without an index (an active segment in a directory has none that can be trusted) that is the whole file.
+    """
+    entries = _entries(segment, "index", _INDEX, "position")
+    if not len(entries):
+        return 0, segment.size
+    offsets = entries["offset"].astype(np.int64) + segment.base_offset
+    # Rule 1: every batch before an entry's position ends below the entry's offset.
+    before = int(np.searchsorted(offsets, start, "right")) - 1
+    # Rule 2: the batch of the first entry at or above `end` may begin below it; the batches from the next entry do not.
+    after = int(np.searchsorted(offsets, end, "left")) + 1
+    first = int(entries["position"][before]) if before >= 0 else 0
+    last = int(entries["position"][after]) if after < len(entries) else segment.size
+    return first, last
+
+
+def offset_of_time(replica: Replica, timestamp_ms: int) -> int | None:
+    """Return the first offset whose record is not older, None where all are older (ListOffsets by time, facts §11).
+
+    Raises CorruptBatch where the log cannot be trusted.
+    """
+    for segment in replica.segments:
+        if not segment.size or _newest(segment) < timestamp_ms:
+            continue
+        for offset in _offsets_not_older(segment, timestamp_ms):
+            if offset >= replica.log_start_offset:
+                return offset
+    return None
+
+
+def may_hold_time(segment: SegmentFile, timestamp_ms: int) -> bool:
+    """Whether a record of the segment can be at or after a time."""
+    return _newest(segment) >= timestamp_ms
+
+
+def _entries(segment: SegmentFile, kind: str, dtype: np.dtype[Any], growing: str) -> Any:
+    """An index's entries up to where they stop growing: a crash leaves preallocated zeros behind them."""
+    data = segment.read_all(kind)
+    entries = np.frombuffer(data[: len(data) - len(data) % dtype.itemsize], dtype)
+    stops = np.flatnonzero(np.diff(entries[growing].astype(np.int64), prepend=np.int64(-1)) <= 0)
+    return entries[: stops[0]] if len(stops) else entries
+
+
+def _newest(segment: SegmentFile) -> int:
+    """The largest timestamp by the last time entry; where there is none, nothing is ruled out."""
+    entries = _entries(segment, "timeindex", _TIME_INDEX, "timestamp")
+    return int(entries["timestamp"][-1]) if len(entries) else 2**63 - 1
+
+
+def _offsets_not_older(segment: SegmentFile, timestamp_ms: int) -> Iterator[int]:
+    times = _entries(segment, "timeindex", _TIME_INDEX, "timestamp")
+    older = int(np.searchsorted(times["timestamp"].astype(np.int64), timestamp_ms, "left")) - 1
+    # Rule 3: no record up to an entry's offset is younger than the entry.
+    begin = segment.base_offset + int(times["offset"][older]) + 1 if older >= 0 else segment.base_offset
+    position, _ = byte_window(segment, begin, begin + 1)
+    for chunk in read_chunks(segment.open(), position, chunk_bytes=_SCAN_BYTES):
+        if isinstance(chunk, Damage):
+            raise CorruptBatch(chunk, segment.name)
+        headers = chunk.headers
+        mask = (headers[:, k.MAX_TIMESTAMP] >= timestamp_ms) & (headers[:, k.ATTRIBUTES] & 0x20 == 0)
+        if not mask.any():
+            continue
+        records = walk(open_trusted(chunk.select(mask), segment.name))
+        found = records[:, k.OFFSET][records[:, k.TIMESTAMP] >= timestamp_ms]
+        yield from found.tolist()
