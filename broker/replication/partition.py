@@ -225,24 +225,25 @@ class Partition:
     def advance_high_watermark(self) -> bool:
         """Move the leader's high watermark as far as the rules allow; returns whether it moved."""
         log = self.log
-        if log is None or not self.is_leader or len(self.isr.committed) < self.min_isr:
+        if log is None or not self.is_leader:
             return False
-        current = log.high_watermark
-        ports = self.ports
-        if current == log.log_end_offset:
+        current, end = log.high_watermark, log.log_end_offset
+        if current == end or len(self.isr.committed) < self.min_isr:
             return False
-        moved = watermark.leader_high_watermark(
-            current,
-            log.log_end_offset,
-            self.remotes.values(),
-            self.isr.maximal,
-            ports.now_ms(),
-            ports.settings.lag_time_max_ms,
-            ports.is_alive,
-        )
-        if moved <= current:
+        if self.remotes:
+            ports = self.ports
+            end = watermark.leader_high_watermark(
+                current,
+                end,
+                self.remotes.values(),
+                self.isr.maximal,
+                ports.now_ms,
+                ports.settings.lag_time_max_ms,
+                ports.is_alive,
+            )
+        if end <= current:
             return False
-        log.set_high_watermark(moved)
+        log.set_high_watermark(end)
         return True
 
     # Followers

@@ -62,6 +62,8 @@ class Purgatory:
 
     def check(self, key: Hashable) -> int:
         """Something happened to `key`: answer who is ready now; returns how many were."""
+        if not self._watched:
+            return 0
         watched = self._watched.get(key)
         if not watched:
             return 0

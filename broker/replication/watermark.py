@@ -21,7 +21,7 @@ def leader_high_watermark(
     leader_end: int,
     remotes: Iterable[RemoteReplica],
     maximal_isr: frozenset[int],
-    now_ms: int,
+    now_ms: Callable[[], int],
     lag_max_ms: int,
     is_alive: Callable[[int], bool],
 ) -> int:
@@ -30,8 +30,10 @@ def leader_high_watermark(
     for remote in remotes:
         end = remote.log_end_offset
         if end < lowest and (
-            remote.id in maximal_isr or (remote.is_caught_up(leader_end, now_ms, lag_max_ms) and is_alive(remote.id))
+            remote.id in maximal_isr or (remote.is_caught_up(leader_end, now_ms(), lag_max_ms) and is_alive(remote.id))
         ):
+            if end <= current:
+                return current
             lowest = end
     return max(current, lowest)
 

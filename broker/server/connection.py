@@ -24,7 +24,11 @@ BUFFER_BYTES_MIN = 64 * 1024
 # What a connection that sent large requests may keep: growing anew for each would copy more than it saves.
 BUFFER_BYTES_KEPT = 4 * 1024 * 1024
 FREE_BYTES_MIN = 16 * 1024
+# A peer that fills the whole buffer gets a larger one up to this: fewer turns and moves for each request.
+BUFFER_BYTES_BUSY = 512 * 1024
 PIPELINE_MAX = 100
+# Small answers of one turn go out in one write of up to about this size: each write is a system call.
+TOGETHER_BYTES = 32 * 1024
 _SIZE = struct.Struct(">i")
 
 log = structlog.get_logger("logyard.connection")
@@ -67,7 +71,10 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = bytearray(BUFFER_BYTES_MIN)
         self._start = 0
         self._end = 0
+        self._filled = False  # the last receive left no room: more is waiting
         self._slots: deque[_Slot] = deque()
+        self._answers: list[bytes] = []  # not written yet
+        self._answers_size = 0
         self._last_pipelined = False
         self._transport: asyncio.Transport | None = None
         self._write_paused = False
@@ -92,12 +99,13 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()  # type: ignore[attr-defined]
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if len(self._buffer) - self._end < FREE_BYTES_MIN:
+        if self._filled or len(self._buffer) - self._end < FREE_BYTES_MIN:
             self._make_room()
         return memoryview(self._buffer)[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
+        self._filled = self._end == len(self._buffer)
         self._active = True
         self._process()
 
@@ -107,6 +115,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._slots.clear()
+        self._answers.clear()
         if self._unmute is not None:
             self._unmute.cancel()
         self.session.mute = never_muted
@@ -156,24 +165,28 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         if self._transport is not None:
+            self._flush()
             self._transport.close()
 
     def _make_room(self) -> None:
         """Move what is unread to the front of a buffer that has room for what is still to come."""
         unread = self._end - self._start
         size = len(self._buffer)
-        if unread > size // 2:
+        if unread > size // 2 or (self._filled and size < BUFFER_BYTES_BUSY and self._memory is None):
             size *= 2
-        if size == len(self._buffer):
-            self._buffer[:unread] = self._buffer[self._start : self._end]
-        else:
-            grown = bytearray(size)
-            grown[:unread] = memoryview(self._buffer)[self._start : self._end]
-            self._buffer = grown
+        self._filled = False
+        waiting = memoryview(self._buffer)[self._start : self._end]
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
+        memoryview(self._buffer)[:unread] = waiting
         self._start, self._end = 0, unread
 
     def _process(self) -> None:
-        """Work through every complete frame that may be started now."""
+        """Work through every complete frame that may be started now, and send what was answered at once."""
+        self._take_frames()
+        self._flush()
+
+    def _take_frames(self) -> None:
         while self._transport is not None:
             frame_size = self._complete_frame()
             if frame_size < 0:
@@ -255,8 +268,6 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _handle(self, frame: memoryview) -> None:
-        if len(frame) >= 2:
-            self._last_pipelined = self._may_pipeline(frame[0] << 8 | frame[1])
         try:
             answer = self._dispatch(self.session, frame)
         except CorruptData as error:
@@ -271,6 +282,8 @@ class Connection(asyncio.BufferedProtocol):
             self._slots.append(_Slot(answer, done=True))
         else:
             self._write(answer)
+            return
+        self._last_pipelined = self._may_pipeline(frame[0] << 8 | frame[1])
 
     def _settle(self, slot: _Slot, future: "asyncio.Future[Encoded]") -> None:
         if self._transport is None:
@@ -288,11 +301,24 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
         elif not self._slots or self._last_pipelined:
             self._process()
+        else:
+            self._flush()
 
     def _write(self, answer: Encoded) -> None:
+        """Send an answer: a small one with the others of this turn, at the next `_flush`."""
         if answer is None or self._transport is None:
             return
         if isinstance(answer, list):
+            self._flush()
             self._transport.writelines(answer)
-        else:
-            self._transport.write(answer)
+            return
+        self._answers.append(answer)
+        self._answers_size += len(answer)
+        if self._answers_size > TOGETHER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        answers = self._answers
+        if answers and self._transport is not None:
+            self._answers, self._answers_size = [], 0
+            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.server.connection import BUFFER_BYTES_KEPT, PIPELINE_MAX, Connection
+from logyard.broker.server.connection import (
+    BUFFER_BYTES_BUSY,
+    BUFFER_BYTES_KEPT,
+    BUFFER_BYTES_MIN,
+    PIPELINE_MAX,
+    TOGETHER_BYTES,
+    Connection,
+)
 from logyard.broker.server.request import Encoded, Session
 
 PRODUCE, OTHER = 0, 3
@@ -50,6 +57,7 @@ class Server:
         self.frames: list[bytes] = []
         self.held: dict[bytes, asyncio.Future[Encoded]] = {}
         self.hold = False
+        self.pieces = b""
         self.wire = Wire()
         self.connection = Connection(
             self.dispatch, lambda key: key == PRODUCE, "L", 1, frame_bytes_max, lambda c: True, lambda c: None
@@ -62,7 +70,7 @@ class Server:
         if taken[2:] == b"refuse":
             raise CorruptData("refused")
         if not self.hold:
-            return taken
+            return [taken[:3], taken[3:]] if taken == self.pieces else taken
         self.held[taken] = asyncio.get_running_loop().create_future()
         return self.held[taken]
 
@@ -101,7 +109,7 @@ async def test_any_splitting_gives_the_same_frames(seed: int) -> None:
         server.feed(data[at : at + step])
         at += step
     assert server.frames == frames
-    assert server.wire.written == frames
+    assert b"".join(server.wire.written) == b"".join(frames)
 
 
 async def test_one_request_at_a_time_and_answers_in_order() -> None:
@@ -127,8 +135,57 @@ async def test_produce_requests_overlap_but_are_answered_in_order() -> None:
     await server.answer(produces[1])
     assert server.wire.written == []
     await server.answer(produces[0])
-    assert server.wire.written == produces
+    assert b"".join(server.wire.written) == b"".join(produces)
     assert server.frames == [*produces, other]
+
+
+def test_small_answers_of_one_turn_go_out_in_one_write() -> None:
+    server = Server()
+    small = [frame(OTHER, bytes([n]) * 50) for n in range(20)]
+    server.feed(sized(*small))
+    assert server.wire.written == [b"".join(small)]
+    server.feed(sized(small[0]))
+    assert server.wire.written[1:] == [small[0]]
+
+
+def test_a_write_holds_no_more_than_a_bounded_number_of_bytes() -> None:
+    server = Server()
+    answers = [frame(OTHER, bytes([n]) * 10_000) for n in range(6)]
+    server.feed(sized(*answers))
+    assert b"".join(server.wire.written) == b"".join(answers)
+    assert max(map(len, server.wire.written)) <= TOGETHER_BYTES + 10_002
+
+
+def test_an_answer_in_pieces_comes_after_the_small_ones_before_it() -> None:
+    server = Server()
+    server.pieces = frame(OTHER, b"pieces")
+    frames = [frame(OTHER, b"one"), server.pieces, frame(OTHER, b"two")]
+    server.feed(sized(*frames))
+    assert server.wire.written == frames
+
+
+def test_what_was_answered_is_sent_before_a_bad_frame_closes_the_connection() -> None:
+    server = Server()
+    good = frame(OTHER, b"good")
+    server.feed(sized(good, frame(OTHER, b"refuse")))
+    assert server.wire.written == [good]
+    assert server.wire.closed
+
+
+def test_a_peer_that_fills_the_buffer_gets_a_larger_one_up_to_a_bound() -> None:
+    server = Server()
+    data = sized(frame(OTHER, b"x" * 1000)) * 2000
+    sizes = []
+    while data:
+        buffer = server.connection.get_buffer(-1)
+        taken = min(len(buffer), len(data))
+        buffer[:taken] = data[:taken]
+        server.connection.buffer_updated(taken)
+        data = data[taken:]
+        sizes.append(taken)
+    assert len(server.frames) == 2000
+    assert sizes[0] == BUFFER_BYTES_MIN
+    assert BUFFER_BYTES_BUSY // 2 < max(sizes) <= BUFFER_BYTES_BUSY
 
 
 async def test_overlap_is_bounded() -> None:
