@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import typer
 
 from logyard.broker.errors import LogyardError
-from logyard.cli import brokers, cluster, configs, leaders, platform, reassign, topics
+from logyard.cli import brokers, cluster, configs, leaders, platform, reassign, topics, zk
 from logyard.local import interrupts
 from logyard.local.errors import LocalError
 
@@ -22,6 +22,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(leaders.app, name="leaders")
 app.add_typer(configs.app, name="configs")
+app.add_typer(zk.app, name="zk")
 app.command()(brokers.brokers)
 platform.add_commands(app)
 

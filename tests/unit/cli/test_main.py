@@ -52,6 +52,7 @@ COMMANDS = [
     *(["reassign", name] for name in ("generate", "execute", "verify", "cancel", "list")),
     *(["configs", name] for name in ("describe", "alter")),
     ["leaders", "elect"],
+    ["zk", "check"],
     ["brokers"],
     *([name] for name in ("up", "down", "demo")),
 ]

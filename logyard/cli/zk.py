@@ -1,0 +1,88 @@
+"""`logyard zk`: find, explain and mend broken znodes."""
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from logyard.admin import znode_checks, znode_findings
+from logyard.admin.znode_client import ZnodeClient
+from logyard.admin.znode_findings import Finding
+from logyard.admin.znode_survey import survey
+from logyard.cli import options
+from logyard.cli.options import Json, RequiredZooKeeper
+from logyard.local.errors import LocalError
+
+app = typer.Typer(help="Look after a cluster's ZooKeeper.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def zk() -> None:
+    """Look after a cluster's ZooKeeper."""
+
+
+@app.command()
+def check(
+    zookeeper: RequiredZooKeeper,
+    fix: Annotated[bool, typer.Option("--fix", help="Do what is marked --fix; else it is only told.")] = False,
+    as_json: Json = False,
+    settle: Annotated[
+        float,
+        typer.Option("--settle", min=0, help="Seconds until a second look: only what both looks see is told."),
+    ] = 2.0,
+) -> None:
+    """Find broken znodes: what is wrong, what it causes, what helps. Exit status 1 while anything is wrong.
+
+    Nothing is written without --fix. With it, only what cannot lose anything, each write on the version read.
+
+    Example:
+
+    \b
+        logyard zk check --zookeeper localhost:2181
+        logyard zk check --zookeeper localhost:2181/kafka --fix
+    """
+    with options.ensemble(zookeeper) as znodes:
+        found = _look_twice(znodes, settle)
+        done = {_key(one): znode_findings.mend(znodes, one) for one in found if fix and one.can_be_mended}
+    if as_json:
+        documents = [
+            {**one.as_json(), **({"mended": done[_key(one)] is None} if _key(one) in done else {})} for one in found
+        ]
+        typer.echo(json.dumps(documents, indent=2))
+    else:
+        for one in found:
+            typer.echo("\n".join(_told(one, done)))
+    left = [
+        one for one in found if one.severity == znode_findings.ERROR and done.get(_key(one), "not tried") is not None
+    ]
+    if not found and not as_json:
+        typer.echo("nothing is wrong")
+    if left:
+        mendable = sum(one.can_be_mended for one in left)
+        hint = f"{mendable} of them can be mended with --fix" if mendable else "none of them can be mended by a tool"
+        raise LocalError(f"{len(left)} thing{'s' if len(left) > 1 else ''} wrong, {hint}")
+
+
+def _look_twice(znodes: ZnodeClient, settle_s: float) -> list[Finding]:
+    found = znode_checks.check(survey(znodes), _now_ms())
+    if found and settle_s:
+        time.sleep(settle_s)
+        found = znode_findings.lasting(found, znode_checks.check(survey(znodes), _now_ms()))
+    return found
+
+
+def _told(finding: Finding, done: dict[tuple[str, str], str | None]) -> list[str]:
+    if _key(finding) not in done:
+        return finding.lines()
+    problem = done[_key(finding)]
+    ended = "mended" if problem is None else f"not mended: {problem}; somebody has changed it meanwhile, look again"
+    return [*finding.lines(), f"  {ended}"]
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    return finding.path, finding.kind
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

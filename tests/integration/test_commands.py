@@ -1,0 +1,142 @@
+"""The commands that show and change a cluster, on three real brokers: brokers, leaders, configs."""
+
+import json
+from typing import Any
+
+import pytest
+
+from logyard.cli import main as entry
+from logyard.local import interrupts
+from tests.support.real_cluster import RealCluster, eventually
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def run(cluster: RealCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(interrupts, "raise_once", lambda: None)
+
+    def command(*words: str, zookeeper: bool = False) -> tuple[int, str, str]:
+        where = ["--bootstrap-server", cluster.bootstrap]
+        if zookeeper:
+            where = ["--zookeeper", str(cluster.description["zookeeper"])]
+        status = entry.main([*words, *where])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return command
+
+
+def test_brokers_by_requests_and_znodes(run: Any, cluster: RealCluster) -> None:
+    cluster.create("counted", partitions=3, replicas=3, min_insync_replicas="2")
+    cluster.produce("counted", [(None, b"x" * 100) for _ in range(300)])
+    where = ("--zookeeper", str(cluster.description["zookeeper"]))
+    status, out, err = run("brokers", "--json", *where)
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert (found["controller"], found["controller_epoch"]) == cluster.controller()
+    assert [broker["id"] for broker in found["brokers"]] == [0, 1, 2]
+    for broker in found["brokers"]:
+        assert broker["bytes"] > 0
+        assert broker["replicas"] >= 3
+        with cluster.zookeeper() as zk:
+            assert broker["epoch"] == zk.exists(f"/brokers/ids/{broker['id']}").czxid
+        assert broker["listeners"][0].endswith(broker["address"])
+    assert found["offline"] == []
+    lines = run("brokers")[1].splitlines()
+    assert lines[1].split() == [
+        "BROKER",
+        "ADDRESS",
+        "RACK",
+        "EPOCH",
+        "LEADERS",
+        "PREFERRED",
+        "REPLICAS",
+        "OUT-OF-SYNC",
+        "BYTES",
+    ]
+    assert [line.split()[0] for line in lines[2:5]] == ["0", "1", "2"]
+
+
+def test_leaders_go_back_to_the_preferred(run: Any, cluster: RealCluster) -> None:
+    cluster.create("elected", partitions=1, replicas=3)
+    preferred, *others = cluster.describe("elected")[0].replicas
+    # Another order of the same replicas: the leader stays, and is the preferred one no longer.
+    from tests.integration.test_commands_reassign import write
+
+    path = cluster.directory / "order.json"
+    order = [*others, preferred]
+    assert run("reassign", "execute", "--reassignment-json-file", write(path, "elected", {0: order}))[0] == 0
+    eventually(lambda: cluster.describe("elected")[0].replicas == order, "the new order")
+    one = ("--election-type", "preferred", "--topic", "elected", "--partition", "0")
+    status, out, _ = run("leaders", "elect", *one)
+    assert (status, out) in (
+        (0, "Successfully completed leader election (PREFERRED) for partitions elected-0\n"),
+        (0, "Valid replica already elected for partitions elected-0\n"),
+    )
+    eventually(lambda: cluster.describe("elected")[0].leader == order[0], "the preferred leader")
+    assert run("leaders", "elect", *one) == (0, "Valid replica already elected for partitions elected-0\n", "")
+    status, out, err = run("leaders", "elect", "--election-type", "preferred", "--topic", "none", "--partition", "0")
+    assert (status, err) == (1, "logyard: 1 replica(s) could not be elected\n")
+    assert out.startswith("Error completing leader election (PREFERRED) for partition: none-0: ")
+    assert run("leaders", "elect", "--election-type", "unclean", "--all-topic-partitions")[0] == 0
+
+
+def test_settings_of_topics_and_brokers(run: Any, cluster: RealCluster) -> None:
+    cluster.create("configured", partitions=1, replicas=3)
+    topic = ("--topic", "configured")
+    added = run("configs", "alter", *topic, "--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]")
+    assert added == (0, "Completed updating config for topic configured.\n", "")
+    status, out, _ = run("configs", "describe", *topic)
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0] == "Dynamic configs for topic configured are:"
+    assert lines[1].startswith("  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:")
+    assert lines[2].startswith("  retention.ms=5000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5000")
+    assert len(run("configs", "describe", *topic, "--all")[1].splitlines()) > 20
+    assert run("configs", "alter", *topic, "--delete-config", "retention.ms")[0] == 0
+    status, _, err = run("configs", "alter", *topic, "--delete-config", "retention.ms")
+    assert (status, err) == (1, "logyard: Invalid config(s): retention.ms\n")
+    assert run("configs", "alter", *topic, "--add-config", "retention.ms=soon")[0] == 1
+    assert run("configs", "describe", *topic, zookeeper=True)[1] == (
+        "Configs for topic 'configured' are cleanup.policy=compact,delete\n"
+    )
+
+    for entity, updated in (
+        (("--broker", "1"), "Completed updating config for broker 1.\n"),
+        (("--broker-defaults",), "Completed updating default config for brokers in the cluster.\n"),
+    ):
+        assert run("configs", "alter", *entity, "--add-config", "log.cleaner.threads=2") == (0, updated, "")
+        assert "  log.cleaner.threads=2 sensitive=false" in run("configs", "describe", *entity)[1]
+        assert run("configs", "alter", *entity, "--delete-config", "log.cleaner.threads") == (0, updated, "")
+    out = run("configs", "describe", "--entity-type", "brokers")[1]
+    assert "Default configs for brokers in the cluster are:" in out
+
+
+def test_quotas(run: Any) -> None:
+    pair = ("--entity-type", "users", "--entity-name", "ann", "--entity-type", "clients", "--entity-default")
+    assert run("configs", "alter", *pair, "--add-config", "producer_byte_rate=20000000")[0] == 0
+    said = "Quota configs for user-principal 'ann', the default client-id are producer_byte_rate=2.0E7\n"
+    eventually(lambda: run("configs", "describe", *pair) == (0, said, ""), "the quota")
+    assert run("configs", "describe", "--entity-type", "users", "--entity-type", "clients")[1] == said
+    assert run("configs", "alter", *pair, "--delete-config", "producer_byte_rate")[0] == 0
+    eventually(lambda: run("configs", "describe", *pair) == (0, "", ""), "no quota")
+
+
+def test_znodes_are_checked_and_mended(run: Any, cluster: RealCluster) -> None:
+    cluster.create("checked", partitions=2, replicas=3)
+    eventually(lambda: run("zk", "check", zookeeper=True) == (0, "nothing is wrong\n", ""), "a sound cluster")
+    with cluster.zookeeper() as zk:
+        zk.create("/config/changes/config_change_9999999999", b"?")
+        before = zk.get("/brokers/topics/checked/partitions/1/state")
+        zk.set("/brokers/topics/checked/partitions/1/state", b"{")
+        status, out, err = run("zk", "check", zookeeper=True)
+        assert (status, err) == (1, "logyard: 2 things wrong, 1 of them can be mended with --fix\n")
+        assert "error: /brokers/topics/checked/partitions/1/state (undecodable)" in out
+        assert zk.exists("/config/changes/config_change_9999999999")
+        status, out, _ = run("zk", "check", "--fix", zookeeper=True)
+        assert status == 1
+        assert "\n  mended\n" in out
+        assert not zk.exists("/config/changes/config_change_9999999999")
+        zk.set("/brokers/topics/checked/partitions/1/state", before[0])
+    eventually(lambda: run("zk", "check", zookeeper=True)[0] == 0, "a sound cluster again")
