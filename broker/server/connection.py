@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         unread = self._end - self._start
         size = _SIZE.unpack_from(self._buffer, self._start)[0] if unread >= 4 else 0
-        if size <= BUFFER_BYTES_MIN // 2:
+        if size <= BUFFER_BYTES_MIN // 2 or size > self._frame_bytes_max:
             self._release_memory()
             if not unread and len(self._buffer) > BUFFER_BYTES_MIN:
                 self._buffer = bytearray(BUFFER_BYTES_MIN)

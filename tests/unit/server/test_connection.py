@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import CorruptData
+from logyard.broker.server.admission import RequestMemory
 from logyard.broker.server.connection import (
     BUFFER_BYTES_BUSY,
     BUFFER_BYTES_KEPT,
@@ -53,14 +54,14 @@ class Wire:
 class Server:
     """Answers every frame with itself, at once or when told to."""
 
-    def __init__(self, frame_bytes_max: int = 1 << 24) -> None:
+    def __init__(self, frame_bytes_max: int = 1 << 24, memory: RequestMemory | None = None) -> None:
         self.frames: list[bytes] = []
         self.held: dict[bytes, asyncio.Future[Encoded]] = {}
         self.hold = False
         self.pieces = b""
         self.wire = Wire()
         self.connection = Connection(
-            self.dispatch, lambda key: key == PRODUCE, "L", 1, frame_bytes_max, lambda c: True, lambda c: None
+            self.dispatch, lambda key: key == PRODUCE, "L", 1, frame_bytes_max, lambda c: True, lambda c: None, memory
         )
         self.connection.connection_made(self.wire)  # type: ignore[arg-type]
 
@@ -254,3 +255,82 @@ async def test_drain_answers_what_is_owed_and_takes_nothing_new() -> None:
     assert server.wire.written == [first]
     assert server.frames == [first]
     assert server.wire.closed
+
+
+async def test_a_muted_connection_answers_at_once_and_takes_nothing_until_its_time_is_up() -> None:
+    server = Server()
+    first, second = frame(OTHER, b"first"), frame(OTHER, b"second")
+    server.connection.session.mute(20)
+    server.feed(sized(first, second))
+    assert server.frames == []
+    server.connection.session.mute(5)  # shorter: what runs already stays
+    assert server.connection.busy, "who is kept waiting is not idle"
+    async with asyncio.timeout(5):
+        while not server.frames:
+            await asyncio.sleep(0.001)
+    assert server.frames == [first, second]
+    assert not server.connection.busy
+
+
+async def test_an_answer_that_is_owed_goes_out_while_muted() -> None:
+    server = Server()
+    server.hold = True
+    first, second = frame(OTHER, b"first"), frame(OTHER, b"second")
+    server.feed(sized(first, second))
+    server.connection.session.mute(60_000)
+    await server.answer(first)
+    assert server.wire.written == [first]
+    assert server.frames == [first]
+    server.connection.connection_lost(None)
+
+
+async def test_a_muted_peer_is_stopped_before_its_requests_fill_more_than_the_buffer() -> None:
+    server = Server()
+    server.connection.session.mute(60_000)
+    small = sized(frame(OTHER, b"x" * 1000))
+    fed = 0
+    while server.wire.reading:
+        server.feed(small)
+        fed += len(small)
+    assert fed <= BUFFER_BYTES_MIN
+    assert server.frames == []
+    server.connection.connection_lost(None)
+
+
+def test_large_requests_wait_for_the_memory_that_others_have_and_then_go_on() -> None:
+    memory = RequestMemory(200_000)
+    big = frame(OTHER, b"x" * 250_000)
+    one, two = Server(memory=memory), Server(memory=memory)
+    one.feed(sized(big)[:1000])
+    assert memory.left < 0, "granted while anything is left"
+    two.feed(sized(big)[:1000])
+    assert not two.wire.reading
+    assert two.connection.busy
+    small = Server(memory=memory)
+    small.feed(sized(frame(OTHER, b"small")))
+    assert small.frames, "small requests need none"
+    one.feed(sized(big)[1000:])
+    assert one.frames == [big]
+    assert two.wire.reading
+    two.feed(sized(big)[1000:] + sized(frame(OTHER, b"next")))
+    assert two.frames == [big, frame(OTHER, b"next")]
+    assert memory.left == 200_000
+
+
+def test_memory_of_a_connection_that_breaks_comes_back() -> None:
+    memory = RequestMemory(100_000)
+    one, two = Server(memory=memory), Server(memory=memory)
+    one.feed(sized(frame(OTHER, b"x" * 250_000))[:1000])
+    two.feed(sized(frame(OTHER, b"y" * 250_000))[:1000])
+    one.connection.connection_lost(None)
+    assert two.wire.reading
+    two.connection.connection_lost(None)
+    assert memory.left == 100_000
+
+
+def test_a_size_over_the_limit_closes_before_memory_is_asked_for() -> None:
+    memory = RequestMemory(100_000)
+    server = Server(frame_bytes_max=1 << 20, memory=memory)
+    server.feed(struct.pack(">i", (1 << 20) + 1) + b"x" * 100)
+    assert server.wire.closed
+    assert memory.left == 100_000

@@ -1,0 +1,231 @@
+"""Who may connect: limits in all, by address and by second; and the sockets they are enforced on."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from logyard.broker.config import BrokerConfig
+from logyard.broker.errors import LogyardError
+from logyard.broker.model import Endpoint
+from logyard.broker.server.admission import Admission, Limits, limits_from, overrides
+from logyard.broker.server.dispatch import Dispatcher
+from logyard.broker.server.listener import Listener
+
+PING = b"\0\0\0\5\0\1ping"[:9]
+
+
+class Guest:
+    def __init__(self) -> None:
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def admission(now: Callable[[], float] = lambda: 0.0, **limits: Any) -> Admission:
+    return Admission(Limits(**limits), now)
+
+
+def test_overrides_by_address_and_by_name() -> None:
+    assert overrides("10.0.0.1:5, [::1]:7,") == {"10.0.0.1": 5, "::1": 7}
+    assert overrides("localhost:3")["127.0.0.1"] == 3
+    assert overrides("") == {}
+    for bad in ("10.0.0.1", ":5", "10.0.0.1:many", "10.0.0.1:-1"):
+        with pytest.raises(LogyardError, match="address:count is expected"):
+            overrides(bad)
+
+
+def test_limits_come_from_the_configuration_and_change_with_it() -> None:
+    config = BrokerConfig.parse(
+        "zookeeper.connect=z:1\nlog.dirs=/x\nmax.connections=9\nmax.connections.per.ip=2\n"
+        "max.connections.per.ip.overrides=10.0.0.1:5\nmax.connection.creation.rate=7\nconnections.max.idle.ms=300\n"
+        "socket.request.max.bytes=1000\nqueued.max.request.bytes=2000\n"
+    )
+    limits = limits_from(config)
+    assert (limits.connections_max, limits.per_ip_max, limits.per_ip_overrides) == (9, 2, {"10.0.0.1": 5})
+    assert (limits.creation_rate, limits.idle_ms, limits.frame_bytes_max, limits.memory_bytes) == (7, 300, 1000, 2000)
+    limits.take_over(config.with_dynamic({"max.connections": "3", "max.connections.per.ip.overrides": ""}))
+    assert (limits.connections_max, limits.per_ip_max, limits.per_ip_overrides) == (3, 2, {})
+
+
+def test_too_many_of_one_address_are_refused_unless_it_is_excepted() -> None:
+    doors = admission(per_ip_max=1, per_ip_overrides={"b": 2, "c": 0})
+    first = Guest()
+    doors.enter(first, "a", protected=False)
+    assert doors.refusal("a") == "1 connections of one address are taken"
+    doors.enter(Guest(), "b", protected=False)
+    assert doors.refusal("b") is None
+    assert doors.refusal("c") is not None
+    doors.leave(first)
+    assert doors.refusal("a") is None
+    doors.leave(first)  # twice does no harm
+    assert len(doors) == 1
+
+
+def test_a_protected_connection_takes_the_place_of_the_longest_silent_other_one() -> None:
+    doors = admission(connections_max=3)
+    peer, old, young = Guest(), Guest(), Guest()
+    doors.enter(peer, "p", protected=True)
+    doors.enter(old, "a", protected=False)
+    doors.enter(young, "b", protected=False)
+    doors.active(old)
+    doors.enter(Guest(), "p", protected=True)
+    assert (peer.closed, old.closed, young.closed) == (False, False, True)
+
+
+async def test_a_second_s_connections_are_spread_over_the_next_ones() -> None:
+    doors = admission(creation_rate=2, windows=2, window_ms=20)
+    for _ in range(4):
+        assert doors.delay_ms("a") == 0
+    begun = asyncio.get_running_loop().time()
+    await doors.wait_for_room(protected=False)
+    assert asyncio.get_running_loop().time() - begun >= 0.019, "at most one window at a time"
+    begun = asyncio.get_running_loop().time()
+    await doors.wait_for_room(protected=True)
+    assert asyncio.get_running_loop().time() - begun < 0.015
+
+
+def test_an_address_that_comes_too_often_is_kept_waiting_and_not_counted() -> None:
+    now = [0.0]
+    doors = admission(lambda: now[0])
+    doors.ip_quotas = lambda: {"a": {"connection_creation_rate": "1"}, "<default>": {"connection_creation_rate": "2"}}
+    assert [doors.delay_ms("a") for _ in range(10)] == [0] * 10
+    assert doors.delay_ms("a") == 1000
+    assert doors.delay_ms("a") == 1000, "a refused one does not make the wait longer"
+    assert [doors.delay_ms("b") for _ in range(20)] == [0] * 20
+    assert doors.delay_ms("b") == 500
+    now[0] = 12_000
+    assert doors.delay_ms("a") == 0
+
+
+# On real sockets
+
+
+class Echo:
+    """A dispatcher that answers every frame with itself, size included."""
+
+    def __init__(self) -> None:
+        self.held: list[asyncio.Future[Any]] = []
+        self.hold = False
+
+    def may_pipeline(self, api_key: int) -> bool:
+        return False
+
+    def __call__(self, session: Any, frame: memoryview) -> Any:
+        answer = len(frame).to_bytes(4, "big") + bytes(frame)
+        if not self.hold:
+            return answer
+        self.held.append(asyncio.get_running_loop().create_future())
+        return self.held[-1]
+
+
+@asynccontextmanager
+async def listening(echo: Echo | None = None, **limits: Any) -> AsyncIterator[Listener]:
+    loop = asyncio.get_running_loop()
+    endpoint = Endpoint("L", "PLAINTEXT", "127.0.0.1", 0)
+    listener = Listener(endpoint, Admission(Limits(**limits), lambda: loop.time() * 1000))
+    await listener.serve(cast(Dispatcher, echo or Echo()))
+    try:
+        yield listener
+    finally:
+        await listener.close(grace_s=0.2)
+
+
+class Peer:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def ping(self) -> bool:
+        """Whether a request is answered; False where the connection is closed instead."""
+        try:
+            self.writer.write(PING)
+            async with asyncio.timeout(5):
+                return await self.reader.readexactly(len(PING)) == PING
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return False
+        finally:
+            await asyncio.sleep(0)
+
+    async def is_closed(self) -> bool:
+        async with asyncio.timeout(5):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionError:
+                return True
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+async def connect(listener: Listener) -> Peer:
+    return Peer(*await asyncio.open_connection("127.0.0.1", listener.port))
+
+
+async def test_one_connection_too_many_of_an_address_is_closed_at_once() -> None:
+    async with listening(per_ip_max=1) as listener:
+        first = await connect(listener)
+        assert await first.ping()
+        second = await connect(listener)
+        assert await second.is_closed()
+        assert await first.ping(), "the first is not harmed"
+        first.close()
+        second.close()
+        async with asyncio.timeout(5):
+            while listener.connection_count:
+                await asyncio.sleep(0.005)
+        third = await connect(listener)
+        assert await third.ping()
+        third.close()
+
+
+async def test_over_the_broker_s_maximum_one_waits_until_another_leaves() -> None:
+    async with listening(connections_max=1) as listener:
+        first = await connect(listener)
+        assert await first.ping()
+        second = await connect(listener)  # into the kernel's queue
+        waiting = asyncio.create_task(second.ping())
+        await asyncio.sleep(0.03)
+        assert not waiting.done()
+        first.close()
+        assert await waiting
+        second.close()
+
+
+async def test_a_silent_connection_is_closed_but_not_one_that_is_owed_an_answer() -> None:
+    echo = Echo()
+    async with listening(echo, idle_ms=60) as listener:
+        silent, owed = await connect(listener), await connect(listener)
+        assert await silent.ping()
+        echo.hold = True
+        owed.writer.write(PING)
+        assert await silent.is_closed()
+        await asyncio.sleep(0.1)
+        assert listener.connection_count == 1
+        echo.held[0].set_result(PING)
+        async with asyncio.timeout(5):
+            assert await owed.reader.readexactly(len(PING)) == PING
+        assert await owed.is_closed(), "then it is as silent as any other"
+
+
+async def test_closing_answers_what_is_owed_and_takes_nothing_new() -> None:
+    echo = Echo()
+    echo.hold = True
+    async with listening(echo) as listener:
+        peer, idle = await connect(listener), await connect(listener)
+        peer.writer.write(PING + PING)
+        async with asyncio.timeout(5):
+            while not echo.held or listener.connection_count < 2:
+                await asyncio.sleep(0.005)
+        closing = asyncio.create_task(listener.close(grace_s=5))
+        assert await idle.is_closed()
+        echo.held[0].set_result(PING)
+        async with asyncio.timeout(5):
+            assert await peer.reader.read() == PING, "the answer, and then the end"
+        await closing
+        assert len(echo.held) == 1
+        with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
+            probe.connect(("127.0.0.1", listener.port))
