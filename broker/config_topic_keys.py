@@ -112,9 +112,12 @@ TOPIC_KEYS: Mapping[str, TopicKey] = dict(
 
 def topic_problems(values: Mapping[str, ConfigValue]) -> list[str]:
     """Relations between a topic's own settings."""
+    problems: list[str] = []
+    if values.get("remote.storage.enable"):
+        problems.append("remote.storage.enable: true is not allowed, there is no tiered storage in this broker")
     least, most = values.get("min.compaction.lag.ms", 0), values.get("max.compaction.lag.ms", LONG_MAX)
     assert isinstance(least, int)
     assert isinstance(most, int)
     if least > most:
-        return [f"min.compaction.lag.ms ({least}) may not exceed max.compaction.lag.ms ({most})"]
-    return []
+        problems.append(f"min.compaction.lag.ms ({least}) may not exceed max.compaction.lag.ms ({most})")
+    return problems

@@ -52,5 +52,10 @@ class TopicConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """The age at which a segment is rolled: what is to be compacted by a time must not be in the active segment."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
+
+    @property
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy

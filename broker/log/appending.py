@@ -33,8 +33,10 @@ from logyard.broker.records.batch import (
     stamp,
     stamp_log_append_time,
     validate_client_batch,
+    validate_records,
     verify_crc,
 )
+from logyard.broker.records.compression import recoding
 from logyard.broker.topic_config import TopicConfig
 
 NO_TIME = -1
@@ -129,13 +131,16 @@ class Admission(NamedTuple):
     producers: ProducerStates
 
 
-def bounds_of(config: TopicConfig) -> Bounds:
-    """Return what the topic's config demands of a client's batch."""
+def bounds_of(config: TopicConfig, *, validate_records: bool) -> Bounds:
+    """Return what the topic's config (and logyard.validate.records) demands of a client's batch."""
+    levels = {"gzip": config.compression_gzip_level, "zstd": config.compression_zstd_level}
     return Bounds(
         max_message_bytes=config.max_message_bytes,
         timestamp_before_max_ms=config.message_timestamp_before_max_ms,
         timestamp_after_max_ms=config.message_timestamp_after_max_ms,
         log_append_time=config.message_timestamp_type == "LogAppendTime",
+        validate_records=validate_records,
+        recoding=recoding(config.compression_type, levels),
     )
 
 
@@ -144,8 +149,8 @@ def admit_for_leader(
 ) -> Chunk | SeenBatch:
     """Check and stamp what a leader is to append; a SeenBatch is the answer to a duplicate.
 
-    Raises ApiError: all that `validate_client_batch` and `require_keys` raise, RECORD_LIST_TOO_LARGE, and the
-    producers' refusals.
+    Raises ApiError: all that `validate_client_batch`, `require_keys` and `validate_records` raise,
+    RECORD_LIST_TOO_LARGE, and the producers' refusals.
     """
     if len(data) > log.config.segment_bytes:
         raise ApiError(
@@ -165,6 +170,8 @@ def admit_for_leader(
         )
         if keys_wanted:
             require_keys(data, position, header)
+        if by_client and bounds.validate_records:
+            validate_records(data, position, header)
         last_offset = offset + header.last_offset_delta
         timestamp = now_ms if bounds.log_append_time else header.max_timestamp
         if header.producer_id >= 0:

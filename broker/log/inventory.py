@@ -21,6 +21,7 @@ from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.log.open_segments import OpenSegments
 from logyard.broker.log.recovery import LogState
+from logyard.broker.log.settings import StoreSettings
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.topic_config import TopicConfig
 
@@ -33,7 +34,7 @@ class Inventory:
         disk: Disk,
         clock: Clock,
         directories: LogDirectories,
-        partitions_max: int,
+        settings: StoreSettings,
         topic_config: Callable[[str], TopicConfig],
         new_uuid: Callable[[], uuid.UUID],
         note: Callable[[str], None],
@@ -44,7 +45,7 @@ class Inventory:
         self.broken: dict[TopicPartition, str] = {}
         self.keeper: LogKeeper | None = None
         self._disk, self._clock, self._directories = disk, clock, directories
-        self._partitions_max, self._topic_config = partitions_max, topic_config
+        self._settings, self._topic_config = settings, topic_config
         self._new_uuid, self._note, self._later = new_uuid, note, later
         self._open_segments = OpenSegments()
         self._high_watermarks: Offsets = {}
@@ -86,6 +87,7 @@ class Inventory:
             keeper=self.keeper,
             open_segments=self._open_segments,
             is_future=is_future,
+            validate_records=self._settings.validate_records,
         )
         known[tp] = log
         directory.replicas += 1
@@ -112,7 +114,7 @@ class Inventory:
     def _check_may_be_made(self, tp: TopicPartition, is_new: bool) -> None:
         if tp in self.broken:
             raise StorageError(f"{self.broken[tp]}: cannot be opened; see the notes of the start, move it away")
-        if len(self.logs) + len(self.futures) >= self._partitions_max:
+        if len(self.logs) + len(self.futures) >= self._settings.partitions_max:
             raise StorageError(
                 f"{tp}: {len(self.logs)} replicas are all that the limit of open files allows: raise it (ulimit -n)"
             )
@@ -150,6 +152,7 @@ class Inventory:
             keeper=self.keeper,
             open_segments=self._open_segments,
             is_future=start is not None,
+            validate_records=self._settings.validate_records,
         )
 
     # -- moving between directories -------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from logyard.broker.log.segment import Segment
 from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
+from logyard.broker.records.recode import recode
 from logyard.broker.topic_config import TopicConfig
 
 NOTHING = Span(0, 0)
@@ -48,6 +49,7 @@ class PartitionLog(SegmentedLog):
         keeper: LogKeeper | None = None,
         open_segments: OpenSegments | None = None,
         is_future: bool = False,
+        validate_records: bool = False,
     ) -> "PartitionLog":
         """Make a new, empty log in a directory of its own, which is made as well."""
         return cls(
@@ -61,6 +63,7 @@ class PartitionLog(SegmentedLog):
             open_segments=open_segments,
             is_future=is_future,
             is_new=True,
+            validate_records=validate_records,
         )
 
     # -- appending ------------------------------------------------------------------------------------------
@@ -74,6 +77,8 @@ class PartitionLog(SegmentedLog):
         """
         self.check_usable()
         self.now_ms = now_ms
+        if self.bounds.recoding is not None:
+            batches = recode(batches, self.bounds.recoding, self.bounds.max_message_bytes)
         admission = Admission(self.log_end_offset, self.config, self.bounds, self.producers)
         chunk = admit_for_leader(batches, admission, leader_epoch, now_ms, origin)
         if isinstance(chunk, SeenBatch):

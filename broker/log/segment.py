@@ -277,10 +277,10 @@ class Segment:
         return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def is_over_age(self, max_timestamp: int, now_ms: int, config: TopicConfig) -> bool:
-        """Whether a batch with that timestamp comes too late for this segment (segment.ms less its jitter)."""
+        """Whether a batch with that timestamp comes too late for this segment (`roll_ms` less its jitter)."""
         if self.size == 0:
             return False
-        limit = config.segment_ms - self._jitter_ms(config)
+        limit = config.roll_ms - self._jitter_ms(config)
         if self.first_timestamp >= 0:
             return max_timestamp - self.first_timestamp > limit
         return now_ms - self.created_ms > limit

@@ -47,7 +47,9 @@ class SegmentedLog:
         open_segments: OpenSegments | None = None,
         is_future: bool = False,
         is_new: bool = False,
+        validate_records: bool = False,
     ) -> None:
+        self._validate_records = validate_records
         self.disk = disk
         self.tp = tp
         self.directory = directory
@@ -84,7 +86,7 @@ class SegmentedLog:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self._config = config
-        self.bounds = bounds_of(config)
+        self.bounds = bounds_of(config, validate_records=self._validate_records)
 
     # -- state ----------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ class StoreSettings:
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
     partitions_max: int = 1 << 31
+    validate_records: bool = False
 
 
 def settings_from(config: BrokerConfig, open_files_max: int) -> StoreSettings:
@@ -37,6 +38,7 @@ def settings_from(config: BrokerConfig, open_files_max: int) -> StoreSettings:
         high_watermark_checkpoint_interval_ms=config.int("replica.high.watermark.checkpoint.interval.ms"),
         producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
         producer_id_expiration_check_interval_ms=config.int("producer.id.expiration.check.interval.ms"),
+        validate_records=config.bool("logyard.validate.records"),
         # Each log keeps one file open; the rest is for connections, sealed segments and jobs.
         partitions_max=max(16, open_files_max - FILES_SPARED),
     )

@@ -61,9 +61,7 @@ class LogStore:
         self._disk, self._clock, self._run = disk, clock, run_blocking
         self._topic_config, self._new_uuid, self._note, self._on_offline = topic_config, new_uuid, note, on_offline
         self._directories = LogDirectories(disk, settings.log_dirs, note)
-        self._inventory = Inventory(
-            disk, clock, self._directories, settings.partitions_max, topic_config, new_uuid, note, self._later
-        )
+        self._inventory = Inventory(disk, clock, self._directories, settings, topic_config, new_uuid, note, self._later)
         self._flush_wanted = asyncio.Event()
         self._chores = Chores(note)
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -6,7 +6,8 @@ read), and lz4 frames must have independent blocks or Java refuses them, so the 
 
 import struct
 import zlib
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 import cramjam
 
@@ -36,6 +37,22 @@ _LZ4_LENGTH = struct.Struct("<I")
 Buffer = bytes | bytearray | memoryview
 
 
+class Recoding(NamedTuple):
+    """The codec a topic wants, by its number, and the level to use (None: the codec's own)."""
+
+    codec: int
+    level: int | None = None
+
+
+def recoding(compression_type: str, levels: Mapping[str, int]) -> Recoding | None:
+    """Return what a topic's compression.type asks for; None where producers choose. `levels` by codec name."""
+    if compression_type == "producer":
+        return None
+    if compression_type == "uncompressed":
+        return Recoding(NONE)
+    return Recoding(NAMES.index(compression_type), levels.get(compression_type))
+
+
 def name(codec: int) -> str:
     """The codec's name in configs; raises ApiError(UNSUPPORTED_COMPRESSION_TYPE) for a number without one."""
     if not NONE <= codec <= ZSTD:
@@ -43,20 +60,23 @@ def name(codec: int) -> str:
     return NAMES[codec]
 
 
-def compress(codec: int, data: Buffer) -> bytes:
-    """Compress with the codec of that number (batch attributes, lowest three bits)."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """Compress with the codec of that number (batch attributes, lowest three bits).
+
+    `level` is gzip's or zstd's (KIP-390), None their own choice; snappy has none, and the library knows none of lz4's.
+    """
     match codec:
         case 0:
             return bytes(data)
         case 1:
-            packer = zlib.compressobj(wbits=31)
+            packer = zlib.compressobj(-1 if level is None else level, wbits=31)
             return packer.compress(data) + packer.flush()
         case 2:
             return _xerial(memoryview(data))
         case 3:
             return _lz4_frame(memoryview(data))
         case 4:
-            return bytes(cramjam.zstd.compress(data))
+            return bytes(cramjam.zstd.compress(data, level))
     raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec} does not exist")
 
 

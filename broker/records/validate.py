@@ -40,12 +40,17 @@ _INT16 = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the topic's config demands of a batch; times in ms, sizes in bytes."""
+    """What the topic's config demands of a batch; times in ms, sizes in bytes.
+
+    `validate_records`: its records are opened and checked; `recoding`: how they are to be compressed.
+    """
 
     max_message_bytes: int = 1_048_588
     timestamp_before_max_ms: int = LONG_MAX
     timestamp_after_max_ms: int = LONG_MAX
     log_append_time: bool = False
+    validate_records: bool = False
+    recoding: compression.Recoding | None = None
 
 
 def validate_client_batch(

@@ -3,6 +3,7 @@
 import asyncio
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.metadata.configs import DynamicConfigs
 from logyard.broker.protocol import fetch
 from logyard.broker.records.downconvert import downconvert, magic_for_fetch
 from logyard.broker.replication import wire_fetch
@@ -12,6 +13,8 @@ from logyard.broker.security.quotas import Quotas
 from logyard.broker.server.request import Encoded, Handler, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import fetch_throttle_ms, user_of
+
+ZSTD_SINCE = 10
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
@@ -37,21 +40,27 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     # Followers are not clients: no quota holds them back (but see replication/throttle.py).
     quotas = None if params.from_follower else services.quotas
     if context.error is not ErrorCode.NONE:
-        return _answer(quotas, request, context, [])
+        return _answer(services, quotas, request, context, [])
     outcome = services.replicas.fetch_from(params, context.source)
     if isinstance(outcome, list):
-        return _answer(quotas, request, context, outcome)
+        return _answer(services, quotas, request, context, outcome)
     answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
 
     def done(future: "asyncio.Future[list[FetchedPartition]]") -> None:
         if not answer.done():
-            answer.set_result(_answer(quotas, request, context, future.result()))
+            answer.set_result(_answer(services, quotas, request, context, future.result()))
 
     outcome.add_done_callback(done)
     return answer
 
 
-def _answer(quotas: Quotas | None, request: Request, context: FetchContext, answers: list[FetchedPartition]) -> Encoded:
+def _answer(
+    services: Services,
+    quotas: Quotas | None,
+    request: Request,
+    context: FetchContext,
+    answers: list[FetchedPartition],
+) -> Encoded:
     if quotas is not None and (quotas.fetch is not None or quotas.request is not None):
         throttle_ms = fetch_throttle_ms(quotas, request, sum(len(each.records) for each in answers))
         if throttle_ms:
@@ -64,6 +73,8 @@ def _answer(quotas: Quotas | None, request: Request, context: FetchContext, answ
                 error_code=int(error),
                 session_id=session_id,
             )
+    if request.api_version < ZSTD_SINCE and quotas is not None:
+        _refuse_unreadable(services.configs, request.api_version, answers)
     error, session_id, news = context.finish(answers)
     magic = magic_for_fetch(request.api_version)
     if magic < 2:
@@ -75,6 +86,18 @@ def _answer(quotas: Quotas | None, request: Request, context: FetchContext, answ
         error_code=int(error),
         session_id=session_id,
     )
+
+
+def _refuse_unreadable(configs: DynamicConfigs, version: int, answers: list[FetchedPartition]) -> None:
+    """Refuse a client what its topic's settings say it cannot read, whatever the records are, as Kafka does."""
+    for answer in answers:
+        if answer.error is not ErrorCode.NONE:
+            continue
+        config = configs.topic_config(answer.tp.topic)
+        if config.compression_type == "zstd":
+            answer.error, answer.records = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, b""
+        elif magic_for_fetch(version) < 2 and not config.message_downconversion_enable:
+            answer.error, answer.records = ErrorCode.UNSUPPORTED_VERSION, b""
 
 
 def _make_old(answers: list[FetchedPartition], magic: int) -> None:

@@ -23,11 +23,6 @@ READ_BY_BROKER_CONFIG = {
     "security.inter.broker.protocol",
 }
 
-# Accepted because the design promises them (full validation); whoever reads one takes it out.
-DESIGNED_BUT_NOT_READ = {
-    "logyard.validate.records",
-}
-
 
 def source() -> str:
     files = [path for path in sorted(BROKER.rglob("*.py")) if not path.name.startswith("config_")]
@@ -42,13 +37,8 @@ def test_every_key_that_is_read_is_declared() -> None:
     assert "zookeeper.connect" in read
 
 
-def test_what_is_said_to_be_unread_is_unread() -> None:
-    text = source()
-    assert [name for name in sorted(DESIGNED_BUT_NOT_READ) if f'"{name}"' in text] == []
-
-
 def test_every_declared_key_is_read() -> None:
     text = source()
     of_topics = {synonym for key in TOPIC_KEYS.values() for synonym in key.synonyms}
-    elsewhere = READ_BY_BROKER_CONFIG | DESIGNED_BUT_NOT_READ | of_topics
+    elsewhere = READ_BY_BROKER_CONFIG | of_topics
     assert [name for name in ACTED_ON if name not in elsewhere and f'"{name}"' not in text] == []

@@ -172,13 +172,15 @@ class TestDynamic:
         validate_dynamic_overrides(config, {"log.retention.ms": "5"}, cluster_wide=True)
         for overrides, cluster_wide in (
             ({"log.retention.ms": "x"}, False),
-            ({"num.partitions": "2"}, False),
             ({"nonsense": "2"}, False),
             ({"listeners": "PLAINTEXT://127.0.0.1:1"}, True),
         ):
             with pytest.raises(ApiError) as caught:
                 validate_dynamic_overrides(config, overrides, cluster_wide=cluster_wide)
             assert caught.value.code is ErrorCode.INVALID_CONFIG
+        with pytest.raises(ApiError, match=r"Set\(num\.partitions\)") as caught:
+            validate_dynamic_overrides(config, {"num.partitions": "2"}, cluster_wide=False)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 class TestDescribe:
@@ -203,7 +205,10 @@ class TestDescribe:
         ]
         entry = self.entry(config, "log.retention.ms")
         assert (entry.value, entry.source, entry.type) == (None, ConfigSource.DEFAULT, ConfigType.LONG)
-        assert [(s.name, s.value) for s in entry.synonyms] == [
+        assert entry.synonyms == ()
+        given = config.with_dynamic({"log.retention.ms": "5"}, {})
+        assert [(s.name, s.value) for s in self.entry(given, "log.retention.ms").synonyms] == [
+            ("log.retention.ms", "5"),
             ("log.retention.hours", "2"),
             ("log.retention.hours", "168"),
         ]

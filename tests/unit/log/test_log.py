@@ -1,6 +1,7 @@
 """PartitionLog: appends, reads, cuts, retention, flushes."""
 
 import errno
+import struct
 
 import pytest
 
@@ -11,6 +12,8 @@ from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.log.open_segments import OpenSegments
 from logyard.broker.log.recovery import Checkpointed
 from logyard.broker.records import batch
+from logyard.broker.records.batch import Record
+from logyard.broker.records.crc import crc32c
 from logyard.broker.topic_config import TopicConfig
 from tests.support.logs import (
     DIRECTORY,
@@ -531,3 +534,17 @@ def test_topic_id_is_kept_and_another_one_refused() -> None:
     log.assign_topic_id(one)
     assert refusal(log.assign_topic_id, other) is ErrorCode.INCONSISTENT_TOPIC_ID
     assert opened(disk).topic_id == one
+
+
+def test_every_record_is_checked_where_that_is_asked_for() -> None:
+    # The header is right and the CRC fits, but the third record's offset delta is not 2.
+    records = [Record(at, NOW, b"k", b"v") for at in (0, 1, 3)]
+    wrong = batch.build(records, base_offset=0)
+    struct.pack_into(">i", wrong, 23, 2)
+    struct.pack_into(">I", wrong, 17, crc32c(memoryview(wrong)[21:]))
+    new_log().append_as_leader(memoryview(bytearray(wrong)), 0, now_ms=NOW)
+    log = new_log(validate_records=True)
+    with pytest.raises(ApiError) as caught:
+        log.append_as_leader(memoryview(wrong), 0, now_ms=NOW)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+    assert log.log_end_offset == 0
