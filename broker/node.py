@@ -15,6 +15,7 @@ from logyard.broker.client.fetch_link import ReplicaFetchLink
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.to_controller import ToController
 from logyard.broker.config import BrokerConfig, topic_config
+from logyard.broker.config_protocol import IBP_2_7_IV2
 from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
@@ -47,6 +48,7 @@ from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.topic_config import TopicConfig
 from logyard.broker.world import World
 from logyard.broker.zk.watches import ConfigWatcher
+from logyard.broker.zk.isr_writer import DirectIsrWriter
 from logyard.broker.znodes import log_dir_events
 from logyard.broker.znodes.ops import Create, SessionExpired
 
@@ -131,7 +133,7 @@ class Node:
             f"broker-{broker_id}",
             config.int("controller.socket.timeout.ms") / 1000,
         )
-        self.isr_changes = AlterPartitionSender(self.to_controller, broker_id, lambda: self.broker_epoch)
+        self.isr_changes = self._isr_changes(zk)
         self.replicas, self.fetchers = self._replication(loop)
         self.log_dir_moves = LogDirMoves(
             self.replicas.hosted, self.store, self._spawn, asyncio.sleep, lambda text: log.info("logs", note=text)
@@ -164,6 +166,12 @@ class Node:
         self.cleaner = self._cleaner()
 
     def _replication(self, loop: asyncio.AbstractEventLoop) -> tuple[Replicas, ReplicaFetchers]:
+    def _isr_changes(self, zk: Any) -> AlterPartitionSender | DirectIsrWriter:
+        """How leaders change their ISR: by the controller, below 2.7-IV2 by writing the state znode (facts §22)."""
+        if self.config.ibp >= IBP_2_7_IV2:
+            return AlterPartitionSender(self.to_controller, self.config.broker_id, lambda: self.broker_epoch)
+        return DirectIsrWriter(zk, self.config.broker_id)
+
         config, world = self.config, self._world
         replicas = Replicas(
             replication_settings.settings_from(config),

@@ -1,6 +1,7 @@
 """Moves of replicas: every way to ask, every place to be interrupted, epochs to the number (facts §5, §6)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -13,11 +14,13 @@ from logyard.broker.controller.events import (
     ListReassignments,
     NewPartitions,
 )
+from logyard.broker.controller.settings import LEVEL_2_5
 from logyard.broker.controller.wire import LEADER_AND_ISR
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import Assignment, TopicAssignment, TopicPartition
-from logyard.broker.znodes import reassignments
+from logyard.broker.znodes import isr_notifications, partition_state, reassignments
 from logyard.broker.znodes import topics as topic_znode
+from logyard.broker.znodes.ops import Create, SetData
 from tests.support.controller_world import World
 
 TP = TopicPartition("t", 0)
@@ -361,3 +364,29 @@ async def test_an_id_that_somebody_changed_is_put_back(six: World) -> None:
     await six.settle()
     assert six.topic("t").topic_id == before.topic_id
     assert six.topic("t").partitions[0] == Assignment((4, 2, 3, 1), (4,), (1,)), "and the move written with it begins"
+
+
+# Below 2.7-IV2 leaders write their ISR themselves
+
+
+@pytest.mark.parametrize("told_by", ["state", "notification"])
+async def test_leaders_that_write_state_znodes_end_a_move(make_world: Callable[..., World], told_by: str) -> None:
+    world = make_world(level=LEVEL_2_5)
+    await world.start(1, 2, 3)
+    await world.make_topic("t", (1, 2))
+    assert await move(world, 3, 2) is ErrorCode.NONE
+    state = world.state("t")
+    assert state is not None
+    if told_by == "notification":
+        # A leader of a newer level beside this controller: the notice comes, the watch is gone with its session.
+        world.controller.runner._data_watches.forget()
+    grown = partition_state.encode(replace(state, isr=(1, 2, 3)))
+    world.write(SetData(partition_state.path(TP), grown, state.partition_epoch))
+    if told_by == "notification":
+        notice = isr_notifications.encode([TP])
+        world.write(Create(isr_notifications.SEQUENCE_PREFIX, notice, sequential=True))
+    await world.settle()
+    assert assignment(world) == Assignment((3, 2))
+    after = world.state("t")
+    assert after is not None
+    assert (after.leader, after.isr) == (3, (2, 3))
