@@ -24,6 +24,7 @@ from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.coordinator.store import TOPIC as OFFSETS_TOPIC
 from logyard.broker.coordinator.store import ReplicatedOffsets
 from logyard.broker.errors import LogyardError
+from logyard.broker.http import restoring
 from logyard.broker.http.held import LeasingPorts
 from logyard.broker.http.side import HttpSide
 from logyard.broker.log import settings as log_settings
@@ -314,6 +315,7 @@ class Node:
         await self.store.claim(self.config.broker_id, self.services.cluster_id)
         await self._watcher.start()
         await self.store.load()
+        await restoring.restore(self.http.leasing.leases)
 
     def _check_identity(self, identity: DirectoryIdentity) -> None:
         """Facts §2: InconsistentClusterId, InconsistentBrokerId."""

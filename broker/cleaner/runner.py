@@ -24,14 +24,13 @@ from logyard.broker.clock import Clock
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.http.snapshot import compaction_end
 from logyard.broker.log import layout
-from logyard.broker.log.leases import LeaseError
+from logyard.broker.log.leases import CLEANER_RUN, LeaseError
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.log.segment import Segment
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
 from logyard.broker.topic_config import LONG_MAX
 
-RUN_ID = "cleaner"
 TTL_MS = 60_000
 LOGS_PER_TURN = 64
 REST_S_MIN = 1.0
@@ -230,7 +229,7 @@ class LogCleaner:
             {
                 "topic": tp.topic,
                 "partition": tp.partition,
-                "run_id": RUN_ID,
+                "run_id": CLEANER_RUN,
                 "purpose": "compact",
                 "ttl_ms": TTL_MS,
             }

@@ -47,6 +47,8 @@ class Leasing(Protocol):
     async def abort(self, lease_id: str, body: Json) -> Json: ...
     async def partitions(self) -> Json: ...
     async def partition(self, topic: str, partition: int) -> Json: ...
+    def decisions(self) -> Json: ...
+    async def decision(self, topic: str, partition: int) -> tuple[bytes, str]: ...
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -81,13 +83,13 @@ def build(
         return PlainTextResponse(metrics(), media_type="text/plain; version=0.0.4")
 
     routes = [Route("/health", show_health), Route("/metrics", show_metrics)]
-    for path, method, endpoint in lease_routes(leasing):
+    for path, method, endpoint in (*lease_routes(leasing), *replica_routes(leasing)):
         routes.append(Route(path, guarded(endpoint), methods=[method]))
     return Starlette(routes=routes)
 
 
 def lease_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
-    """(path, method, endpoint) of every guarded route."""
+    """(path, method, endpoint) of what is done with a lease."""
 
     async def take(request: Request) -> Response:
         return JSONResponse(await leasing.take(await _body(request)), 201)
@@ -126,12 +128,6 @@ def lease_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
     async def abort(request: Request) -> Response:
         return JSONResponse(await leasing.abort(request.path_params["lease_id"], await _body(request)))
 
-    async def partitions(request: Request) -> Response:
-        return JSONResponse(await leasing.partitions())
-
-    async def partition(request: Request) -> Response:
-        return JSONResponse(await leasing.partition(request.path_params["topic"], request.path_params["partition"]))
-
     return [
         ("/leases", "POST", take),
         ("/leases", "GET", list_leases),
@@ -141,8 +137,30 @@ def lease_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
         ("/leases/{lease_id}/parts/{base_offset:int}", "PUT", put_part),
         ("/leases/{lease_id}/commit", "POST", commit),
         ("/leases/{lease_id}/abort", "POST", abort),
+    ]
+
+
+def replica_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
+    """(path, method, endpoint) of what is told of replicas without a lease."""
+
+    async def partitions(request: Request) -> Response:
+        return JSONResponse(await leasing.partitions())
+
+    async def partition(request: Request) -> Response:
+        return JSONResponse(await leasing.partition(request.path_params["topic"], request.path_params["partition"]))
+
+    async def decisions(request: Request) -> Response:
+        return JSONResponse(leasing.decisions())
+
+    async def decision(request: Request) -> Response:
+        data, sha256 = await leasing.decision(request.path_params["topic"], request.path_params["partition"])
+        return Response(data, media_type="application/octet-stream", headers={"x-content-sha256": sha256})
+
+    return [
         ("/partitions", "GET", partitions),
         ("/partitions/{topic}/{partition:int}", "GET", partition),
+        ("/decisions", "GET", decisions),
+        ("/decisions/{topic}/{partition:int}", "GET", decision),
     ]
 
 

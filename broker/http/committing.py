@@ -33,17 +33,21 @@ async def carry_out(
     request: CommitRequest,
     members: Sequence[Sequence[LeasedSegment]],
     fence: Callable[[], None],
+    begun: Callable[[], None],
     swapped: Callable[[], None],
     save_clean_offset: SaveCleanOffset,
 ) -> dict[str, Any]:
     """Swap the parts in and return the commit's answer.
 
-    `fence` raises where the commit may not go on; `swapped` is called once there is no way back.
+    `fence` raises where the commit may not go on; `begun`, in a thread, before anything is done that a start would
+    find; `swapped` is called once there is no way back.
     Raises LeaseError, SegmentChanged, StorageError, FileNotFoundError (the lease's files went): nothing was swapped
     unless `swapped` was called.
     """
     log = holding.log
     await run(partial(_check, log.disk, holding, request, members))
+    fence()
+    await run(begun)
     fence()
     replacements = await _prepare(run, holding, request)
     try:
@@ -58,7 +62,7 @@ async def carry_out(
     if replacements:
         await run(partial(log.disk.sync_directory, log.directory))
     await save_clean_offset(request.clean_offset)
-    return _answer(request, members)
+    return answer(request, members)
 
 
 def _check(disk: Disk, holding: Holding, request: CommitRequest, members: Sequence[Sequence[LeasedSegment]]) -> None:
@@ -92,7 +96,8 @@ def _sweep(log: PartitionLog, bases: Sequence[int]) -> None:
                 remove_if_there(log.disk, f"{log.directory}/{layout.file_name(base, kind, layout.CLEANED)}")
 
 
-def _answer(request: CommitRequest, members: Sequence[Sequence[LeasedSegment]]) -> dict[str, Any]:
+def answer(request: CommitRequest, members: Sequence[Sequence[LeasedSegment]]) -> dict[str, Any]:
+    """What the commit answers once it is done."""
     replaced = [segment for segments in members for segment in segments]
     return {
         "state": "committed",

@@ -14,11 +14,13 @@ import structlog
 
 from logyard.broker.clock import Clock
 from logyard.broker.errors import StorageError
-from logyard.broker.http import statuses
-from logyard.broker.http.holding import Holding, remove_directory
+from logyard.broker.http import journal, statuses
+from logyard.broker.http.decisions import KeptDecision
+from logyard.broker.http.holding import Holding
 from logyard.broker.http.parts import RunBlocking
+from logyard.broker.log import layout
 from logyard.broker.log.disk import Disk
-from logyard.broker.log.leases import Lease, LeaseBook, LeaseError, ended
+from logyard.broker.log.leases import CLEANER_RUN, Lease, LeaseBook, LeaseError, LeaseState, ended
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import NO_LEADER, TopicPartition
@@ -65,7 +67,8 @@ class HeldLeases:
     def __init__(self, ports: LeasingPorts, broker_id: int) -> None:
         self.ports = ports
         self.broker_id = broker_id
-        self.book = LeaseBook(ports.clock.now_ms(), self._ended)
+        self.book = LeaseBook(ports.clock.now_ms(), self._ended, self._forgotten)
+        self.decisions: dict[TopicPartition, KeptDecision] = {}
         self._holdings: dict[str, Holding] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: TimerHandle | None = None
@@ -78,12 +81,13 @@ class HeldLeases:
         self.now()
 
     async def close(self) -> None:
-        """End every lease, after the commits that are under way."""
+        """Stop, after the commits that are under way: jobs' leases go on when the broker is back, the cleaner's end."""
         if self._timer is not None:
             self._timer.cancel()
         await self.settle()
         for lease in self.book:
-            self.book.abort(lease, "the broker stops", self.ports.clock.now_ms())
+            if lease.run_id == CLEANER_RUN:
+                self.book.abort(lease, "the broker stops", self.ports.clock.now_ms())
         await self.settle()
 
     async def settle(self) -> None:
@@ -114,17 +118,26 @@ class HeldLeases:
     def cut(self, tp: TopicPartition, offset: int) -> None:
         """A log was truncated and now ends at `offset`."""
         self.book.lose(tp, f"the log was truncated to {offset}", self.ports.clock.now_ms(), offset)
+        kept, replica = self.decisions.get(tp), self.ports.store.get(tp)
+        if kept is not None and kept.range_end > offset:
+            del self.decisions[tp]
+            if replica is not None:
+                self._remove_later(f"{replica.directory}/{layout.LEASES}/{journal.DECISION}")
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """Nothing to do: a commit compares leader epochs."""
+        """What was decided may not be what the new leader holds."""
+        self.book.lead_by(tp, leader_epoch, self.ports.clock.now_ms())
 
     def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
         """A replica whose directory failed is told of in this way as well."""
         if self.ports.replicas.partition(tp) is None:
             self.book.lose(tp, "its log directory failed", self.ports.clock.now_ms())
+        else:
+            self.book.lead_by(tp, leader_epoch, self.ports.clock.now_ms())
 
     def on_deleted(self, tp: TopicPartition) -> None:
         """The replica is deleted or moved away."""
+        self.decisions.pop(tp, None)
         self.book.lose(tp, "the replica was deleted", self.ports.clock.now_ms())
 
     # -- holdings -------------------------------------------------------------------------------------------
@@ -149,16 +162,24 @@ class HeldLeases:
             if holding.is_set_up:
                 self.remove_directory(holding)
 
+    def _forgotten(self, lease: Lease) -> None:
+        kept = self.ports.store.get(lease.tp)
+        if kept is not None and lease.state is LeaseState.COMMITTED:
+            self._remove_later(journal.ended_path(f"{kept.directory}/{layout.LEASES}", lease.lease_id))
+
     def remove_directory(self, holding: Holding) -> None:
         """Have a lease's directory removed."""
-        self.spawn(self._remove(holding.directory))
+        self._remove_later(holding.directory)
 
-    async def _remove(self, directory: str) -> None:
+    def _remove_later(self, path: str) -> None:
+        self.spawn(self._remove(path))
+
+    async def _remove(self, path: str) -> None:
         try:
-            await self.ports.run_blocking(partial(remove_directory, self.ports.disk, directory))
+            await self.ports.run_blocking(partial(journal.remove_leftovers, self.ports.disk, [path]))
         except StorageError as error:
-            # Only space is lost, until the next start removes all of `.leases`.
-            log.warning("a lease's directory is not removed", path=directory, error=str(error))
+            # Only space is lost, until the next start removes what no living lease needs.
+            log.warning("what a lease leaves is not removed", path=path, error=str(error))
 
     def replica(self, tp: TopicPartition) -> tuple[Partition, PartitionLog]:
         """Return this broker's replica; raises LeaseError(unknown_partition)."""
@@ -170,15 +191,27 @@ class HeldLeases:
         return partition, kept
 
     def held(self, lease: Lease) -> tuple[Holding, Partition]:
-        """A living lease's holding and its replica; loses the lease where the replica is not what it was."""
+        """A living lease's holding and its replica; loses the lease where the replica is not what it was.
+
+        Raises LeaseError: `lease_ended`, or `starting` where a restarted broker has not heard of the partition yet.
+        """
+        holding = self.holding(lease)
+        partition = self.ports.replicas.partition(lease.tp)
+        if partition is None:
+            raise LeaseError("starting", 503, f"{lease.tp}: the controller has not told of it yet, try again")
+        return holding, partition
+
+    def holding(self, lease: Lease) -> Holding:
+        """A living lease's holding; loses the lease where the replica is not what it was."""
         holding = self._holdings.get(lease.lease_id)
         if holding is None or not holding.is_set_up:
             raise LeaseError("unknown_lease", 404, f"lease {lease.lease_id} is not known here: take a new one")
         partition = self.ports.replicas.partition(lease.tp)
-        if partition is None or partition.log is not holding.log:
+        kept: object = self.ports.store.get(lease.tp) if partition is None else partition.log
+        if kept is not holding.log:
             self.book.lose_one(lease, "the replica is not here any more", self.ports.clock.now_ms())
             raise ended(lease)
-        return holding, partition
+        return holding
 
     def clean_offset(self, replica: PartitionLog) -> int:
         """Up to where a log is cleaned, within its bounds."""

@@ -32,9 +32,12 @@ class Holding:
         return f"{self.directory}/parts"
 
     def take_in(self, segments: Iterable[LeasedSegment]) -> None:
-        """The links are made: this is what was leased, in offset order."""
-        self.segments = {segment.base_offset: segment for segment in segments}
+        """The links are made and the lease is given out: this is what was leased, in offset order."""
+        self.note_segments(segments)
         self.is_set_up = True
+
+    def note_segments(self, segments: Iterable[LeasedSegment]) -> None:
+        self.segments = {segment.base_offset: segment for segment in segments}
 
     def segment(self, base_offset: int) -> LeasedSegment:
         """Return a leased segment; raises LeaseError(unknown_segment)."""

@@ -103,10 +103,13 @@ class CommitRequest:
     range_start: int
     range_end: int
     groups: tuple[Group, ...]
+    decision: str | None = None
 
     @classmethod
     def read(cls, body: Json) -> "CommitRequest":
         decision = _object(body, "decision")
+        if not isinstance(decision.get("bytes"), str | None):
+            raise refused("decision.bytes: text in base64 is needed")
         request = cls(
             _number(body, "generation", 0),
             _number(body, "leader_epoch", -1),
@@ -115,6 +118,7 @@ class CommitRequest:
             _number(decision, "decision.range_start", 0),
             _number(decision, "decision.range_end", 0),
             tuple(_group(row, f"groups[{number}]") for number, row in enumerate(_list(body, "groups"))),
+            decision.get("bytes"),
         )
         if request.range_end != request.clean_offset:
             raise refused(f"clean_offset {request.clean_offset} must be decision.range_end {request.range_end}")

@@ -5,12 +5,15 @@ leases again after every wait.
 """
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
+from logyard.broker.compaction.decision import Decision
 from logyard.broker.errors import LogyardError, StorageError
-from logyard.broker.http import committing, parts, statuses, taking
+from logyard.broker.http import committing, journal, parts, statuses, taking
+from logyard.broker.http.decisions import KeptDecision, read_decision
 from logyard.broker.http.held import HeldLeases, LeasingPorts
 from logyard.broker.http.holding import Holding
 from logyard.broker.http.lease_requests import (
@@ -24,7 +27,7 @@ from logyard.broker.http.lease_requests import (
 from logyard.broker.http.snapshot import FILES, LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk import remove_if_there
-from logyard.broker.log.leases import Lease, LeaseError, LeaseState, Purpose, ended
+from logyard.broker.log.leases import CLEANER_RUN, Lease, LeaseError, LeaseState, Purpose, ended
 from logyard.broker.model import TopicPartition
 
 # Left free on a file system: a full one would take the whole log directory offline.
@@ -57,8 +60,9 @@ class SegmentLeasing:
         request = HeartbeatRequest.read(body)
         now_ms = self._leases.now()
         lease = self._leases.book.active(lease_id, request.generation)
-        holding, partition = self._leases.held(lease)
+        self._leases.holding(lease)
         self._leases.book.beat(lease, now_ms, request.ttl_ms)
+        holding, partition = self._leases.held(lease)
         return {
             "lease_id": lease_id,
             "generation": lease.generation,
@@ -96,8 +100,7 @@ class SegmentLeasing:
         """GET /leases/{id}/segments/{base_offset}/{file}: returns (start, end, leased size, pieces)."""
         now_ms = self._leases.now()
         lease = self._leases.book.active(lease_id)
-        holding, _ = self._leases.held(lease)
-        segment = holding.segment(base_offset)
+        segment = (holding := self._leases.holding(lease)).segment(base_offset)
         size = segment.files.get(file)
         if size is None:
             raise LeaseError("unknown_segment", 404, f"segment {base_offset} has no leased file {file!r}")
@@ -195,9 +198,10 @@ class SegmentLeasing:
         if request.range_end > lease.end_offset:
             raise refused(f"decision.range_end {request.range_end} lies above the lease's end {lease.end_offset}")
         members = holding.members(request.groups)
+        decision = None if request.decision is None else read_decision(request.decision, request, lease.tp)
         self._fence(holding, request)
         self._leases.book.begin_commit(lease, request.decision_sha256)
-        answer: Json = await asyncio.shield(self._leases.spawn(self._commit(holding, request, members)))
+        answer: Json = await asyncio.shield(self._leases.spawn(self._commit(holding, request, members, decision)))
         return answer
 
     def _fence(self, holding: Holding, request: CommitRequest) -> None:
@@ -217,8 +221,14 @@ class SegmentLeasing:
                 "fenced", 409, f"{lease.tp}: high watermark {holding.log.high_watermark} < {request.range_end}"
             )
 
-    async def _commit(self, holding: Holding, request: CommitRequest, members: list[list[LeasedSegment]]) -> Json:
+    async def _commit(
+        self, holding: Holding, request: CommitRequest, members: list[list[LeasedSegment]], decision: bytes | None
+    ) -> Json:
         lease = holding.lease
+        ports = self._leases.ports
+        record = journal.committing(
+            [group.segments for group in request.groups], request.decision_sha256, committing.answer(request, members)
+        )
 
         def swapped() -> None:
             lease.swapped = True
@@ -230,11 +240,27 @@ class SegmentLeasing:
         try:
             await self._want_space(holding, sum(group.size for group in request.groups) // 64)
             fence = partial(self._fence, holding, request)
-            result = await committing.carry_out(self._run, holding, request, members, fence, swapped, save_clean_offset)
+            begun = partial(self._write_begun, holding, record, decision)
+            result = await committing.carry_out(
+                self._run, holding, request, members, fence, begun, swapped, save_clean_offset
+            )
+            if decision is not None:
+                self._leases.decisions[lease.tp] = KeptDecision.of(Decision.decode(decision), decision)
+            if lease.run_id != CLEANER_RUN:  # which never asks twice
+                directory = f"{holding.log.directory}/{layout.LEASES}"
+                now_ms = ports.clock.now_ms()
+                await self._run(partial(journal.write_committed, ports.disk, directory, holding, now_ms, **record))
         except (LogyardError, FileNotFoundError, committing.SegmentChanged) as error:
             raise self._commit_failed(lease, error) from error
         self._leases.book.committed(lease, result, self._leases.ports.clock.now_ms())
         return result
+
+    def _write_begun(self, holding: Holding, record: Json, decision: bytes | None) -> None:
+        """In a thread, before the swap."""
+        disk = self._leases.ports.disk
+        if decision is not None:
+            journal.write_decision(disk, f"{holding.log.directory}/{layout.LEASES}", decision)
+        journal.write_record(disk, holding, **record)
 
     def _commit_failed(self, lease: Lease, error: Exception) -> Exception:
         """Move the lease to where the failure puts it; returns what the client is told."""
@@ -283,3 +309,28 @@ class SegmentLeasing:
         partition, log = self._leases.replica(tp)
         row = statuses.status_of(log, self._leases.clean_offset(log), self._leases.ports.store.checkpointed(tp))
         return row | self._leases.leadership(partition)
+
+    # -- decisions ------------------------------------------------------------------------------------------
+
+    def decisions(self) -> Json:
+        """GET /decisions."""
+        kept = self._leases.decisions
+        return {"decisions": [decision.to_json(tp) for tp, decision in kept.items() if self._leads(tp)]}
+
+    async def decision(self, topic: str, partition: int) -> tuple[bytes, str]:
+        """GET /decisions/{topic}/{partition}: returns the bytes and their SHA-256."""
+        tp = TopicPartition(topic, partition)
+        kept, log = self._leases.decisions.get(tp), self._leases.ports.store.get(tp)
+        data = None
+        if kept is not None and log is not None and self._leads(tp):
+            read = partial(journal.read_decision, self._leases.ports.disk, f"{log.directory}/{layout.LEASES}")
+            data = await self._run(read)
+        if data is None or kept is None:
+            raise LeaseError(
+                "unknown_decision", 404, f"broker {self._leases.broker_id} has no decision of {tp} to give"
+            )
+        return data, hashlib.sha256(data).hexdigest()
+
+    def _leads(self, tp: TopicPartition) -> bool:
+        partition = self._leases.ports.replicas.partition(tp)
+        return partition is not None and partition.is_leader

@@ -6,7 +6,6 @@ Rule 2: between the moment and the links a segment may go (retention) or bytes m
         linking fails, or `Moment.stands` says so, and the lease is taken again.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -165,9 +164,7 @@ def config_of(log: PartitionLog) -> dict[str, Any]:
 # In a thread
 
 
-def link(
-    disk: Disk, moment: Moment, lease_directory: str, lease_id: str
-) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
+def link(disk: Disk, moment: Moment, lease_directory: str) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
     """Make a lease's directory with its links; returns the segments and their aborted transactions by last offset.
 
     Waits for the disk. Raises FileNotFoundError where a segment went in the meantime, and DiskError.
@@ -181,8 +178,6 @@ def link(
         leased.append(_link_segment(disk, moment.directory, links, segment))
         if leased[-1].files.get("txnindex"):
             aborted += _aborted_in(disk, links, segment.base_offset)
-    file = disk.open(f"{lease_directory}/{LEASE_FILE}", create=True, write=True)
-    file.write_at(json.dumps({"lease_id": lease_id}).encode(), 0)
     return leased, sorted([*aborted, *moment.active_aborted], key=lambda entry: entry.last_offset)
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import structlog
 
+from logyard.broker.http import journal
 from logyard.broker.http.held import HeldLeases
 from logyard.broker.http.holding import Holding
 from logyard.broker.http.lease_requests import TakeRequest
-from logyard.broker.http.snapshot import Moment, link
+from logyard.broker.http.snapshot import LeasedSegment, Moment, link
 from logyard.broker.log import layout
+from logyard.broker.log.index import AbortedTxn
 from logyard.broker.log.leases import LeaseError, Purpose, ended
 
 ATTEMPTS = 5
@@ -68,9 +70,8 @@ def _begin(leases: HeldLeases, request: TakeRequest) -> tuple[Holding, Moment]:
 async def _set_up(leases: HeldLeases, holding: Holding, moment: Moment) -> dict[str, Any] | None:
     """Make the links; None where the log is not any more what `moment` saw."""
     lease = holding.lease
-    work = partial(link, leases.ports.disk, moment, holding.directory, lease.lease_id)
     try:
-        segments, aborted = await leases.ports.run_blocking(work)
+        segments, aborted = await leases.ports.run_blocking(partial(_link, leases, holding, moment))
     except FileNotFoundError:
         segments = None
     except BaseException:
@@ -80,7 +81,7 @@ async def _set_up(leases: HeldLeases, holding: Holding, moment: Moment) -> dict[
     if segments is None or not lease.living or not moment.stands(holding.log):
         leases.remove_directory(holding)
         return None
-    holding.take_in(segments)
+    holding.is_set_up = True
     log.info(
         "lease taken",
         lease=lease.lease_id,
@@ -107,3 +108,11 @@ async def _set_up(leases: HeldLeases, holding: Holding, moment: Moment) -> dict[
         "segments": [segment.to_json() for segment in segments],
         "aborted_transactions": [entry._asdict() for entry in aborted],
     }
+
+
+def _link(leases: HeldLeases, holding: Holding, moment: Moment) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
+    """Make the links and the record, in this order: what has a record is whole. Waits for the disk."""
+    segments, aborted = link(leases.ports.disk, moment, holding.directory)
+    holding.note_segments(segments)
+    journal.write_record(leases.ports.disk, holding)
+    return segments, aborted

@@ -14,6 +14,8 @@ from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 
 LIVING_MAX = 32
+# The run of the broker's own cleaner: its leases end with the broker.
+CLEANER_RUN = "cleaner"
 REMEMBERED_MS = 10 * 60_000
 TTL_MS_MIN = 5_000
 TTL_MS_MAX = 600_000
@@ -93,11 +95,20 @@ class Lease:
 
 
 class LeaseBook:
-    """All leases of one broker; `on_end` is called once for each lease as it reaches an end state."""
+    """All leases of one broker; `on_end` is called once for each lease as it reaches an end state.
 
-    def __init__(self, first_generation: int, on_end: Callable[[Lease], None]) -> None:
+    `on_forget` is called as an ended one is not remembered any more.
+    """
+
+    def __init__(
+        self,
+        first_generation: int,
+        on_end: Callable[[Lease], None],
+        on_forget: Callable[[Lease], None] = lambda _lease: None,
+    ) -> None:
         self._generation = first_generation
         self._on_end = on_end
+        self._on_forget = on_forget
         self._leases: dict[str, Lease] = {}
 
     def __iter__(self) -> Iterator[Lease]:
@@ -161,6 +172,11 @@ class LeaseBook:
         self._leases[lease_id] = lease
         return lease
 
+    def restore(self, lease: Lease) -> None:
+        """Enter a lease that outlived a restart, living or committed; later ones get larger generations."""
+        self._generation = max(self._generation, lease.generation)
+        self._leases[lease.lease_id] = lease
+
     def find(self, lease_id: str) -> Lease:
         lease = self._leases.get(lease_id)
         if lease is None:
@@ -210,6 +226,12 @@ class LeaseBook:
             if truncated_to is None or truncated_to < lease.log_end_offset:
                 self.lose_one(lease, reason, now_ms)
 
+    def lead_by(self, tp: TopicPartition, leader_epoch: int, now_ms: int) -> None:
+        """The partition is led in this epoch: compact leases of another are lost (docs/leases.md)."""
+        for lease in self._living(tp):
+            if lease.purpose is Purpose.COMPACT and lease.leader_epoch != leader_epoch:
+                self.lose_one(lease, f"the leader changed (epoch {leader_epoch})", now_ms)
+
     def lose_one(self, lease: Lease, reason: str, now_ms: int) -> None:
         """What this lease covers is not there any more."""
         if lease.living and not lease.swapped:
@@ -222,6 +244,7 @@ class LeaseBook:
                 self._end(lease, LeaseState.EXPIRED, f"no heartbeat for {lease.ttl_ms} ms", now_ms)
             elif not lease.living and lease.ended_at_ms + REMEMBERED_MS <= now_ms:
                 del self._leases[lease.lease_id]
+                self._on_forget(lease)
 
     def _end(self, lease: Lease, state: LeaseState, reason: str | None, now_ms: int) -> None:
         lease.state, lease.reason, lease.ended_at_ms = state, reason, now_ms

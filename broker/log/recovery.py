@@ -94,7 +94,6 @@ class _Loader:
         self.producers = ProducerStates()
 
     def load(self) -> LogState:
-        self.disk.remove_tree(f"{self.directory}/{layout.LEASES}")
         remove_if_there(self.disk, f"{self.directory}/{layout.MOVED}")
         swap.finish(self.disk, self.directory, self.note)
         epochs_lost = self.read_epochs()

@@ -42,6 +42,11 @@ def test_every_replica_is_compacted_under_load_and_survives_a_kill(own_cluster: 
     eventually(lambda: own_cluster.isrs_full(topic), "all in sync")
     brokers = broker_https(own_cluster.description)
 
+    def all_know() -> bool:
+        """Followers hear of the high watermark one fetch late."""
+        return all(leases.partition_status(b, topic, 0)["high_watermark"] == 3000 for b in brokers.values())
+
+    eventually(all_know, "every replica knows the high watermark")
     taken = {number: leases.acquire(broker, topic, 0, "run", "compact") for number, broker in brokers.items()}
     assert {lease.leader_epoch for lease in taken.values()} == {0}
     leader = next(lease for lease in taken.values() if lease.is_leader)
@@ -64,7 +69,7 @@ def test_every_replica_is_compacted_under_load_and_survives_a_kill(own_cluster: 
         status = leases.partition_status(broker, topic, 0)
         assert status["checkpoints"]["cleaner-offset-checkpoint"] == range_end
         assert leases.partitions_status(broker)["strays"] == []
-        assert not list(own_cluster.replica_dirs(topic, 0)[number].glob(".leases/*"))
+        assert not list(own_cluster.replica_dirs(topic, 0)[number].glob(".leases/*/lease.json"))
 
     killed = leader.broker.broker_id
     held = leases.acquire(brokers[killed], topic, 0, "another run", "audit")
@@ -73,11 +78,16 @@ def test_every_replica_is_compacted_under_load_and_survives_a_kill(own_cluster: 
     assert last_values(read_all(own_cluster, topic, end)) == expected
     own_cluster.cluster.start_broker(killed)
     eventually(lambda: own_cluster.isrs_full(topic), "all in sync again", 60)
-    assert not Path(held.details["links_dir"]).exists()
     back = broker_https(own_cluster.description)[killed]
+    assert back.call("GET", held.path)["state"] == "active", "an audit goes on after a kill"
+    leased = held.segments[0]
+    piece = memoryview(bytearray(leased.size))
+    assert back.read(held.file_path(leased.base_offset, "log"), 0, leased.size, piece) == leased.size
     with pytest.raises(LeaseError) as refused:
-        back.call("GET", held.path)
+        back.call("GET", leader.path + "0")
     assert refused.value.code == "unknown_lease"
+    repeated = next(lease for lease in taken.values() if lease.broker.broker_id == killed)
+    assert back.call("GET", repeated.path)["state"] == "committed", "its answer is remembered"
     assert leases.partition_status(back, topic, 0)["clean_offset"] == range_end
 
 

@@ -14,7 +14,7 @@ from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.survey import ActiveProducer, DictKeyMap, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
-from logyard.broker.http import app
+from logyard.broker.http import app, restoring
 from logyard.broker.http.held import LeasingPorts
 from logyard.broker.http.leasing import SegmentLeasing
 from logyard.broker.log.disk import Disk
@@ -99,6 +99,7 @@ class LeaseWorld:
         self.replicas.add_listener(self.leases)
         self.store.on_cut = self.leases.cut
         await self.store.load()
+        await restoring.restore(self.leases)
         asgi = app.build(self.leasing, TOKEN, lambda: (True, {"status": "ready"}), lambda: b"metrics\n")
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(asgi),

@@ -374,15 +374,16 @@ class TestLiving:
             shown = await world.ok("GET", f"/leases/{lease['lease_id']}")
             assert (shown["state"], shown["reason"]) == ("lost", "its log directory failed")
 
-    async def test_closing_ends_all_and_starting_removes_leftovers(self) -> None:
+    async def test_starting_removes_what_no_lease_needs(self) -> None:
         world = LeaseWorld()
         async with world:
             fill(world.lead(), 60)
-            lease = await world.take()
+            lease = await world.take(run_id="cleaner")
         assert lease_directories(world) == []
         world.disk.make_directory(f"{DIRECTORY}/.leases/{lease['lease_id']}/parts")
+        world.disk.make_directory(f"{DIRECTORY}/.leases/{7:032x}.ended")
         async with world:
-            assert not world.disk.exists(f"{DIRECTORY}/.leases")
+            assert lease_directories(world) == []
             assert await world.refusal("GET", f"/leases/{lease['lease_id']}") == (404, "unknown_lease")
 
 
@@ -579,7 +580,7 @@ class TestCommit:
             refused = await world.refusal("POST", f"/leases/{lease['lease_id']}/commit", other)
             assert refused == (409, "lease_ended")
             await world.leases.settle()
-            assert lease_directories(world) == []
+            assert lease_directories(world) == [f"{lease['lease_id']}.json"]
             fill(log, 20)
             following = await world.take(run_id="next")
             assert following["clean_offset"] == lease["end_offset"]
@@ -602,7 +603,8 @@ class TestCommit:
             await asyncio.sleep(0.05)
             left = sorted(path.name for path in (tmp_path / "t-0").glob("*.log*"))
             assert left == [f"{segment.base_offset:020d}.log" for segment in log.segments]
-            assert list((tmp_path / "t-0" / ".leases").iterdir()) == []
+            left = [path.name for path in (tmp_path / "t-0" / ".leases").iterdir()]
+            assert left == [f"{lease['lease_id']}.json"]
 
     async def test_no_groups_move_the_checkpoint_alone(self) -> None:
         async with LeaseWorld() as world:

@@ -1,0 +1,57 @@
+"""Accepted decisions: what a commit hands in, and what is known of the last one of each replica."""
+
+import base64
+import binascii
+import hashlib
+from typing import Any, NamedTuple
+
+from logyard.broker.compaction.decision import Decision
+from logyard.broker.errors import CorruptData
+from logyard.broker.http.lease_requests import CommitRequest, refused
+from logyard.broker.model import TopicPartition
+
+DECISION_BYTES_MAX = 1 << 20
+
+
+class KeptDecision(NamedTuple):
+    """A decision on disk; its bytes are read when somebody asks."""
+
+    leader_epoch: int
+    range_end: int
+    tombstone_cutoff: int
+    sha256: str
+    size: int
+
+    @classmethod
+    def of(cls, decision: Decision, data: bytes) -> "KeptDecision":
+        return cls(
+            decision.leader_epoch,
+            decision.range_end,
+            decision.tombstone_cutoff,
+            hashlib.sha256(data).hexdigest(),
+            len(data),
+        )
+
+    def to_json(self, tp: TopicPartition) -> dict[str, Any]:
+        return {"topic": tp.topic, "partition": tp.partition, **self._asdict()}
+
+
+def read_decision(text: str, request: CommitRequest, tp: TopicPartition) -> bytes:
+    """Read `decision.bytes` of a commit and hold it against the rest; raises LeaseError(invalid_request)."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise refused(f"decision.bytes: base64 is needed: {error}") from None
+    if len(data) > DECISION_BYTES_MAX:
+        raise refused(f"decision.bytes: {len(data)} bytes, {DECISION_BYTES_MAX} at most: leave it out")
+    if hashlib.sha256(data).hexdigest() != request.decision_sha256:
+        raise refused("decision.bytes: their SHA-256 is not decision.sha256")
+    try:
+        decision = Decision.decode(data)
+    except CorruptData as error:
+        raise refused(f"decision.bytes: {error}") from None
+    if (decision.topic, decision.partition) != (tp.topic, tp.partition):
+        raise refused(f"decision.bytes: of {decision.topic}-{decision.partition}, the lease is of {tp}")
+    if request.range_end > decision.range_end:
+        raise refused(f"decision.bytes: up to {decision.range_end}, the commit says {request.range_end}")
+    return data

@@ -1,0 +1,209 @@
+"""What is kept on disk of leases and decisions, beside the replica, so that they outlive the process (docs/leases.md).
+
+Rule 1: a record is replaced whole (`.tmp`, rename) and carries its checksum: after a kill at any byte there is the old
+        one or the new one, and what a loss of power mangled is found out and taken for nothing.
+Rule 2: a decision is synced before the swap it belongs to; records are not: all that a lost one costs is a lease.
+Everything here waits for the disk, in threads.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.http import parts
+from logyard.broker.http.holding import Holding, remove_directory
+from logyard.broker.http.snapshot import FILES, LEASE_FILE, LeasedSegment
+from logyard.broker.log import layout
+from logyard.broker.log.disk import Disk, read_whole, remove_if_there, write_whole
+from logyard.broker.log.leases import Lease, LeaseState, Purpose
+from logyard.broker.model import TopicPartition
+from logyard.broker.records.crc import crc32c
+
+DECISION = "decision"
+ENDED_SUFFIX = ".json"
+DIGEST_BYTES = 32
+
+Json = dict[str, Any]
+
+
+def seal(record: Mapping[str, Any]) -> bytes:
+    """Return a record as JSON with its checksum."""
+    body = json.dumps(record, sort_keys=True).encode()
+    return json.dumps({**record, "crc32c": crc32c(body)}, sort_keys=True).encode()
+
+
+def unseal(data: bytes) -> Json:
+    """Read what `seal` wrote; raises CorruptData."""
+    try:
+        record = json.loads(data)
+        crc = record.pop("crc32c")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise CorruptData(f"the record of a lease: {error!r}") from error
+    if crc != crc32c(json.dumps(record, sort_keys=True).encode()):
+        raise CorruptData("the record of a lease does not fit its checksum")
+    found: Json = record
+    return found
+
+
+def record_of(holding: Holding, **more: Any) -> Json:
+    """What has to be known to know a lease again."""
+    lease = holding.lease
+    return {
+        "lease_id": lease.lease_id,
+        "generation": lease.generation,
+        "run_id": lease.run_id,
+        "purpose": lease.purpose.value,
+        "topic": lease.tp.topic,
+        "partition": lease.tp.partition,
+        "leader_epoch": lease.leader_epoch,
+        "end_offset": lease.end_offset,
+        "log_end_offset": lease.log_end_offset,
+        "ttl_ms": lease.ttl_ms,
+        "segments": [segment._asdict() for segment in holding.segments.values()],
+        **more,
+    }
+
+
+def write_record(disk: Disk, holding: Holding, **more: Any) -> None:
+    """Write a lease's record into its directory; raises DiskError."""
+    write_whole(disk, f"{holding.directory}/{LEASE_FILE}", seal(record_of(holding, **more)), sync=False)
+
+
+def committing(request_groups: Sequence[Sequence[int]], sha256: str, result: Json) -> Json:
+    """What a record says from the beginning of a commit on: by this a start tells whether it happened."""
+    return {"committing": {"groups": [list(g) for g in request_groups], "sha256": sha256, "result": result}}
+
+
+def ended_path(leases_directory: str, lease_id: str) -> str:
+    return f"{leases_directory}/{lease_id}{ENDED_SUFFIX}"
+
+
+def write_committed(disk: Disk, leases_directory: str, holding: Holding, now_ms: int, **more: Any) -> None:
+    """Keep a committed lease's record, beside its directory, which goes; raises DiskError."""
+    path = ended_path(leases_directory, holding.lease.lease_id)
+    write_whole(disk, path, seal(record_of(holding, **more, ended_at_ms=now_ms)), sync=False)
+
+
+# Decisions
+
+
+def write_decision(disk: Disk, leases_directory: str, data: bytes) -> None:
+    """Keep an accepted decision, durably; raises DiskError."""
+    disk.make_directory(leases_directory)
+    write_whole(disk, f"{leases_directory}/{DECISION}", hashlib.sha256(data).digest() + data)
+
+
+def read_decision(disk: Disk, leases_directory: str) -> bytes | None:
+    """Return the decision that is kept, None where there is none or it is damaged."""
+    try:
+        data = read_whole(disk, f"{leases_directory}/{DECISION}")
+    except FileNotFoundError:
+        return None
+    return data[DIGEST_BYTES:] if hashlib.sha256(data[DIGEST_BYTES:]).digest() == data[:DIGEST_BYTES] else None
+
+
+# At the start
+
+
+@dataclass(slots=True)
+class Found:
+    """A record found at the start; `swapped` tells whether the commit that it says was begun did happen."""
+
+    lease: Lease
+    segments: list[LeasedSegment]
+    committed: Json | None = None
+    stands: bool = False
+    swapped: bool = False
+
+
+@dataclass(slots=True)
+class Shelf:
+    """What a replica's `.leases` holds."""
+
+    leases: list[Found] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+    decision: bytes | None = None
+
+
+def read_shelf(disk: Disk, partition_directory: str) -> Shelf:
+    """Read a replica's `.leases`; changes nothing."""
+    shelf = Shelf()
+    directory = f"{partition_directory}/{layout.LEASES}"
+    if not disk.exists(directory):
+        return shelf
+    for entry in disk.list(directory):
+        path = f"{directory}/{entry.name}"
+        try:
+            if entry.is_directory:
+                shelf.leases.append(_read_living(disk, partition_directory, path, entry.name))
+            elif entry.name == DECISION:
+                shelf.decision = read_decision(disk, directory)
+            elif entry.name.endswith(ENDED_SUFFIX):
+                shelf.leases.append(_found(unseal(read_whole(disk, path))))
+            else:
+                shelf.leftovers.append(path)
+        except (CorruptData, FileNotFoundError):
+            shelf.leftovers.append(path)
+    return shelf
+
+
+def _read_living(disk: Disk, partition_directory: str, path: str, name: str) -> Found:
+    found = _found(unseal(read_whole(disk, f"{path}/{LEASE_FILE}")))
+    if found.lease.lease_id != name:
+        raise CorruptData(f"{path}: the record is of lease {found.lease.lease_id}")
+    if found.committed is not None:
+        wanted = {base for group in found.committed["groups"] for base in group}
+        replaced = [segment for segment in found.segments if segment.base_offset in wanted]
+        found.swapped = bool(replaced) and parts.changed(disk, partition_directory, replaced) is not None
+    if found.lease.purpose is Purpose.COMPACT:
+        found.stands = parts.changed(disk, partition_directory, found.segments) is None
+    else:
+        found.stands = True
+    found.stands = found.stands and all(_linked(disk, path, segment) for segment in found.segments)
+    return found
+
+
+def _linked(disk: Disk, path: str, segment: LeasedSegment) -> bool:
+    for name, size in segment.files.items():
+        if size:
+            link = f"{path}/links/{layout.file_name(segment.base_offset, FILES[name])}"
+            if not disk.exists(link) or disk.status(link).size < size:
+                return False
+    return True
+
+
+def _found(record: Json) -> Found:
+    """Turn a record into a lease; raises CorruptData."""
+    try:
+        lease = Lease(
+            record["lease_id"],
+            record["generation"],
+            record["run_id"],
+            Purpose(record["purpose"]),
+            TopicPartition(record["topic"], record["partition"]),
+            record["leader_epoch"],
+            record["end_offset"],
+            record["log_end_offset"],
+            record["ttl_ms"],
+            0,
+        )
+        segments = [LeasedSegment(**segment) for segment in record["segments"]]
+        found = Found(lease, segments, record.get("committing"))
+        if (ended_at_ms := record.get("ended_at_ms")) is not None:
+            lease.state, lease.ended_at_ms = LeaseState.COMMITTED, ended_at_ms
+            lease.decision_sha256, lease.result = record["committing"]["sha256"], record["committing"]["result"]
+        return found
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptData(f"the record of a lease: {error!r}") from error
+
+
+def remove_leftovers(disk: Disk, paths: Sequence[str]) -> None:
+    """Remove what no living lease needs; raises DiskError."""
+    for path in paths:
+        if path.endswith((ENDED_SUFFIX, ".tmp", DECISION)):
+            remove_if_there(disk, path)
+        else:
+            remove_directory(disk, path)

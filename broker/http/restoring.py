@@ -1,0 +1,121 @@
+"""Taking up at the start what was on disk of leases and decisions (docs/leases.md, "A restart")."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import structlog
+
+from logyard.broker.compaction.decision import Decision
+from logyard.broker.errors import CorruptData, StorageError
+from logyard.broker.http import journal
+from logyard.broker.http.decisions import KeptDecision
+from logyard.broker.http.held import HeldLeases
+from logyard.broker.http.holding import Holding
+from logyard.broker.http.journal import Found, Shelf
+from logyard.broker.log import layout
+from logyard.broker.log.disk import Disk
+from logyard.broker.log.leases import CLEANER_RUN, REMEMBERED_MS, Lease, LeaseState, Purpose
+from logyard.broker.log.log import PartitionLog
+
+LOGS_TOGETHER = 256
+
+log = structlog.get_logger("logyard.leases")
+
+
+async def restore(leases: HeldLeases) -> None:
+    """Know again what outlived the last run; once the logs are loaded, before anything is deleted from them."""
+    logs = list(leases.ports.store.all_logs())
+    for at in range(0, len(logs), LOGS_TOGETHER):
+        group = logs[at : at + LOGS_TOGETHER]
+        shelves = await leases.ports.run_blocking(partial(_read, leases.ports.disk, [kept.directory for kept in group]))
+        for kept, shelf in zip(group, shelves, strict=True):
+            try:
+                await _take_up(leases, kept, shelf)
+            except StorageError as error:
+                log.warning("leases are not taken up again", replica=str(kept.tp), error=str(error))
+
+
+def _read(disk: Disk, directories: Sequence[str]) -> list[Shelf]:
+    shelves = []
+    for directory in directories:
+        try:
+            shelves.append(journal.read_shelf(disk, directory))
+        except StorageError:
+            shelves.append(Shelf())  # its directory goes offline, and its logs with it
+    return shelves
+
+
+async def _take_up(leases: HeldLeases, kept: PartitionLog, shelf: Shelf) -> None:
+    directory = f"{kept.directory}/{layout.LEASES}"
+    leftovers = list(shelf.leftovers)
+    compacting = False
+    for found in sorted(shelf.leases, key=lambda found: -found.lease.generation):
+        lease, path = found.lease, f"{directory}/{found.lease.lease_id}"
+        holding = Holding(lease, kept, path)
+        holding.take_in(found.segments)
+        if lease.tp != kept.tp:
+            leftovers.append(path)
+        elif lease.state is LeaseState.COMMITTED:
+            if lease.ended_at_ms + REMEMBERED_MS > leases.ports.clock.now_ms():
+                leases.book.restore(lease)
+            else:
+                leftovers.append(journal.ended_path(directory, lease.lease_id))
+        elif found.swapped:
+            await _finish_commit(leases, holding, found)
+            leftovers.append(path)
+        elif _lives_on(lease, kept, found, compacting):
+            compacting = compacting or lease.purpose is Purpose.COMPACT
+            _live_on(leases, holding)
+        else:
+            leftovers.append(path)
+    if shelf.decision is not None and not _keep_decision(leases, kept, shelf.decision):
+        leftovers.append(f"{directory}/{journal.DECISION}")
+    if leftovers:
+        await leases.ports.run_blocking(partial(journal.remove_leftovers, leases.ports.disk, leftovers))
+
+
+def _lives_on(lease: Lease, kept: PartitionLog, found: Found, compacting: bool) -> bool:
+    """Of two compact leases the later one counts: the directory of the other was about to be removed."""
+    reaches = kept.log_end_offset >= lease.log_end_offset
+    second = compacting and lease.purpose is Purpose.COMPACT
+    return found.stands and reaches and not second and lease.run_id != CLEANER_RUN
+
+
+def _live_on(leases: HeldLeases, holding: Holding) -> None:
+    lease = holding.lease
+    leases.book.beat(lease, leases.ports.clock.now_ms())
+    leases.book.restore(lease)
+    leases.add(holding)
+    if lease.purpose is Purpose.COMPACT:
+        holding.log.hold(lease.lease_id, list(holding.segments))
+    log.info("lease taken up again", lease=lease.lease_id, replica=str(lease.tp), run=lease.run_id)
+
+
+async def _finish_commit(leases: HeldLeases, holding: Holding, found: Found) -> None:
+    """The swap was done and its answer never given: the checkpoint, which comes last, and the answer follow."""
+    assert found.committed is not None
+    lease, ports = holding.lease, leases.ports
+    now_ms = ports.clock.now_ms()
+    result = found.committed["result"]
+    clean_offset = min(result["clean_offset"], holding.log.log_end_offset)
+    if (ports.store.cleaner_offset(lease.tp) or 0) < clean_offset:
+        await ports.store.set_cleaner_offset(lease.tp, clean_offset)
+    lease.state, lease.ended_at_ms = LeaseState.COMMITTED, now_ms
+    lease.decision_sha256, lease.result = found.committed["sha256"], result
+    directory = f"{holding.log.directory}/{layout.LEASES}"
+    if lease.run_id != CLEANER_RUN:
+        record = {"committing": found.committed}
+        await ports.run_blocking(partial(journal.write_committed, ports.disk, directory, holding, now_ms, **record))
+        leases.book.restore(lease)
+    log.info("a commit that the last run had swapped in is finished", lease=lease.lease_id, replica=str(lease.tp))
+
+
+def _keep_decision(leases: HeldLeases, kept: PartitionLog, data: bytes) -> bool:
+    try:
+        decision = Decision.decode(data)
+    except CorruptData:
+        return False
+    if decision.range_end > kept.log_end_offset:
+        return False
+    leases.decisions[kept.tp] = KeptDecision.of(decision, data)
+    return True
