@@ -15,13 +15,11 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from logyard.spark_jobs import cluster as clusters
-from logyard.spark_jobs import session
+from logyard.spark_jobs import report, session
 from logyard.spark_jobs.leases import Heartbeats, Lease, LeaseError, end_leases, partitions_status
 from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.plans.audit_partition import PartitionVerdict, SegmentRows, audit_bin, judge_rows
@@ -45,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--cleanup-policy", metavar="POLICY", help="with --log-dir: the topics' cleanup.policy")
     parser.add_argument("--shallow", action="store_true", help="headers and checksums only, records are not opened")
-    parser.add_argument("--report", metavar="DIR", help="write findings.parquet and replicas.parquet there")
+    parser.add_argument("--report", metavar="DIR", help="write index.html, findings.parquet and replicas.parquet there")
     return run_job(parser, argv, audit)
 
 
@@ -65,9 +63,10 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         findings += found
         beats.beat()
         findings = _without_lost(findings, replicas, beats.lost)
-    if arguments.report:
-        _write_report(arguments.report, findings, totals)
     summary = _summary(replicas, findings, totals, time.monotonic() - began)
+    if arguments.report:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        report.write(arguments.report, summary, findings, totals, now)
     return (2 if summary["verdict"] == BAD else 0), summary
 
 
@@ -175,27 +174,6 @@ def _summary(
         "first_findings": [f.to_json() for f in worst_first[:FINDINGS_IN_SUMMARY]],
         "seconds": round(seconds, 2),
     }
-
-
-def _write_report(directory: str, findings: Sequence[Finding], totals: Sequence[dict[str, Any]]) -> None:
-    os.makedirs(directory, exist_ok=True)
-    schema = pa.schema(
-        [
-            ("level", pa.string()),
-            ("check", pa.string()),
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            ("replica", pa.int32()),
-            ("file", pa.string()),
-            ("position", pa.int64()),
-            ("offset", pa.int64()),
-            ("message", pa.string()),
-        ]
-    )
-    table = pa.Table.from_pylist([f.to_json() for f in findings], schema=schema)
-    pq.write_table(table, os.path.join(directory, "findings.parquet"))
-    if totals:
-        pq.write_table(pa.Table.from_pylist(list(totals)), os.path.join(directory, "replicas.parquet"))
 
 
 if __name__ == "__main__":

@@ -195,6 +195,8 @@ def _totals(replica: Replica, c: Columns) -> dict[str, Any]:
         "last_offset": int(c["last"][-1]) if count else -1,
         "high_watermark": replica.high_watermark,
         "clean_offset": replica.clean_offset,
+        # What cleaning has not seen yet; -1 where the log is not compacted.
+        "dirty_bytes": int(c["length"][c["last"] >= replica.clean_offset].sum()) if replica.compacted else -1,
         # The wrapping sum of all records' digests: equal on replicas that hold the same records.
         "digest": f"{int(c['content'].astype(np.uint64).sum()):016x}",
     }
