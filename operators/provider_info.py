@@ -45,6 +45,11 @@ _CONN_FIELDS: dict[str, Any] = {
         "description": "Seconds that a request is repeated while no broker or controller answers.",
         "schema": {"type": ["number", "null"], "default": 60},
     },
+    "throttle": {
+        "label": "Replication throttle",
+        "description": "Bytes per second on each broker while replicas move, where a task names no other; empty: none.",
+        "schema": {"type": ["number", "null"]},
+    },
     "cluster_file": _text(
         "Cluster file",
         "The cluster.json of `logyard cluster start`: which brokers ought to run, and where Spark finds their leases.",
@@ -95,15 +100,35 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     f"{_OPERATORS}.topics",
                     f"{_OPERATORS}.reassignment",
+                    f"{_OPERATORS}.verification",
+                    f"{_OPERATORS}.decommission",
+                    f"{_OPERATORS}.groups",
+                    f"{_OPERATORS}.approval",
+                    f"{_OPERATORS}.catalog",
                     f"{_OPERATORS}.leadership",
                     f"{_OPERATORS}.controller",
                     f"{_OPERATORS}.spark",
                 ],
             }
         ],
-        "sensors": [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}.sensors.cluster"]}],
+        "sensors": [
+            {
+                "integration-name": _NAME,
+                "python-modules": [f"{_OPERATORS}.sensors.cluster", f"{_OPERATORS}.sensors.offsets"],
+            }
+        ],
         "hooks": [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}.hooks.cluster"]}],
-        "triggers": [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}.triggers.cluster"]}],
+        "triggers": [
+            {
+                "integration-name": _NAME,
+                "python-modules": [
+                    f"{_OPERATORS}.triggers.cluster",
+                    f"{_OPERATORS}.triggers.offsets",
+                    f"{_OPERATORS}.triggers.recovery",
+                    f"{_OPERATORS}.triggers.events",
+                ],
+            }
+        ],
         "connection-types": [
             {
                 "connection-type": "logyard",
@@ -133,6 +158,18 @@ def get_provider_info() -> dict[str, Any]:
                         "string",
                         "",
                         '["ssh", "{host}", "systemctl", "kill", "-s", "KILL", "kafka"]',
+                    ),
+                    "spark_settings": _option(
+                        "A JSON object of settings that every Spark job gets; a task's own go before them.",
+                        "string",
+                        "",
+                        '{"spark.driver.host": "airflow.example", "spark.executor.memory": "4g"}',
+                    ),
+                    "topics_directory": _option(
+                        "The folder of the files that the DAG topics_as_code reads; the DAG file's own where empty.",
+                        "string",
+                        "",
+                        "/opt/airflow/topics",
                     ),
                     "allow_connection_launcher": _option(
                         "Whether a connection's commands may be run on the workers.",

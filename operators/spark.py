@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Context
+from airflow.sdk import Asset, AssetAlias, Context, conf
 from airflow.sdk.exceptions import AirflowException
 
 from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import as_list, as_mapping
-from logyard.operators.hooks.cluster import ClusterHook
+from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
 
-# Everything stays on this machine unless the Spark connection's master is elsewhere.
+# Everything stays on this machine unless `[logyard] spark_settings` says otherwise.
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _DEFAULTS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
 
 FAILED_SUMMARY = "summary"
+EXPORT_ALIAS = "logyard_exports"
 
 
 class JobFailed(LogyardError):
@@ -43,7 +44,9 @@ class SparkSegmentsOperator(SparkSubmitOperator):
     :param options: further options as a mapping or its JSON, `{"destination": "/data"}` for `--destination /data`;
         empty values are left out. (templated)
     :param logyard_conn_id: the cluster's connection. (templated)
-    :param spark_settings: settings of Spark beside the ones every job gets, a mapping or its JSON. (templated)
+    :param spark_settings: settings of Spark beside the ones every job gets, a mapping or its JSON. Those are in one
+        place, `[logyard] spark_settings`; where Spark runs elsewhere than here, `spark.driver.host` belongs there.
+        (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -87,8 +90,8 @@ class SparkSegmentsOperator(SparkSubmitOperator):
         with tempfile.TemporaryDirectory(prefix="logyard-job-") as directory:
             output = Path(directory) / "summary.json"
             self.application = str(job_file(self.job))
-            self.application_args = self.job_arguments(topics, output)
-            self.conf = {**_DEFAULTS, **_LOOPBACK, **as_mapping("spark_settings", self.spark_settings)}
+            self.application_args = [*self.job_arguments(topics, output), *self._security(Path(directory))]
+            self.conf = settings_of_jobs() | as_mapping("spark_settings", self.spark_settings)
             self.env_vars = {**job_environment(), **(self.env_vars or {})}
             try:
                 super().execute(context)
@@ -96,6 +99,17 @@ class SparkSegmentsOperator(SparkSubmitOperator):
                 self._report(context, output, problem)
             # The provider keeps the job's last lines for its error messages.
             return summary(output, getattr(self._hook, "_last_submit_log_lines", ()))
+
+    def _security(self, directory: Path) -> list[str]:
+        """The connection's security as a file that only this user can read: a command line is for everybody to see."""
+        settings = ClusterHook(self.logyard_conn_id).settings
+        content = settings.security()
+        if settings.security_protocol == "PLAINTEXT":
+            return []
+        path = directory / "security.json"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(content, file)
+        return ["--security", str(path)]
 
     def _report(self, context: Context, output: Path, problem: Exception) -> None:
         """A job that ended badly may have written what it found: keep that for whoever looks, then fail."""
@@ -139,6 +153,9 @@ class CompactSegmentsOperator(SparkSegmentsOperator):
 class ExportSegmentsOperator(SparkSegmentsOperator):
     """Export records to Parquet; a second run exports nothing twice.
 
+    A run that exported something adds an event to the asset of its destination (by the outlet `AssetAlias(ALIAS)`, so
+    that a templated destination will do): rows, files, and the offsets [start, end) of every partition.
+
     :param destination: the directory or URL that the files go to. (templated)
     """
 
@@ -146,13 +163,34 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
     template_fields = (*SparkSegmentsOperator.template_fields, "destination")
 
     def __init__(self, *, topics: Sequence[str] | str, destination: str, **kwargs: Any) -> None:
+        kwargs.setdefault("outlets", [AssetAlias(EXPORT_ALIAS)])
         super().__init__(topics=topics, **kwargs)
         self.destination = destination
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        found = super().execute(context)
+        events = context.get("outlet_events")
+        if found.get("rows") and events is not None:
+            known = ("rows", "files", "bytes", "topics", "offsets", "manifest_version")
+            extra = {"logyard_conn_id": self.logyard_conn_id, **{key: found.get(key) for key in known}}
+            events[AssetAlias(EXPORT_ALIAS)].add(Asset(uri=asset_uri(self.destination)), extra=extra)
+        return found
 
     def job_arguments(self, topics: Sequence[str], output: Path) -> list[str]:
         if not self.destination:
             raise BadSettings("export: name the destination")
         return [*super().job_arguments(topics, output), "--destination", self.destination]
+
+
+def asset_uri(destination: str) -> str:
+    """The asset of an export's destination: a URL stays as it is, a directory becomes one."""
+    return destination if "://" in destination else Path(destination).absolute().as_uri()
+
+
+def settings_of_jobs() -> dict[str, Any]:
+    """What every Spark job gets: our defaults, and `[logyard] spark_settings` over them. Raises BadSettings."""
+    configured = conf.get(CONFIG_SECTION, "spark_settings", fallback="") or ""
+    return {**_DEFAULTS, **_LOOPBACK, **as_mapping("[logyard] spark_settings", configured)}
 
 
 def job_file(job: str) -> Path:

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from logyard.admin.client import KafkaClusterClient
 from logyard.admin.ensemble import KazooEnsemble
-from logyard.admin.ports import ClusterClient, Ensemble, EnsembleUnreachable, Launcher, Pause
+from logyard.admin.ports import ClusterClient, ClusterUnreachable, Ensemble, EnsembleUnreachable, Launcher, Pause
+from logyard.admin.reachability import why_unreachable
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.broker.errors import LogyardError
 
@@ -27,6 +28,10 @@ class Connector(Protocol):
     def launcher(self, start: Sequence[str], stop: Sequence[str] = ()) -> Launcher: ...
 
     def pause(self) -> Pause: ...
+
+    def why_unreachable(self, settings: ClusterSettings, problem: ClusterUnreachable) -> str:
+        """Which step towards the brokers fails."""
+        ...
 
 
 class RealConnector:
@@ -45,6 +50,9 @@ class RealConnector:
 
     def pause(self) -> Pause:
         return RealPause()
+
+    def why_unreachable(self, settings: ClusterSettings, problem: ClusterUnreachable) -> str:
+        return why_unreachable(settings, problem)
 
 
 class RealPause:

@@ -54,6 +54,9 @@ class MemoryConnector:
     def pause(self) -> Pause:
         return MemoryPause(self.cluster_state)
 
+    def why_unreachable(self, settings: ClusterSettings, problem: ClusterUnreachable) -> str:
+        return str(problem)
+
 
 class MemoryLauncher:
     def __init__(self, cluster: MemoryCluster, *, can_stop: bool = False) -> None:

@@ -84,6 +84,12 @@ class ClusterSettings:
             total_timeout_s=_number("total_timeout_s", given.get("total_timeout_s", 60)),
         )
 
+    def security(self) -> dict[str, Any]:
+        """How brokers are spoken to, by the names of kafka-python; what is not set is left out. Holds secrets."""
+        names = ("security_protocol", "sasl_mechanism", "username", "password", "ssl_cafile", "ssl_certfile")
+        found = {name: getattr(self, name) for name in (*names, "ssl_keyfile", "ssl_password", "ssl_check_hostname")}
+        return {name: value for name, value in found.items() if value is not None}
+
     def expected_brokers(self) -> dict[int, tuple[str, int]]:
         """The brokers that ought to run, id → (host, port): from the cluster file, else the list of ids ("" and 0).
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from airflow.sdk import BaseHook, conf
 
 from logyard.admin.connect import Connector, RealConnector
-from logyard.admin.ports import ClusterClient, Ensemble, Launcher, Pause
+from logyard.admin.ports import ClusterClient, ClusterUnreachable, Ensemble, Launcher, Pause
 from logyard.admin.settings import BadSettings, ClusterSettings
 
 CONFIG_SECTION = "logyard"
@@ -99,29 +99,39 @@ class ClusterHook(BaseHook):
         return self.connector.launcher(self.settings.broker_start_command, self.settings.broker_stop_command)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Try it in the order in which things go wrong: settings, brokers, controller, ZooKeeper."""
+        """Try it in the order in which things go wrong: settings, name, port, TLS, login, controller, ZooKeeper."""
         try:
             # Whoever presses the button does not want to wait for all the patience that a task has.
             self._settings = replace(self.settings, total_timeout_s=_TEST_PATIENCE_S)
-            with self.client() as client:
-                snapshot = client.snapshot([])
         except Exception as problem:  # the form shows whatever it was
+            return False, f"Settings: {problem}"
+        try:
+            with self.client() as client:
+                snapshot = client.snapshot([], reassignments=True)
+        except ClusterUnreachable as problem:
+            return False, f"Brokers: {self.connector.why_unreachable(self.settings, problem)}"
+        except Exception as problem:
             return False, f"Brokers: {problem}"
         if snapshot.controller not in snapshot.brokers:
             return False, f"{len(snapshot.brokers)} brokers answer, but the cluster has no controller"
         said = f"{len(snapshot.brokers)} brokers, controller {snapshot.controller}, cluster {snapshot.cluster_id}"
+        if snapshot.reassignments is None:
+            return False, f"{said}; but the controller does not answer (or does not let us ask) about reassignments"
         if self.settings.zookeeper is None:
             return True, f"{said}; no ZooKeeper given: what needs it will say so"
+        return self._test_zookeeper(said, set(snapshot.brokers))
+
+    def _test_zookeeper(self, said: str, brokers: set[int]) -> tuple[bool, str]:
+        where = self.settings.zookeeper
         try:
             with self.ensemble() as ensemble:
                 view = ensemble.controller()
         except Exception as problem:
             return False, f"{said}; ZooKeeper: {problem}"
-        if set(view.brokers) != set(snapshot.brokers):
-            return (
-                False,
-                f"{said}; ZooKeeper {self.settings.zookeeper} knows brokers {sorted(view.brokers)}: another one?",
-            )
+        if not view.brokers:
+            return False, f"{said}; ZooKeeper {where} knows no broker: is its chroot missing?"
+        if set(view.brokers) != brokers:
+            return False, f"{said}; ZooKeeper {where} knows brokers {sorted(view.brokers)}: another one?"
         return True, f"{said}; ZooKeeper agrees, controller epoch {view.epoch}"
 
 

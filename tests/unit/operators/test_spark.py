@@ -82,6 +82,63 @@ def test_an_export_names_its_destination(monkeypatch: pytest.MonkeyPatch) -> Non
         ExportSegmentsOperator(task_id="e", topics=["t"], destination="").execute(context())
 
 
+class Events(dict[Any, Any]):
+    """`outlet_events`: what was added to which alias."""
+
+    def __missing__(self, alias: Any) -> "Events":
+        self[alias.name] = self
+        return self
+
+    def add(self, asset: Any, extra: Any) -> None:
+        self["added"] = (asset.uri, json.loads(json.dumps(extra)))
+
+
+def test_an_export_is_an_event_of_its_destinations_asset(monkeypatch: pytest.MonkeyPatch) -> None:
+    offsets = {"t-0": {"start": 5, "end": 9, "rows": 4}}
+    submit(monkeypatch, json.dumps({"rows": 4, "files": 1, "offsets": offsets}))
+    events = Events()
+    operator = ExportSegmentsOperator(task_id="e", topics=["t"], destination="/out")
+    operator.execute({**context(), "outlet_events": events})
+    uri, extra = events["added"]
+    assert (uri, extra["rows"], extra["offsets"]) == ("file:///out", 4, offsets)
+    assert [alias.name for alias in operator.outlets] == ["logyard_exports"]
+    submit(monkeypatch, '{"rows": 0}')
+    nothing = Events()
+    ExportSegmentsOperator(task_id="e", topics=["t"], destination="s3://b/x").execute(
+        {**context(), "outlet_events": nothing}
+    )
+    assert nothing == {}
+
+
+def test_the_connections_security_goes_by_a_private_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "ssl_cafile": "/ca.pem"}
+    secured = {"conn_type": "logyard", "host": "a:1", "login": "u", "password": "secret", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(secured))
+    seen: dict[str, Any] = {}
+
+    def look(operator: Any, ctx: Any) -> None:
+        arguments = operator.application_args
+        path = Path(arguments[arguments.index("--security") + 1])
+        seen.update(json.loads(path.read_text()), mode=path.stat().st_mode & 0o777, said=" ".join(arguments))
+        Path(arguments[arguments.index("--output") + 1]).write_text("{}")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", look)
+    AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
+    assert (seen["username"], seen["password"], seen["ssl_cafile"], seen["mode"]) == ("u", "secret", "/ca.pem", 0o600)
+    assert "secret" not in seen["said"]
+
+
+def test_settings_of_all_jobs_are_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LOGYARD__SPARK_SETTINGS", '{"spark.driver.host": "here", "spark.x": "1"}')
+    stand_in = submit(monkeypatch, "{}")
+    AuditSegmentsOperator(task_id="a", topics=["t"], spark_settings={"spark.x": "2"}).execute(context())
+    conf = stand_in.operator.conf
+    assert (conf["spark.driver.host"], conf["spark.x"], conf["spark.ui.enabled"]) == ("here", "2", "false")
+    monkeypatch.setenv("AIRFLOW__LOGYARD__SPARK_SETTINGS", "[1]")
+    with pytest.raises(BadSettings, match="spark_settings"):
+        AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
+
+
 def test_a_job_that_failed_leaves_its_summary_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     submit(monkeypatch, '{"verdict": "bad", "findings": [1]}', fails=True)
     ctx = context()

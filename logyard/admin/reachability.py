@@ -1,0 +1,89 @@
+"""Which step towards a broker fails: name, port, TLS, the protocol, the credentials; one line that says what to check.
+
+Each step is tried by itself, because a client's own error tells only that nobody answered.
+"""
+
+import socket
+import ssl
+from dataclasses import dataclass
+
+from logyard.admin.ports import ClusterUnreachable
+from logyard.admin.settings import ClusterSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What one server answered: `step` is name, port, tls or None where all three went well."""
+
+    server: str
+    step: str | None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.server}: {self.detail}" if self.detail else self.server
+
+
+_ADVICE = {
+    "name": "the name does not resolve",
+    "port": "nobody listens there, or a firewall is between",
+    "tls": "TLS fails",
+}
+
+
+def try_server(settings: ClusterSettings, server: str, timeout_s: float) -> Obstacle:
+    """Resolve the name, connect, and shake hands where the protocol has TLS."""
+    host, _, port = server.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdecimal():
+        return Obstacle(server, "name", "host:port is expected")
+    try:
+        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+    except OSError as problem:
+        return Obstacle(server, "name", f"the name does not resolve ({problem})")
+    refusal = ""
+    for family, kind, protocol, _, address in found:
+        try:
+            with socket.socket(family, kind, protocol) as plain:
+                plain.settimeout(timeout_s)
+                plain.connect(address)
+                return _handshake(settings, server, host, plain)
+        except OSError as problem:
+            refusal = str(problem) or type(problem).__name__
+    return Obstacle(server, "port", f"{_ADVICE['port']} ({refusal})")
+
+
+def _handshake(settings: ClusterSettings, server: str, host: str, plain: socket.socket) -> Obstacle:
+    if settings.security_protocol not in ("SSL", "SASL_SSL"):
+        return Obstacle(server, None)
+    try:
+        context = ssl.create_default_context(cafile=settings.ssl_cafile)
+        context.check_hostname = settings.ssl_check_hostname
+        if settings.ssl_certfile:
+            context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
+        with context.wrap_socket(plain, server_hostname=host):
+            return Obstacle(server, None)
+    except ssl.SSLCertVerificationError as problem:
+        return Obstacle(server, "tls", f"its certificate is not trusted ({problem.verify_message}): see the CA file")
+    except (ssl.SSLError, OSError) as problem:
+        return Obstacle(server, "tls", f"{_ADVICE['tls']} ({problem}): is it a TLS listener, are the files right?")
+
+
+def why_unreachable(settings: ClusterSettings, problem: ClusterUnreachable, timeout_s: float = 3.0) -> str:
+    """Explain why no broker answered: the first step that fails, for each server; else what the client said."""
+    found = [try_server(settings, server, timeout_s) for server in settings.bootstrap]
+    if all(obstacle.step is not None for obstacle in found):
+        return "; ".join(str(obstacle) for obstacle in found)
+    open_servers = ", ".join(obstacle.server for obstacle in found if obstacle.step is None)
+    said = str(problem)
+    if settings.security_protocol.startswith("SASL") and _names_credentials(said):
+        return f"{open_servers}: user {settings.username!r} or its password is refused by {settings.sasl_mechanism}"
+    reached = "connected" if settings.security_protocol.endswith("PLAINTEXT") else "TLS works"
+    expected = settings.security_protocol
+    if settings.sasl_mechanism and expected.startswith("SASL"):
+        expected += f" with {settings.sasl_mechanism}"
+    return f"{open_servers}: {reached}, but no answer as {expected}: is that this listener's protocol? ({said})"
+
+
+def _names_credentials(text: str) -> bool:
+    lowered = text.lower()
+    return any(word in lowered for word in ("authentication", "credential", "sasl"))

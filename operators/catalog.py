@@ -1,0 +1,116 @@
+"""Topics as code: plan what a YAML file wants, and apply what was approved of it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from airflow.sdk import Context, conf
+
+from logyard.admin.ports import ClusterClient
+from logyard.admin.settings import BadSettings
+from logyard.admin.topics_as_code import Catalog, CatalogPlan, apply, plan_catalog, read_configs
+from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapping, as_truth
+from logyard.operators.hooks.cluster import CONFIG_SECTION
+
+_FILE_BYTES_MAX = 4 << 20
+
+
+class CatalogOperator(ClusterOperator):
+    """A task on the topics that a file describes (see `logyard.admin.topics_as_code`).
+
+    :param file: the YAML file, relative to `[logyard] topics_directory`, else to the folder of the DAG's file; it may
+        not lie outside of that folder, for whoever may run a DAG may not thereby read the worker's files. (templated)
+    :param delete_unlisted: delete topics that the file owns and does not list. (templated)
+    :param deletes_max: refuse to delete more than so many in one run. (templated)
+    """
+
+    template_fields: Sequence[str] = ("file", "delete_unlisted", "deletes_max", *ClusterOperator.template_fields)
+
+    def __init__(
+        self, *, file: str, delete_unlisted: bool | str = False, deletes_max: int | str = 5, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.file = file
+        self.delete_unlisted = delete_unlisted
+        self.deletes_max = deletes_max
+
+    def catalog(self, context: Context) -> Catalog:
+        """Read the file. Raises BadSettings."""
+        import yaml
+
+        path = resolved(self.file, Path(str(context["dag"].fileloc)).parent)
+        try:
+            if path.stat().st_size > _FILE_BYTES_MAX:
+                raise BadSettings(f"file {self.file}: {_FILE_BYTES_MAX} bytes are allowed")
+            return Catalog.read(yaml.safe_load(path.read_text()))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+            raise BadSettings(f"file {self.file}: {' '.join(str(problem).split())}") from None
+
+    def make_plan(self, context: Context, client: ClusterClient) -> CatalogPlan:
+        catalog = self.catalog(context)
+        snapshot = client.snapshot()
+        return plan_catalog(
+            catalog,
+            snapshot,
+            read_configs(client, [name for name in catalog.topics if name in snapshot.topics]),
+            delete_unlisted=as_truth("delete_unlisted", self.delete_unlisted),
+            deletes_max=as_integer("deletes_max", self.deletes_max, 5),
+        )
+
+
+class PlanTopicsOperator(CatalogOperator):
+    """Compare the file with the cluster and change nothing; the result holds every difference as a line.
+
+    Returns changes, deletes, unlisted, warnings, lines, actions, empty.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        with self.hook.client() as client:
+            plan = self.make_plan(context, client)
+        for line in plan.lines:
+            self.log.info(line)
+        for warning in plan.warnings:
+            self.log.warning(warning)
+        self.log.info("%d things to do", len(plan.actions()))
+        return plan.as_json()
+
+
+class ApplyTopicsOperator(CatalogOperator):
+    """Do what the file wants, as far as the approved plan names it; what is done already is left alone.
+
+    It fails before it changes anything where the file or the cluster changed since the plan was made in a way that
+    would do more. In the end it compares once more: what could not be made equal is in the result's `refused`.
+
+    :param plan: what PlanTopicsOperator returned, or its JSON. (templated)
+    """
+
+    template_fields = ("plan", *CatalogOperator.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
+
+    def __init__(self, *, plan: Mapping[str, Any] | str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan = plan
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        approved = as_mapping("plan", self.plan)
+        if "actions" not in approved:
+            raise BadSettings("plan: what PlanTopicsOperator returned is expected")
+        actions = [str(action) for action in as_list("actions", approved["actions"])]
+        with self.hook.client() as client:
+            plan = self.make_plan(context, client)
+            changed, deleted = apply(client, plan, actions, dry_run=self.checks_only)
+        refused = [f"{c.topic}: {text}" for c in plan.changes for text in c.refused]
+        self.log.info("%d topics changed, %d deleted", len(changed), len(deleted))
+        for line in refused:
+            self.log.warning("not done: %s", line)
+        return {"changed": changed, "deleted": deleted, "refused": refused, "dry_run": self.checks_only}
+
+
+def resolved(file: str, dag_folder: Path) -> Path:
+    """Where the file is. Raises BadSettings where that is outside of the folder that may be read."""
+    configured = conf.get(CONFIG_SECTION, "topics_directory", fallback="") or ""
+    folder = Path(configured or dag_folder).resolve()
+    path = (folder / file).resolve()
+    if not path.is_relative_to(folder) or path.suffix not in (".yaml", ".yml"):
+        raise BadSettings(f"file {file!r}: a .yaml file below {folder} is expected")
+    return path

@@ -1,0 +1,182 @@
+"""Topics as code: the file, the plan, its guard rails, what was approved, and nobody asked for nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+
+from logyard.admin.memory import MemoryClient
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.settings import BadSettings
+from logyard.admin.snapshot import NewTopic
+from logyard.admin.topics_as_code import Catalog, CatalogRefused
+from logyard.operators.approval import ApprovePlanOperator
+from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
+from tests.support.airflow_tasks import context, run, use
+
+pytestmark = pytest.mark.airflow
+
+FILE = """
+version: 1
+owns: "orders\\\\..*"
+defaults: {partitions: 2, replication_factor: 1, configs: {retention.ms: 1000}}
+topics:
+  orders.created: {}
+  orders.current: {partitions: 3, configs: {cleanup.policy: [compact, delete], retention.ms: null, x.y: true}}
+"""
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MemoryCluster:
+    made = MemoryCluster({1: None, 2: None})
+    monkeypatch.setenv("AIRFLOW__LOGYARD__TOPICS_DIRECTORY", str(tmp_path))
+    (tmp_path / "topics.yaml").write_text(FILE)
+    use(monkeypatch, made)
+    return made
+
+
+class Located:
+    fileloc = "/nowhere/dag.py"
+
+
+def plan(**fields: Any) -> dict[str, Any]:
+    operator = PlanTopicsOperator(task_id="p", **{"file": "topics.yaml", **fields})
+    found: dict[str, Any] = run(operator, {**context(), "dag": Located()})[0]
+    return found
+
+
+def apply(document: Any, **fields: Any) -> dict[str, Any]:
+    operator = ApplyTopicsOperator(task_id="a", plan=document, **{"file": "topics.yaml", **fields})
+    found: dict[str, Any] = run(operator, {**context(), "dag": Located()})[0]
+    return found
+
+
+def test_what_is_planned_is_done_and_then_nothing_is_left(cluster: MemoryCluster) -> None:
+    document = plan()
+    assert "orders.current: + cleanup.policy: compact,delete" in document["lines"]
+    assert cluster.configs == {}
+    assert apply(document, dry_run=True)["changed"] == ["orders.created", "orders.current"]
+    assert cluster.configs == {}
+    assert apply(document)["changed"] == ["orders.created", "orders.current"]
+    assert cluster.configs["orders.created"] == {"retention.ms": "1000"}
+    assert cluster.configs["orders.current"] == {"cleanup.policy": "compact,delete", "x.y": "true"}
+    assert len([tp for tp in cluster.assignments if tp.topic == "orders.current"]) == 3
+    assert plan()["empty"] is True
+    assert apply(document)["changed"] == []  # a retry finds it done
+
+
+def test_what_was_not_approved_is_not_done(cluster: MemoryCluster, tmp_path: Path) -> None:
+    document = plan()
+    (tmp_path / "topics.yaml").write_text(FILE.replace("partitions: 3", "partitions: 30"))
+    with pytest.raises(CatalogRefused, match=r"not approved: create orders\.current partitions 30"):
+        apply(document)
+    assert cluster.configs == {}
+    with pytest.raises(BadSettings, match="PlanTopicsOperator"):
+        apply("{}")
+
+
+def test_unlisted_topics_are_left_alone_unless_asked_and_never_too_many(cluster: MemoryCluster, tmp_path: Path) -> None:
+    client = MemoryClient(cluster)
+    apply(plan())
+    for name in ("orders.old", "orders.older", "payments"):
+        client.create_topic(NewTopic(name, 1, 1))
+    left = plan()
+    assert (left["empty"], left["unlisted"]) == (True, ["orders.old", "orders.older"])
+    with pytest.raises(CatalogRefused, match="2 topics would be deleted, 1 are allowed"):
+        plan(delete_unlisted="True", deletes_max="1")
+    document = plan(delete_unlisted=True)
+    with pytest.raises(CatalogRefused, match="not approved"):
+        apply(left, delete_unlisted=True)
+    assert apply(document, delete_unlisted=True)["deleted"] == ["orders.old", "orders.older"]
+    assert sorted(cluster.configs) == ["orders.created", "orders.current", "payments"]
+    (tmp_path / "topics.yaml").write_text('version: 1\nowns: "orders.*"\ntopics: {}')
+    with pytest.raises(CatalogRefused, match="lists no topic"):
+        plan(delete_unlisted=True)
+    (tmp_path / "topics.yaml").write_text("version: 1\ntopics: {payments: {}}")
+    with pytest.raises(CatalogRefused, match="owns"):
+        plan(delete_unlisted=True)
+
+
+def test_risks_and_what_cannot_be_done_are_named(cluster: MemoryCluster) -> None:
+    client = MemoryClient(cluster)
+    client.create_topic(NewTopic("orders.created", 4, 2, {"retention.ms": "-1"}))
+    client.create_topic(NewTopic("orders.current", 1, 1, {"cleanup.policy": "compact"}))
+    document = plan()
+    assert document["warnings"] == [
+        "orders.created: partitions: 4 cannot become 2, they never get fewer",
+        "orders.created: replication factor: 2 to 1 needs a reassignment",
+        "orders.created: retention.ms gets smaller: records that are there now will be deleted",
+        "orders.current: it is compacted, so keyed: keys move to other partitions",
+    ]
+    done = apply(document)
+    assert done["refused"] == document["warnings"][:2]
+    assert cluster.configs["orders.created"] == {"retention.ms": "1000"}
+    again = plan()
+    assert again["empty"] is True
+    assert len(again["warnings"]) == 2
+
+
+def test_a_file_for_another_cluster_is_refused(cluster: MemoryCluster, tmp_path: Path) -> None:
+    (tmp_path / "topics.yaml").write_text("version: 1\ncluster_id: other\ntopics: {t: {}}")
+    with pytest.raises(CatalogRefused, match="for cluster other"):
+        plan()
+
+
+@pytest.mark.parametrize("file", ["../topics.yaml", "/etc/passwd", "topics.txt", "", "absent.yaml"])
+def test_only_files_of_the_folder_are_read(cluster: MemoryCluster, file: str) -> None:
+    with pytest.raises(BadSettings, match="file "):
+        plan(file=file)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (None, "version None"),
+        ([1], "a mapping is expected"),
+        ({"version": 1, "topic": {}}, "'topic' is not one of"),
+        ({"version": 1, "topics": {"a b": {}}}, "letters, digits"),
+        ({"version": 1, "topics": {"t": {"partitions": 0}}}, "partitions 0"),
+        ({"version": 1, "topics": {"t": {"partitions": True}}}, "partitions True"),
+        ({"version": 1, "topics": {"t": {"replicas": 3}}}, "'replicas' is not one of"),
+        ({"version": 1, "owns": "x(", "topics": {}}, "regular expression"),
+        ({"version": 1, "owns": "x.*", "topics": {"t": {}}}, "does not match owns"),
+        ({"version": 1, "topics": {str(n): {} for n in range(10_001)}}, "10000 are allowed"),
+    ],
+)
+def test_a_file_that_makes_no_sense_says_where(document: Any, said: str) -> None:
+    with pytest.raises(BadSettings, match=said.replace("(", r"\(")):
+        Catalog.read(document)
+
+
+def test_a_broken_file_is_one_line(cluster: MemoryCluster, tmp_path: Path) -> None:
+    (tmp_path / "topics.yaml").write_text("a: [1\nb: }")
+    with pytest.raises(BadSettings) as refusal:
+        plan()
+    assert "\n" not in str(refusal.value)
+
+
+# -- approval ----------------------------------------------------------------------------------------
+
+
+def approval(document: Any, **fields: Any) -> ApprovePlanOperator:
+    return ApprovePlanOperator(task_id="approve", subject="s", plan=document, **fields)
+
+
+def test_nobody_is_asked_about_nothing_or_where_that_is_not_wanted() -> None:
+    assert approval({"partitions": []}).execute(context())["asked"] is False
+    assert approval({"actions": []}).execute(context())["asked"] is False
+    moves = {"partitions": [{"topic": "t", "partition": 0, "from": [1], "replicas": [2]}]}
+    assert approval(moves, required="False").execute(context())["asked"] is False
+
+
+def test_a_person_sees_what_would_happen(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(ApprovalOperator, "execute", lambda operator, ctx: shown.append(operator.body))
+    approval({"partitions": [{"topic": "t", "partition": 0, "from": [1], "replicas": [2]}]}).execute(context())
+    assert "`t-0`: [1] → [2]" in shown[0]
+    approval(plan()).execute(context())
+    assert "orders.created: + partitions: 2" in shown[1]
