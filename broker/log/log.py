@@ -3,7 +3,7 @@
 The segments under it, and how they grow and shrink, are segmented.py's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
 from logyard.broker.log import layout, lookup, recovery, scan, swap
@@ -31,6 +31,8 @@ from logyard.broker.records.recode import recode
 from logyard.broker.topic_config import TopicConfig
 
 NOTHING = Span(0, 0)
+
+Found = tuple[int, int, int]
 
 
 class PartitionLog(SegmentedLog):
@@ -223,30 +225,37 @@ class PartitionLog(SegmentedLog):
         """The limit, or None where the whole segment lies below it."""
         return None if limit_offset >= self.end_of(number) else limit_offset
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """Return (timestamp, offset, leader epoch or -1) of the first record that is not older.
+    def timestamp_search(self, timestamp: int) -> Callable[[], Found | None]:
+        """Return what finds (timestamp, offset, leader epoch or -1) of the first record that is not older.
 
-        Waits for the disk where the segment is not cached.
+        It waits for the disk, and may be called in a thread while the log goes on; raises StorageError then.
         """
         self.check_usable()
         candidates = [segment for segment in self.segments if segment.max_timestamp >= timestamp]
-        try:
+        for segment in candidates[:1]:
+            if segment is not self.active:
+                self.open_segments.touch(segment)
+
+        def search() -> Found | None:
             for segment in candidates:
-                self.load_indexes(segment)
-                if segment is not self.active:
-                    self.open_segments.touch(segment)
-                found = lookup.first_in_segment(segment, timestamp, self.log_start_offset)
+                try:
+                    self.load_indexes(segment)
+                    found = lookup.first_in_segment(segment, timestamp, self.log_start_offset)
+                except (CorruptData, FileNotFoundError) as error:
+                    if segment in self.segments:
+                        raise StorageError(f"{self.directory}: {error}") from error
+                    continue  # retention took it away meanwhile
                 if found is not None:
                     epoch = self.epochs.epoch_of(found[1])
                     return *found, -1 if epoch is None else epoch
-        except CorruptData as error:
-            raise StorageError(f"{self.directory}: {error}") from error
-        return None
+            return None
 
-    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
-        """Return the same of the first record with the largest timestamp of the log."""
+        return search
+
+    def max_timestamp_search(self) -> Callable[[], Found | None]:
+        """Return what finds the same of the first record with the largest timestamp of the log."""
         largest = max(segment.max_timestamp for segment in self.segments)
-        return self.offset_for_timestamp(largest) if largest >= 0 else None
+        return self.timestamp_search(largest) if largest >= 0 else lambda: None
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that touch offsets from `start` to below `end`."""

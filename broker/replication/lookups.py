@@ -1,6 +1,6 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords (facts §10, §11, §15)."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.model import TopicPartition
@@ -23,6 +23,9 @@ from logyard.broker.replication.ports import Log, Pending
 from logyard.broker.replication.produce import INTERNAL_TOPICS
 from logyard.broker.replication.purgatory import Delayed
 
+# Finds one answer in the segments: to be called in a thread.
+Search = Callable[[], OffsetAnswer]
+
 
 class Lookups:
     """Questions about offsets, and the deletion of what lies before one."""
@@ -34,11 +37,40 @@ class Lookups:
 
     def list_offsets(
         self, queries: Sequence[OffsetQuery], isolation: Isolation, only_leader: bool
-    ) -> list[OffsetAnswer]:
+    ) -> list[OffsetAnswer] | Pending[list[OffsetAnswer]]:
         """See `Replicas.list_offsets`."""
-        return [self._offset(query, isolation, only_leader) for query in queries]
+        answers: list[OffsetAnswer] = []
+        searches: list[tuple[int, Search]] = []
+        for query in queries:
+            answer = self._offset(query, isolation, only_leader)
+            if callable(answer):
+                searches.append((len(answers), answer))
+                answer = OffsetAnswer(query.tp)
+            answers.append(answer)
+        return self._search(answers, searches) if searches else answers
 
-    def _offset(self, query: OffsetQuery, isolation: Isolation, only_leader: bool) -> OffsetAnswer:
+    def _search(self, answers: list[OffsetAnswer], searches: list[tuple[int, Search]]) -> Pending[list[OffsetAnswer]]:
+        """Fill in what has to be looked for in segments: that waits for the disk, and so happens in a thread."""
+        pending: Pending[list[OffsetAnswer]] = self._hosted.new_pending()
+
+        def work() -> None:
+            for number, search in searches:
+                answers[number] = search()
+
+        def done(finished: Pending[None]) -> None:
+            if pending.done():
+                return
+            try:
+                finished.result()
+            except Exception as error:
+                pending.set_exception(error)
+            else:
+                pending.set_result(answers)
+
+        self._hosted.run_blocking(work).add_done_callback(done)
+        return pending
+
+    def _offset(self, query: OffsetQuery, isolation: Isolation, only_leader: bool) -> OffsetAnswer | Search:
         try:
             partition = self._hosted.find(query.tp)
             log = partition.log_for(query.leader_epoch, only_leader)
@@ -48,7 +80,7 @@ class Lookups:
         except StorageError:
             return OffsetAnswer(query.tp, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def _find(self, partition: Partition, log: Log, query: OffsetQuery, isolation: Isolation) -> OffsetAnswer:
+    def _find(self, partition: Partition, log: Log, query: OffsetQuery, isolation: Isolation) -> OffsetAnswer | Search:
         end = _visible_end(log, isolation)
         # A new leader whose watermark has not reached its own epoch cannot say yet what is committed (KAFKA-2334).
         lagging = isolation != Isolation.LOG_END and partition.epoch_start > log.high_watermark
@@ -63,12 +95,18 @@ class Lookups:
             return OffsetAnswer(query.tp, offset=start, leader_epoch=-1 if epoch is None else epoch)
         if timestamp == LATEST_TIERED_TIMESTAMP:
             return OffsetAnswer(query.tp)  # there is no tiered storage here
-        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is not None and found[1] < end:
-            return OffsetAnswer(query.tp, timestamp=found[0], offset=found[1], leader_epoch=found[2])
-        if lagging:
-            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return OffsetAnswer(query.tp)
+        look = log.max_timestamp_search() if timestamp == MAX_TIMESTAMP else log.timestamp_search(timestamp)
+
+        def search() -> OffsetAnswer:
+            try:
+                found = look()
+            except StorageError:
+                return OffsetAnswer(query.tp, ErrorCode.KAFKA_STORAGE_ERROR)
+            if found is not None and found[1] < end:
+                return OffsetAnswer(query.tp, timestamp=found[0], offset=found[1], leader_epoch=found[2])
+            return OffsetAnswer(query.tp, ErrorCode.OFFSET_NOT_AVAILABLE if lagging else ErrorCode.NONE)
+
+        return search
 
     # OffsetForLeaderEpoch
 

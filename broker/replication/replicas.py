@@ -138,8 +138,11 @@ class Replicas:
 
     def list_offsets(
         self, queries: Sequence[OffsetQuery], isolation: Isolation, *, only_leader: bool = True
-    ) -> list[OffsetAnswer]:
-        """Offsets by time. `isolation` LOG_END for replicas. Errors: 3, 6, 56, 74, 75, 78 (handlers of v<5 say 5)."""
+    ) -> list[OffsetAnswer] | Pending[list[OffsetAnswer]]:
+        """Offsets by time. `isolation` LOG_END for replicas. Errors: 3, 6, 56, 74, 75, 78 (handlers of v<5 say 5).
+
+        A future where segments have to be searched.
+        """
         return self._lookups.list_offsets(queries, isolation, only_leader)
 
     def offsets_for_leader_epoch(self, queries: Sequence[EpochQuery], *, only_leader: bool = True) -> list[EpochAnswer]:

@@ -153,12 +153,12 @@ class MemoryLog:
         self.log_start_offset = max(self.log_start_offset, offset)
         self.epochs.truncate_from_start(offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        return next(((b.timestamp, b.base, b.epoch) for b in self.batches if b.timestamp >= timestamp), None)
+    def timestamp_search(self, timestamp: int) -> Callable[[], tuple[int, int, int] | None]:
+        return lambda: next(((b.timestamp, b.base, b.epoch) for b in self.batches if b.timestamp >= timestamp), None)
 
-    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+    def max_timestamp_search(self) -> Callable[[], tuple[int, int, int] | None]:
         best = max(self.batches, key=lambda b: (b.timestamp, -b.base), default=None)
-        return (best.timestamp, best.base, best.epoch) if best is not None else None
+        return lambda: (best.timestamp, best.base, best.epoch) if best is not None else None
 
     def set_high_watermark(self, offset: int) -> None:
         assert self.log_start_offset <= offset <= self.log_end_offset

@@ -143,7 +143,8 @@ class Link:
 
     async def list_offsets(self, queries: Sequence[OffsetQuery]) -> Sequence[OffsetAnswer]:
         broker = await self._reach()
-        answers = broker.replicas.list_offsets(queries, Isolation.LOG_END)
+        found = broker.replicas.list_offsets(queries, Isolation.LOG_END)
+        answers = found if isinstance(found, list) else await found
         await self._return(broker)
         return answers
 

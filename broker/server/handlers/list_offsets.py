@@ -9,7 +9,7 @@ from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
     isolation = Isolation(message.isolation_level) if version >= 2 else Isolation.READ_UNCOMMITTED
     if message.replica_id != CONSUMER_ID:
@@ -25,7 +25,8 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
     ]
     # The debugging consumer may ask a follower; everyone else asks the leader.
     only_leader = message.replica_id != DEBUG_CONSUMER_ID
-    answers = services.replicas.list_offsets(queries, isolation, only_leader=only_leader)
+    found = services.replicas.list_offsets(queries, isolation, only_leader=only_leader)
+    answers = found if isinstance(found, list) else await found
     topics: dict[str, list[Fields]] = {}
     for answer in answers:
         topics.setdefault(answer.tp.topic, []).append(_fields(version, answer))

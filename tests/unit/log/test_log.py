@@ -343,22 +343,22 @@ class TestTimestamps:
         log = new_log(config=SMALL)
         for number in range(30):
             log.append_as_leader(produced([b"v"] * 3, timestamp=NOW + number * 10), 2, now_ms=NOW)
-        assert log.offset_for_timestamp(0) == (NOW, 0, 2)
-        assert log.offset_for_timestamp(NOW + 101) == (NOW + 110, 33, 2)
-        assert log.offset_for_timestamp(NOW + 290) == (NOW + 290, 87, 2)
-        assert log.offset_for_timestamp(NOW + 291) is None
-        assert log.offset_of_max_timestamp() == (NOW + 290, 87, 2)
+        assert log.timestamp_search(0)() == (NOW, 0, 2)
+        assert log.timestamp_search(NOW + 101)() == (NOW + 110, 33, 2)
+        assert log.timestamp_search(NOW + 290)() == (NOW + 290, 87, 2)
+        assert log.timestamp_search(NOW + 291)() is None
+        assert log.max_timestamp_search()() == (NOW + 290, 87, 2)
 
     def test_nothing_below_the_log_start(self) -> None:
         log = new_log()
         log.append_as_leader(produced([b"v"] * 3), 0, now_ms=NOW)
         log.set_high_watermark(3)
         log.advance_log_start(2)
-        assert log.offset_for_timestamp(0) == (NOW, 2, 0)
+        assert log.timestamp_search(0)() == (NOW, 2, 0)
 
     def test_an_empty_log_has_none(self) -> None:
-        assert new_log().offset_for_timestamp(0) is None
-        assert new_log().offset_of_max_timestamp() is None
+        assert new_log().timestamp_search(0)() is None
+        assert new_log().max_timestamp_search()() is None
 
 
 class TestTruncate:

@@ -138,7 +138,7 @@ class TestLostFiles:
         assert content(again, max_bytes=200) == whole
         assert [segment.max_timestamp for segment in again.segments] == [s.max_timestamp for s in log.segments]
         assert expected
-        assert again.offset_for_timestamp(NOW + 17) == (NOW + 17, 34, 1)
+        assert again.timestamp_search(NOW + 17)() == (NOW + 17, 34, 1)
 
     def test_an_index_without_its_log_is_removed(self) -> None:
         disk = MemoryDisk()
@@ -262,7 +262,7 @@ def test_old_message_formats_are_walked_and_checked() -> None:
     log.append_as_follower(memoryview(data))
     again = opened(disk)
     assert (again.log_end_offset, content_bytes(again)) == (10, data)
-    assert again.offset_for_timestamp(NOW + 4) == (NOW + 4, 4, -1)
+    assert again.timestamp_search(NOW + 4)() == (NOW + 4, 4, -1)
     spoil(disk, log_file(0), len(data) - 1)
     assert opened(disk).log_end_offset == 9
 

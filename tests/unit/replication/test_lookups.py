@@ -21,8 +21,20 @@ def world():
     return world
 
 
+def listed(world, queries, isolation):
+    """What ListOffsets answers; the thread's work is done here where there is any."""
+    answers = world.replicas.list_offsets(queries, isolation)
+    if isinstance(answers, list):
+        return answers
+    assert not answers.done()
+    [(work, finished)] = world.blocked
+    world.blocked.clear()
+    finished.set_result(work())
+    return answers.result()
+
+
 def ask(world, timestamp, isolation=Isolation.READ_UNCOMMITTED, tp=T0, **fields):
-    answer = world.replicas.list_offsets([OffsetQuery(tp, timestamp, **fields)], isolation)[0]
+    [answer] = listed(world, [OffsetQuery(tp, timestamp, **fields)], isolation)
     return answer.error if answer.error else (answer.timestamp, answer.offset, answer.leader_epoch)
 
 
@@ -42,6 +54,12 @@ def test_by_time_only_what_is_committed(world):
     assert ask(world, -3) == (300, 1, 3)
     follower_fetch(world, 2, 1)
     assert ask(world, 150, Isolation.READ_UNCOMMITTED) == (300, 1, 3)
+
+
+def test_segments_are_searched_in_a_thread_the_rest_is_known(world):
+    queries = [OffsetQuery(T0, timestamp) for timestamp in (-1, 250, -2, -3, 301)]
+    assert [a.offset for a in listed(world, queries, Isolation.READ_UNCOMMITTED)] == [2, 1, 0, 1, -1]
+    assert isinstance(world.replicas.list_offsets(queries[:1], Isolation.LOG_END), list)
 
 
 def test_a_new_leader_does_not_know_yet_what_is_committed(world):
