@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import dropwhile
 from typing import TypeVar
 
 from logyard.broker.config_acted_on import ACTED_ON, DYNAMIC, DYNAMIC_PER_BROKER
@@ -219,7 +220,11 @@ class BrokerConfig(TypedValues):
         return ConfigEntry(name, value, mine, key.sensitive, name not in DYNAMIC, tuple(synonyms), key.type, doc)
 
     def _synonyms(self, names: tuple[str, ...]) -> list[ConfigSynonym]:
-        """What was given for these keys, the strongest first, then their defaults."""
+        """What was given for these keys, the strongest first, then their defaults.
+
+        As in Kafka (ConfigHelper.configSynonyms) nothing counts before the first entry of the first key itself: hours
+        are named behind milliseconds that were given, and not where there are only hours.
+        """
         found = []
         for name in names:
             key = KEYS[name]
@@ -230,7 +235,7 @@ class BrokerConfig(TypedValues):
             default = format_value(KEYS[name].default)
             if default is not None:
                 found.append(ConfigSynonym(name, default, ConfigSource.DEFAULT))
-        return found
+        return list(dropwhile(lambda synonym: synonym.name != names[0], found))
 
     def _typed(self, problems: list[str]) -> dict[str, ConfigValue]:
         """Read what was given; the strongest layer wins."""
@@ -296,13 +301,17 @@ def validate_topic_overrides(overrides: Mapping[str, str]) -> None:
 
 
 def validate_dynamic_overrides(config: BrokerConfig, overrides: Mapping[str, str], *, cluster_wide: bool) -> None:
-    """Raise ApiError(INVALID_CONFIG) where these cannot be dynamic overrides of a broker, or of all brokers."""
+    """Raise ApiError where these cannot be dynamic overrides of a broker, or of all brokers.
+
+    INVALID_REQUEST, in Kafka's words, where a key never changes while a broker runs; INVALID_CONFIG otherwise.
+    """
+    static = sorted(name for name in overrides if name in KEYS and name not in DYNAMIC)
+    if static:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(static)})")
     problems = []
     for name in overrides:
         if name not in KEYS:
             problems.append(f"{name}: unknown{_nearest(name, KEYS)}")
-        elif name not in DYNAMIC:
-            problems.append(f"{name}: cannot change while the broker runs")
         elif cluster_wide and name in DYNAMIC_PER_BROKER:
             problems.append(f"{name}: can only be set for one broker")
     if not problems:

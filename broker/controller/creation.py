@@ -155,7 +155,7 @@ def _check_name(name: str, existing: _Names) -> None:
     if other is not None:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{name}' collides with existing topic '{other}': '.' and '_' are the same in metric names.",
+            f"Topic '{name}' collides with existing topics: {other}",
         )
 
 
@@ -254,11 +254,11 @@ def _grow(context: ControllerContext, wanted: NewPartitions, moving: Collection[
     if 0 not in existing:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Topic '{wanted.topic}' has no usable partition 0 to go by.")
     if wanted.count <= len(existing):
-        than = "equal to" if wanted.count == len(existing) else "lower than"
-        raise ApiError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"The topic '{wanted.topic}' has {len(existing)} partitions; {wanted.count} is {than} that.",
+        equal, higher = (
+            f"Topic already has {len(existing)} partitions.",
+            (f"Topic currently has {len(existing)} partitions, which is higher than the requested {wanted.count}."),
         )
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, equal if wanted.count == len(existing) else higher)
     if wanted.assignments is not None:
         return _check_added(context, topic, wanted, existing)
     live = [(b, context.brokers[b].rack) for b in context.live_ids()]

@@ -269,10 +269,16 @@ class GroupCoordinator:
         if not partitions:
             return ErrorCode.NONE
         records: list[KeyValue] = [(storage.offset_key(group.group_id, t, p), None) for t, p in partitions]
+        # An empty group goes with its last offset, as in Kafka (GroupMetadataManager.cleanupGroupMetadata).
+        last = group.state is GroupState.EMPTY and not group.pending and group.offsets.keys() <= set(partitions)
+        if last:
+            records.append((storage.group_key(group.group_id), None))
         appended = await self._log.append(self.partition_for(group.group_id), records)
         if appended is ErrorCode.NONE:
             for tp in partitions:
                 group.offsets.pop(tp, None)
+            if last and not group.offsets and group.state is GroupState.EMPTY:
+                self._groups.pop(group.group_id, None)
         return appended
 
     # -- housekeeping

@@ -78,7 +78,9 @@ class Services:
         everyones = self.configs.entity_overrides(DEFAULT_ENTITY)
         if cluster_wide:
             entries = self.config.with_dynamic({}, everyones).describe()
-            return [e for e in entries if e.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
+            shared = ConfigSource.DYNAMIC_DEFAULT_BROKER
+            kept = [e for e in entries if e.source is shared]
+            return [replace(e, synonyms=tuple(s for s in e.synonyms if s.source is shared)) for e in kept]
         entries = self.config.with_dynamic(self.configs.entity_overrides(str(self.broker_id)), everyones).describe()
         if self.http_address is None:
             return entries

@@ -93,3 +93,15 @@ async def test_deleted_topics_lose_their_offsets() -> None:
     assert [c.topic for c in made.fetch_offsets("g", None)[1]] == ["u"]
     assert log.partitions[0][-1][1] is None
     await made.close()
+
+
+async def test_empty_group_goes_with_its_last_offset() -> None:
+    log = MemoryOffsetsLog(1)
+    made = await loaded(log)
+    await made.commit_offsets("g", "", None, -1, [OffsetCommit("t", 0, 1), OffsetCommit("t", 1, 2)])
+    assert await made.delete_offsets("g", [("t", 0)], lambda *_: False) == (ErrorCode.NONE, [ErrorCode.NONE])
+    assert len(made.list_groups()[1]) == 1
+    assert await made.delete_offsets("g", [("t", 1)], lambda *_: False) == (ErrorCode.NONE, [ErrorCode.NONE])
+    assert made.list_groups() == (ErrorCode.NONE, [])
+    assert await made.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
+    await made.close()
