@@ -109,7 +109,7 @@ def _commit(run: PartitionRun, beats: Heartbeats) -> None:
         if not reason:
             try:
                 run.committed[broker_id] = replica.lease.commit(
-                    run.decision.summary(), list(rewritten.groups), run.decision.range_end
+                    run.decision.to_commit(), list(rewritten.groups), run.decision.range_end
                 )
                 continue
             except LeaseError as error:

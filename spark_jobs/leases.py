@@ -344,12 +344,12 @@ class Heartbeats:
             self.beat()
 
     def beat(self) -> None:
-        """Renew every lease once; `unreachable` is left to the next beat."""
+        """Renew every lease once; what passes (a broker that starts again) is left to the next beat."""
         for lease in list(self._leases):
             if lease.lease_id in self.lost or self._stop.is_set():
                 continue
             try:
                 lease.heartbeat()
             except LeaseError as error:
-                if error.code not in ("unreachable", "commit_in_progress"):
+                if error.code not in ("unreachable", "commit_in_progress", "starting"):
                     self.lost[lease.lease_id] = str(error)

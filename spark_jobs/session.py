@@ -2,7 +2,9 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from logyard.broker.errors import LogyardError
@@ -28,8 +30,9 @@ def start(app: str) -> Any:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.showConsoleProgress", "false")
     )
-    if "NUMBA_CACHE_DIR" in os.environ:
-        builder = builder.config("spark.executorEnv.NUMBA_CACHE_DIR", os.environ["NUMBA_CACHE_DIR"])
+    # Always said: out of a zip there is no place beside the source, and each run would compile again.
+    kernels = os.environ.get("NUMBA_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"logyard-numba-{os.getuid()}")
+    builder = builder.config("spark.executorEnv.NUMBA_CACHE_DIR", kernels)
     return builder.getOrCreate()
 
 

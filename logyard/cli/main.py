@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import typer
 
 from logyard.broker.errors import LogyardError
-from logyard.cli import brokers, cluster, configs, leaders, platform, reassign, topics, zk
+from logyard.cli import brokers, cluster, configs, groups, leaders, platform, reassign, spark, topics, zk
 from logyard.local import interrupts
 from logyard.local.errors import LocalError
 
@@ -23,6 +23,8 @@ app.add_typer(reassign.app, name="reassign")
 app.add_typer(leaders.app, name="leaders")
 app.add_typer(configs.app, name="configs")
 app.add_typer(zk.app, name="zk")
+app.add_typer(groups.app, name="groups")
+app.add_typer(spark.app, name="spark")
 app.command()(brokers.brokers)
 platform.add_commands(app)
 

@@ -1,0 +1,44 @@
+"""`logyard spark`: what a Spark cluster without Logyard is given."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from logyard.spark_jobs import packaging
+
+app = typer.Typer(help="Bring the jobs to a Spark cluster.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def spark() -> None:
+    """Bring the jobs to a Spark cluster."""
+
+
+@app.command()
+def package(
+    output: Annotated[Path, typer.Option("--output", help="Directory for what is made.")] = Path("build"),
+    with_env: Annotated[
+        bool,
+        typer.Option("--with-env", help="Pack the libraries too, for executors whose Python has none (minutes)."),
+    ] = False,
+) -> None:
+    """Make logyard-spark.zip for --py-files, one script per job, and with --with-env logyard-env.tar.gz for
+    --archives; prints the spark-submit line that uses them.
+
+    Example:
+
+    \b
+        logyard spark package --output build
+        logyard spark package --output build --with-env
+    """
+    zip_path, environment = output / "logyard-spark.zip", output / "logyard-env.tar.gz" if with_env else None
+    count = packaging.write_zip(zip_path)
+    typer.echo(f"{zip_path}: {count} modules, {zip_path.stat().st_size:,} bytes")
+    scripts = [packaging.write_job(output, job) for job in packaging.JOBS]
+    typer.echo(f"jobs: {', '.join(map(str, scripts))}")
+    if environment is not None:
+        typer.echo("packing the libraries…", err=True)
+        wanted = packaging.write_environment(environment)
+        typer.echo(f"{environment}: {', '.join(wanted)}; {environment.stat().st_size:,} bytes")
+    typer.echo(packaging.submit_words(zip_path, scripts[0], environment))

@@ -1,0 +1,108 @@
+"""What executors need that have no Logyard: its Python as one zip (`--py-files`), and a packed environment with the
+libraries (`--archives`). A wheel in `--py-files` is not found by executors; a zip is (tried with Spark 4.2).
+"""
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+from logyard.broker.errors import LogyardError
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("broker", "spark_jobs")
+LIBRARIES = ("numpy", "pyarrow", "numba", "crc32c", "cramjam", "kafka-python")
+JOBS = ("compact", "audit", "export")
+INSIDE = "env"
+# One fixed time: the same sources make the same bytes.
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+class CannotPackage(LogyardError):
+    """An archive cannot be made; the text says why."""
+
+
+def write_zip(path: Path) -> int:
+    """Write the zip aside, then rename it; returns how many modules it holds. Raises OSError."""
+    home = ROOT if (ROOT / "__init__.py").exists() else ROOT / "logyard"
+    sources = [home / "__init__.py"]
+    for folder in FOLDERS:
+        sources += sorted((home / folder).resolve().rglob("*.py"))
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sources:
+            archive.writestr(zipfile.ZipInfo(_name_of(source, home), _DATE), source.read_bytes())
+    _put(path, data.getvalue())
+    return len(sources)
+
+
+def _name_of(source: Path, home: Path) -> str:
+    """`logyard/…`, wherever the folder lies (in the repository the packages are links to top-level folders)."""
+    for folder in FOLDERS:
+        real = (home / folder).resolve()
+        if source.is_relative_to(real):
+            return str(Path("logyard", folder, source.relative_to(real)))
+    return "logyard/__init__.py"
+
+
+def write_job(directory: Path, job: str) -> Path:
+    """Write the two-line script that spark-submit wants for a job of the zip; returns its path."""
+    path = directory / f"{job}.py"
+    _put(path, f"import sys\nfrom logyard.spark_jobs.{job} import main\nsys.exit(main())\n".encode())
+    return path
+
+
+def requirements() -> list[str]:
+    """The libraries at the versions that are installed here; raises CannotPackage naming one that is not."""
+    found = []
+    for name in LIBRARIES:
+        try:
+            found.append(f"{name}=={metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            raise CannotPackage(f"{name} is not installed here: pip install logyard[spark]") from None
+    return found
+
+
+def write_environment(path: Path) -> list[str]:
+    """Build an environment with the libraries and pack it as .tar.gz; returns what is in it. Minutes.
+
+    Executors need the same Python version at the same place as here: only its libraries are packed.
+    Raises CannotPackage with pip's last line.
+    """
+    wanted = requirements()
+    with tempfile.TemporaryDirectory(prefix="logyard-env-") as scratch:
+        venv.create(scratch, with_pip=True)
+        python = os.path.join(scratch, "bin", "python")
+        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise CannotPackage(f"pip: {(done.stderr.strip().splitlines() or ['failed without a word'])[-1]}")
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(temporary, "w:gz", compresslevel=3) as archive:
+            for name in sorted(os.listdir(scratch)):
+                archive.add(os.path.join(scratch, name), name)
+        os.replace(temporary, path)
+    return wanted
+
+
+def submit_words(zip_path: Path, job_path: Path, environment: Path | None) -> str:
+    """The command line that uses what was made, to be copied."""
+    words = ["spark-submit", "--master", "spark://HOST:7077", "--py-files", str(zip_path)]
+    if environment is not None:
+        words += ["--archives", f"{environment}#{INSIDE}", "--conf", f"spark.pyspark.python=./{INSIDE}/bin/python"]
+        words += ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
+    return " ".join([*words, str(job_path), "--bootstrap-server", "HOST:9092", "--tokens", "tokens.json"])
+
+
+def _put(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)

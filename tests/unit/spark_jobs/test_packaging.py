@@ -1,0 +1,68 @@
+"""The zip that executors get: enough to import every job, and nothing else."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from logyard.spark_jobs import packaging
+
+
+def test_every_job_can_be_imported_from_the_zip_alone(tmp_path: Path) -> None:
+    made = tmp_path / "logyard-spark.zip"
+    count = packaging.write_zip(made)
+    names = zipfile.ZipFile(made).namelist()
+    assert len(names) == count == len(set(names))
+    assert all(name.startswith("logyard/") and name.endswith(".py") for name in names)
+    site = Path(pyspark.__file__).parents[1]
+    code = "import logyard.spark_jobs.{0} as job; print(job.__file__)"
+    for job in packaging.JOBS:
+        environment = {"PYTHONPATH": f"{made}:{site}", "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", code.format(job)],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(str(made))
+
+
+def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
+    packaging.write_zip(tmp_path / "a.zip")
+    packaging.write_zip(tmp_path / "b.zip")
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all("==" in line for line in packaging.requirements())
+    monkeypatch.setattr(packaging, "LIBRARIES", ("numpy", "no-such-library"))
+    with pytest.raises(packaging.CannotPackage, match="no-such-library is not installed"):
+        packaging.requirements()
+
+
+def test_the_line_to_copy() -> None:
+    words = packaging.submit_words(Path("b/logyard-spark.zip"), Path("b/compact.py"), Path("b/env.tar.gz"))
+    assert "--py-files b/logyard-spark.zip --archives b/env.tar.gz#env" in words
+    assert "spark.pyspark.python=./env/bin/python" in words
+    assert "archives" not in packaging.submit_words(Path("z"), Path("j"), None)
+
+
+def test_the_command(tmp_path: Path, capsys: Any) -> None:
+    from logyard.cli import main as entry
+
+    assert entry.main(["spark", "package", "--output", str(tmp_path / "made")]) == 0
+    said = capsys.readouterr().out
+    assert "logyard-spark.zip: " in said
+    assert said.splitlines()[-1].startswith("spark-submit --master spark://")
+    assert sorted(p.name for p in (tmp_path / "made").iterdir()) == [
+        "audit.py",
+        "compact.py",
+        "export.py",
+        "logyard-spark.zip",
+    ]
