@@ -9,6 +9,7 @@ from functools import cached_property
 
 from logyard.admin.client import KafkaClusterClient
 from logyard.admin.settings import ClusterSettings
+from tests.support.kafka import kinds_file
 from tests.support.real_cluster import RealCluster, eventually
 
 NAMES = {"K": "Kafka", "O": "ours"}
@@ -49,6 +50,13 @@ class BothKinds:
 
     def stop(self, broker: int) -> None:
         self.cluster.cluster.stop_broker(broker, signal.SIGTERM)
+
+    def turn(self, broker: int, kind: str) -> None:
+        """The broker is of that kind from its next start on: same id, same address, same log directories."""
+        letters = list(self.kinds)
+        letters[broker] = kind
+        self.kinds = "".join(letters)
+        kinds_file(self.cluster.directory).write_text(self.kinds)
 
     def start(self, broker: int) -> None:
         self.cluster.cluster.start_broker(broker)

@@ -1,6 +1,8 @@
-"""The broker command of a cluster of both kinds: becomes Apache Kafka's broker for the ids it is told, ours otherwise.
+"""The broker command of a cluster of both kinds: becomes Apache Kafka's broker or ours, as the file KINDS says now.
 
-    either_broker.py --kafka 1,2 --jars DIR [--jvm OPTION]… -- --config server.properties --strict
+KINDS holds one letter a broker, by id: K for Apache Kafka, O for ours.
+
+    either_broker.py --kinds KINDS --jars DIR [--jvm OPTION]… -- --config server.properties --strict
 
 What follows `--` is what the launcher gives every broker. Without its --strict: both read the same keys, and some
 of them only Kafka acts on.
@@ -18,7 +20,7 @@ LOG4J = Path(__file__).resolve().with_name("log4j.properties")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kafka", default="", help="broker ids, comma-separated")
+    parser.add_argument("--kinds", required=True, type=Path)
     parser.add_argument("--jars", required=True)
     parser.add_argument("--jvm", action="append", default=[])
     parser.add_argument("rest", nargs=argparse.REMAINDER)
@@ -27,7 +29,7 @@ def main() -> None:
     config = Path(rest[rest.index("--config") + 1])
     broker = re.search(r"^broker\.id=(\d+)$", config.read_text(), re.MULTILINE)
     assert broker is not None
-    if broker[1] not in options.kafka.split(","):
+    if options.kinds.read_text()[int(broker[1])] == "O":
         os.execv(sys.executable, [sys.executable, "-P", "-m", "logyard.broker", *rest])
     java = shutil.which("java")
     assert java is not None

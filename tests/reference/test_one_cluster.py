@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -217,3 +218,27 @@ def test_clean_stop_hands_over_to_the_other_kind(both: BothKinds, topic: str, ki
     load.stop()
     assert load.lost() == {}
     both.settled(topic)
+
+
+@pytest.mark.parametrize("unclean", [False, True], ids=["clean", "killed"])
+def test_brokers_are_replaced_one_by_one_in_place(tmp_path: Path, unclean: bool) -> None:
+    """The way over, and the way back: under load every broker of Kafka's becomes ours on its own files, then again."""
+    kafka.jars_or_skip()
+    topic = "moved"
+    with kafka.running(tmp_path / "cluster", "KKK") as cluster:
+        both = BothKinds(cluster, "KKK")
+        create(both, topic, LED_BY_EACH, min_insync_replicas="2", segment_bytes="200000")
+        load = Load(cluster, topic)
+        load.start()
+        for kind in ("O", "K"):
+            for broker in range(3):
+                so_far = len(load.acknowledged)
+                (both.kill if unclean else both.stop)(broker)
+                both.turn(broker, kind)
+                both.start(broker)
+                eventually(lambda: cluster.isrs_full(topic), f"{broker} as {kind} in every ISR", 60)
+                eventually(lambda n=so_far: len(load.acknowledged) > n + 100, "load goes on", 60)
+            assert both.kinds == kind * 3
+        load.stop()
+        assert load.lost() == {}
+        both.settled(topic)

@@ -43,9 +43,12 @@ CONFIG = {
 
 # Kafka's command-line tools by the class that their scripts run.
 TOOLS = {
+    "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
     "configs": "kafka.admin.ConfigCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
-    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "console-producer": "kafka.tools.ConsoleProducer",
+    "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": "kafka.tools.DumpLogSegments",
@@ -77,11 +80,12 @@ def jars_or_skip(profile: str = "kafka") -> Path:
 @contextmanager
 def running(directory: Path, kinds: str, config: Mapping[str, str] | None = None) -> Iterator[RealCluster]:
     """A cluster on one ZooKeeper; each letter of `kinds` is a broker: K is Apache Kafka, O is ours."""
-    kafka = [str(broker) for broker, kind in enumerate(kinds) if kind == "K"]
     jvm = [f"--jvm={option}" for option in BROKER_JVM]
     either = str(REFERENCE / "either_broker.py")
     jars = str(jars_or_skip())
-    command = [sys.executable, "-P", either, "--kafka", ",".join(kafka), "--jars", jars, *jvm, "--"]
+    directory.mkdir(parents=True, exist_ok=True)
+    kinds_file(directory).write_text(kinds)
+    command = [sys.executable, "-P", either, "--kinds", str(kinds_file(directory)), "--jars", jars, *jvm, "--"]
     cluster = Cluster(directory, broker_command=command)
     replicas = str(min(3, len(kinds)))
     keys = {**CONFIG, "offsets.topic.replication.factor": replicas, **(config or {})}
@@ -90,6 +94,11 @@ def running(directory: Path, kinds: str, config: Mapping[str, str] | None = None
         yield RealCluster(cluster)
     finally:
         cluster.stop()
+
+
+def kinds_file(directory: Path) -> Path:
+    """Which kind each broker of that cluster is at its next start."""
+    return directory / "kinds"
 
 
 @contextmanager
