@@ -243,30 +243,6 @@ class KafkaClusterClient:
         for tp, error in results.items():
             translate.refuse(error.errno, f"group {group_id}, partition {TopicPartition(*tp)}: {error.__name__}")
 
-    # -- what has no method of its own ----------------------------------------------------------------
-
-    def ask(self, make: Callable[[], Any], node: int | None = None) -> Any:
-        """Send a request of kafka-python's to a broker (None: any) and return its response."""
-        return self._repeat(lambda: self._run(lambda: self._admin._manager.send(make(), node_id=node)))
-
-    def scram_users(self, users: Sequence[str] | None) -> dict[str, dict[str, int]]:
-        """User → mechanism → iterations; users without credentials are left out."""
-        found = self._repeat(lambda: self._admin.describe_user_scram_credentials(list(users) if users else None))
-        return {
-            user: {i["mechanism"].name.replace("_", "-"): i["iterations"] for i in entry["credential_infos"]}
-            for user, entry in found.items()
-            if entry["credential_infos"]
-        }
-
-    def alter_scram(self, user: str, upsert: Mapping[str, tuple[int, str]], delete: Sequence[str]) -> str | None:
-        """Set credentials (mechanism → iterations, password) and remove others; what was wrong, or None."""
-        from kafka.admin import UserScramCredentialDeletion, UserScramCredentialUpsertion
-
-        changes = [UserScramCredentialUpsertion(user, m, p, iterations=i) for m, (i, p) in upsert.items()]
-        changes += [UserScramCredentialDeletion(user, mechanism) for mechanism in delete]
-        problems: dict[str, str | None] = self._repeat(lambda: self._admin.alter_user_scram_credentials(changes))
-        return problems.get(user)
-
     # -- the controller's health -------------------------------------------------------------------
 
     def probe(self, broker: int, host: str, port: int, timeout_s: float) -> Probe:

@@ -1,4 +1,4 @@
-"""Settings of topics, brokers, users, clients and ips by requests (kafka-python's messages, sent by `client.py`)."""
+"""Settings of topics, brokers, users, clients and ips by requests (kafka-python's messages, sent by `requests.py`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -39,7 +39,7 @@ _MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 
 class Sender(Protocol):
-    """The part of `client.KafkaClusterClient` that is needed."""
+    """The part of `requests.ClusterRequests` that is needed."""
 
     def ask(self, make: Callable[[], Any], node: int | None = None) -> Any: ...
 

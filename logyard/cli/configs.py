@@ -8,6 +8,7 @@ import typer
 
 from logyard.admin import config_entities, config_requests, config_znodes
 from logyard.admin.config_entities import BROKER_LOGGERS, BROKERS, CLIENTS, IPS, SCRAM, TOPICS, USERS, Entity
+from logyard.admin.requests import ClusterRequests
 from logyard.cli import command_config, options
 from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper
 from logyard.local.errors import LocalError
@@ -191,7 +192,7 @@ def _changes(add: str | None, file: Path | None, delete: str | None) -> tuple[di
     return values, keys
 
 
-def _all(sender: options.Requests, entity: Entity) -> list[Entity]:
+def _all(sender: ClusterRequests, entity: Entity) -> list[Entity]:
     snapshot = sender.snapshot()
     if entity.type == TOPICS:
         return [Entity((TOPICS,), (name,)) for name in sorted(snapshot.topics)]

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from logyard.admin.client import KafkaClusterClient
 from logyard.admin.connect import Connector, RealConnector
 from logyard.admin.ports import ClusterClient
+from logyard.admin.requests import ClusterRequests
 from logyard.admin.znode_client import KazooZnodes, ZnodeClient, require_cluster
 from logyard.cli import command_config
 from logyard.local.errors import LocalError
@@ -29,10 +29,9 @@ CommandConfig = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document, for programs.")]
 
-Requests = KafkaClusterClient
-
 # Where clients come from; tests put their own here.
 connector: Connector = RealConnector()
+open_requests = ClusterRequests
 open_znodes = KazooZnodes
 
 
@@ -48,10 +47,10 @@ def cluster(bootstrap: str, config_file: Path | None) -> Iterator[ClusterClient]
 
 
 @contextmanager
-def requests(bootstrap: str, config_file: Path | None) -> Iterator[Requests]:
+def requests(bootstrap: str, config_file: Path | None) -> Iterator[ClusterRequests]:
     """As `cluster`, for commands whose requests have no method of `ClusterClient`."""
     properties = command_config.read(config_file) if config_file is not None else {}
-    client = Requests(command_config.settings(bootstrap, properties))
+    client = open_requests(command_config.settings(bootstrap, properties))
     try:
         yield client
     finally:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from logyard.cli import main as entry
 from logyard.local import interrupts
@@ -140,3 +141,63 @@ def test_znodes_are_checked_and_mended(run: Any, cluster: RealCluster) -> None:
         assert not zk.exists("/config/changes/config_change_9999999999")
         zk.set("/brokers/topics/checked/partitions/1/state", before[0])
     eventually(lambda: run("zk", "check", zookeeper=True)[0] == 0, "a sound cluster again")
+
+
+def test_groups_from_the_first_look_to_the_end(run: Any, cluster: RealCluster) -> None:
+    cluster.create("grouped", partitions=2, replicas=3)
+    cluster.produce("grouped", [(str(n).encode(), b"x") for n in range(100)])
+    ends = dict.fromkeys((0, 1), 0)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "readers",
+            "client.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.subscribe(["grouped"])
+        for message in (consumer.consume(100, 20) or [])[:100]:
+            ends[message.partition()] = message.offset() + 1
+        consumer.commit(asynchronous=False)
+        assert "readers" in run("groups", "list")[1].splitlines()
+        assert "readers" in run("groups", "list", "--states", "Stable")[1]
+        status, out, err = run("groups", "describe", "--group", "readers")
+        assert (status, err) == (0, "")
+        rows = [line.split() for line in out.splitlines()[2:]]
+        assert [(row[1], int(row[2]), int(row[3]), row[5], row[8]) for row in rows] == [
+            ("grouped", p, ends[p], "0", "reader") for p in (0, 1)
+        ]
+        members = run("groups", "describe", "--group", "readers", "--members", "--verbose")[1]
+        assert members.splitlines()[2].endswith(" (0,1)")
+        assert " Stable " in run("groups", "describe", "--group", "readers", "--state")[1]
+        status, _, err = run("groups", "reset-offsets", "--group", "readers", "--all-topics", "--to-earliest")
+        assert (status, "the current state is Stable" in err) == (1, True)
+        assert run("groups", "delete", "--group", "readers")[0] == 1
+    finally:
+        consumer.close()
+
+    reset = ("groups", "reset-offsets", "--group", "readers")
+    status, out, _ = run(*reset, "--topic", "grouped:0", "--to-offset", "3")
+    assert (status, out.splitlines()[2].split()) == (0, ["readers", "grouped", "0", "3"])
+    status, out, _ = run("groups", "describe", "--group", "readers")
+    assert [int(line.split()[3]) for line in out.splitlines()[2:]] == [ends[0], ends[1]]  # it was only shown
+    assert run(*reset, "--topic", "grouped:0", "--to-offset", "3", "--execute")[0] == 0
+    status, out, err = run("groups", "describe", "--group", "readers")
+    assert [int(line.split()[3]) for line in out.splitlines()[2:]] == [3, ends[1]]
+    assert err == "\nConsumer group 'readers' has no active members.\n"
+    assert run(*reset, "--all-topics", "--to-datetime", "2020-01-01T00:00:00.000", "--export") == (
+        0,
+        "grouped,0,0\ngrouped,1,0\n",
+        "",
+    )
+    later = run(*reset, "--all-topics", "--to-datetime", "2100-01-01T00:00:00.000", "--export")
+    assert later[1] == f"grouped,0,{ends[0]}\ngrouped,1,{ends[1]}\n"
+    assert later[2].count("Falling back to latest known offset.") == 2
+    assert run("groups", "delete-offsets", "--group", "readers", "--topic", "grouped:1")[0] == 0
+    assert len(run("groups", "describe", "--group", "readers")[1].splitlines()) == 3
+    gone = (0, "Deletion of requested consumer groups ('readers') was successful.\n", "")
+    assert run("groups", "delete", "--group", "readers") == gone
+    status, _, err = run("groups", "describe", "--group", "readers")
+    assert (status, err) == (1, "logyard: Consumer group 'readers' does not exist.\n")

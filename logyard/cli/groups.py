@@ -1,0 +1,254 @@
+"""`logyard groups`: the commands of kafka-consumer-groups.sh."""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from logyard.admin import group_offsets, group_requests
+from logyard.admin import groups as text
+from logyard.admin.group_offsets import Scenario
+from logyard.admin.groups import DEAD, EMPTY, BadGroups, Group
+from logyard.admin.requests import ClusterRequests
+from logyard.broker.model import TopicPartition
+from logyard.cli import options
+from logyard.cli.options import CommandConfig, RequiredBootstrap
+from logyard.local.errors import LocalError
+
+app = typer.Typer(help="Look at and reset consumer groups.", no_args_is_help=True, rich_markup_mode=None)
+
+Groups = Annotated[list[str] | None, typer.Option("--group", help="A group's name; repeatable.")]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", help="A topic, or some partitions as flights:0,1; repeatable.")
+]
+
+
+@app.command("list")
+def list_(
+    bootstrap_server: RequiredBootstrap,
+    state: Annotated[bool, typer.Option("--state", help="Show the states.")] = False,
+    states: Annotated[str | None, typer.Option("--states", help="Only groups in these: Stable,Empty,…")] = None,
+    kind: Annotated[bool, typer.Option("--type", help="Show the types.")] = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Print the names of groups, one a line; with states or types a table.
+
+    Example:
+
+    \b
+        logyard groups list --bootstrap-server localhost:9092
+        logyard groups list --bootstrap-server localhost:9092 --states Empty
+    """
+    wanted = text.parse_states(states) if states else []
+    with options.requests(bootstrap_server, command_config_file) as sender:
+        found = group_requests.list_groups(sender, wanted)
+    if state or states or kind:
+        _print(text.listing_table(found, with_type=kind, with_state=state or bool(states)))
+    else:
+        _print(one.group for one in found)
+
+
+@app.command()
+def describe(
+    bootstrap_server: RequiredBootstrap,
+    group: Groups = None,
+    all_groups: AllGroups = False,
+    members: Annotated[bool, typer.Option("--members", help="Members instead of offsets.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="With --members: what each one was given.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Coordinator and state instead of offsets.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Offsets, which is the default.")] = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Show where groups are in their partitions, who is in them, or how they are.
+
+    Example:
+
+    \b
+        logyard groups describe --bootstrap-server localhost:9092 --group reports
+        logyard groups describe --bootstrap-server localhost:9092 --all-groups --members --verbose
+    """
+    if sum((members, state, offsets)) > 1:
+        raise LocalError("--members, --state, --offsets: one of them at a time")
+    with options.requests(bootstrap_server, command_config_file) as sender:
+        missing = []
+        for name in _named(sender, group, all_groups):
+            found = group_requests.describe(sender, name)
+            if found.state == DEAD:
+                missing.append(name)
+                continue
+            if found.notice is not None:
+                typer.echo(f"\n{found.notice}", err=True)
+            if members:
+                _print(text.members_table(found, verbose=verbose))
+            elif state:
+                _print(text.states_table(found))
+            else:
+                _print(_offsets(sender, found))
+    if missing:
+        raise LocalError(f"Consumer group '{', '.join(missing)}' does not exist.")
+
+
+@app.command("reset-offsets")
+def reset_offsets(
+    bootstrap_server: RequiredBootstrap,
+    group: Groups = None,
+    all_groups: AllGroups = False,
+    topic: Topics = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record there is.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To what is committed, else the end.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", help="To this offset.")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="By this many records, back if negative.")] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option("--to-datetime", help="To the first record of then: 2026-11-21T10:00:00.000.")
+    ] = None,
+    by_duration: Annotated[str | None, typer.Option("--by-duration", help="To that long ago: P1DT2H3M4S.")] = None,
+    from_file: Annotated[Path | None, typer.Option("--from-file", help="To what --export has written.")] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it, which is the default.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print CSV instead of a table.")] = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Set where groups without members read on; shows it unless --execute is given.
+
+    Example:
+
+    \b
+        logyard groups reset-offsets --bootstrap-server localhost:9092 --group reports --topic flights --to-earliest
+        logyard groups reset-offsets --bootstrap-server localhost:9092 --group reports --all-topics \\
+            --to-datetime 2026-11-21T00:00:00.000 --execute
+    """
+    plan = group_offsets.parse_csv(options.read_file("--from-file", from_file), group or []) if from_file else None
+    scenario = Scenario(to_earliest, to_latest, to_current, to_offset, shift_by, _time(to_datetime, by_duration), plan)
+    if scenario.count != 1 or (to_datetime is not None and by_duration is not None):
+        raise LocalError(
+            "reset-offsets requires one of the following scenarios: --to-earliest, --to-latest, --to-current, "
+            "--to-offset, --shift-by, --to-datetime, --by-duration, --from-file"
+        )
+    if not (all_topics or topic or plan is not None):
+        raise LocalError("One of the reset scopes should be defined: --all-topics, --topic.")
+    if execute and dry_run:
+        raise LocalError("--execute and --dry-run: one of them")
+    with options.requests(bootstrap_server, command_config_file) as sender:
+        prepared: dict[str, dict[TopicPartition, int]] = {}
+        busy = []
+        for name in _named(sender, group, all_groups):
+            found = group_requests.describe(sender, name)
+            if found.state not in (EMPTY, DEAD):
+                busy.append((name, found.state))
+                continue
+            partitions = _partitions(sender, topic or []) if not all_topics else sorted(sender.group_offsets(name))
+            prepared[name] = group_offsets.prepare(sender, name, partitions, scenario, _warn)
+            if execute and prepared[name]:
+                sender.alter_group_offsets(name, prepared[name])
+    if export:
+        typer.echo(group_offsets.write_csv(prepared, with_group=len(group or []) != 1), nl=False)
+    elif prepared:
+        _print(text.reset_table(prepared))
+    if busy:
+        name, state = busy[0]
+        raise LocalError(
+            f"Assignments can only be reset if the group '{name}' is inactive, but the current state is {state}."
+        )
+
+
+@app.command()
+def delete(
+    bootstrap_server: RequiredBootstrap,
+    group: Groups = None,
+    all_groups: AllGroups = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Delete groups that have no members, with everything they have committed.
+
+    Example:
+
+    \b
+        logyard groups delete --bootstrap-server localhost:9092 --group reports
+    """
+    with options.requests(bootstrap_server, command_config_file) as sender:
+        results = {name: group_requests.delete(sender, name) for name in _named(sender, group, all_groups)}
+    failed = {name: problem for name, problem in results.items() if problem is not None}
+    done = ", ".join(name for name in results if name not in failed)
+    if failed:
+        if done:
+            typer.echo(f"These consumer groups were deleted successfully: '{done}'")
+        reasons = "; ".join(
+            f"Group '{name}' could not be deleted due to: {problem}" for name, problem in failed.items()
+        )
+        raise LocalError(f"Deletion of some consumer groups failed: {reasons}")
+    typer.echo(f"Deletion of requested consumer groups ('{done}') was successful.")
+
+
+@app.command("delete-offsets")
+def delete_offsets(
+    bootstrap_server: RequiredBootstrap,
+    group: Annotated[str, typer.Option("--group", help="The group's name.")],
+    topic: Annotated[list[str], typer.Option("--topic", help="A topic, or flights:0,1; repeatable.")],
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Forget what a group has committed for topics that it does not read at the moment.
+
+    Example:
+
+    \b
+        logyard groups delete-offsets --bootstrap-server localhost:9092 --group reports --topic flights
+    """
+    with options.requests(bootstrap_server, command_config_file) as sender:
+        answers = group_requests.delete_offsets(sender, group, _partitions(sender, topic))
+    results = {tp: None if problem is None else str(problem) for tp, problem in answers.items()}
+    failed = [tp for tp, problem in results.items() if problem is not None]
+    if not failed:
+        typer.echo(f"Request succeed for deleting offsets with topic {', '.join(topic)} group {group}")
+    _print(text.deleted_offsets_table(results))
+    if failed:
+        raise LocalError("Encounter some partition level error, see the follow-up details above")
+
+
+def _named(sender: ClusterRequests, names: list[str] | None, everything: bool) -> list[str]:
+    if bool(names) == everything:
+        raise LocalError("say which groups: --group NAME, or --all-groups")
+    if everything:
+        return [one.group for one in group_requests.list_groups(sender)]
+    return sorted(set(names or ()))
+
+
+def _offsets(sender: ClusterRequests, group: Group) -> list[str]:
+    committed = sender.group_offsets(group.name)
+    partitions = sorted({*committed, *(tp for member in group.members for tp in member.partitions)})
+    known = sender.snapshot(sorted({tp.topic for tp in partitions})) if partitions else None
+    there = [tp for tp in partitions if known is not None and known.partition(tp) is not None]
+    rows = text.offset_rows(group, committed, sender.offsets(there))
+    return text.offsets_table(group.name, rows) if rows else []
+
+
+def _partitions(sender: ClusterRequests, topics: Sequence[str]) -> list[TopicPartition]:
+    known = sender.snapshot(sorted({name.partition(":")[0] for name in topics})).topics if topics else {}
+
+    def count(topic: str) -> int:
+        if topic not in known:
+            raise BadGroups(f"Topic '{topic}' does not exist")
+        return len(known[topic].partitions)
+
+    return group_offsets.parse_topics(topics, count)
+
+
+def _time(to_datetime: str | None, by_duration: str | None) -> int | None:
+    if to_datetime is not None:
+        return group_offsets.parse_time(to_datetime)
+    if by_duration is not None:
+        return time.time_ns() // 1_000_000 - group_offsets.parse_duration(by_duration)
+    return None
+
+
+def _warn(said: str) -> None:
+    typer.echo(said, err=True)
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
