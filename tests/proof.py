@@ -29,6 +29,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "architecture": (*PYTEST, "tests/architecture"),
     "simulation": (*PYTEST, "tests/simulation", "--seeds", "1000"),
     "integration": (*PYTEST, "tests/integration"),
+    "librdkafka": (sys.executable, "-P", "tests/librdkafka/run.py"),
     "demo": (sys.executable, "-m", "logyard.cli.main", "demo"),
 }
 
