@@ -206,6 +206,7 @@ class Inventory:
     def promote(self, tp: TopicPartition) -> PartitionLog:
         """Put the future log in the place of the log, whose directory is removed later. Raises DiskError."""
         log, future = self.logs[tp], self.futures[tp]
+        log.want_producers()
         for producer_id, entry in log.producers.entries.items():
             if producer_id not in future.producers.entries:
                 future.producers.remember(entry)  # its batches are below the log's start

@@ -79,6 +79,8 @@ class PartitionLog(SegmentedLog):
         """
         self.check_usable()
         self.now_ms = now_ms
+        if self.reload is not None:
+            self.want_producers()
         if self.bounds.recoding is not None:
             batches = recode(batches, self.bounds.recoding, self.bounds.max_message_bytes)
         admission = Admission(self.log_end_offset, self.config, self.bounds, self.producers)
@@ -105,6 +107,7 @@ class PartitionLog(SegmentedLog):
         self.check_usable()
         if now_ms is not None:
             self.now_ms = now_ms
+        self.want_producers()
         self._make_room_before(data)
         admission = Admission(self.log_end_offset, self.config, self.bounds, self.producers)
         chunks, size = admit_from_leader(data, admission, self.config.segment_bytes)

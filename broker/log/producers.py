@@ -261,6 +261,25 @@ class ProducerStates:
             del self.entries[producer_id]
         return len(silent)
 
+    def cut(self, end: int) -> bool:
+        """Forget what lies at or above `end`; False, and nothing is changed, where only the log can tell what was.
+
+        That is so with transactions (markers leave no trace of where they were) and where no batch of a producer that
+        is remembered lies below.
+        """
+        kept: dict[int, ProducerEntry] = {}
+        for entry in self.entries.values():
+            if entry.coordinator_epoch >= 0 or entry.txn_first_offset != NO_OFFSET:
+                return False
+            if entry.last_offset < end:
+                continue
+            batches = tuple(seen for seen in entry.batches if seen.last_offset < end)
+            if not batches:
+                return False
+            kept[entry.producer_id] = entry._replace(batches=batches, last_timestamp=batches[-1].timestamp)
+        self.entries.update(kept)
+        return True
+
     def replace(self, entries: Iterable[ProducerEntry]) -> None:
         """Start over from these entries: the log was truncated or reloaded."""
         fresh = ProducerStates(entries)

@@ -53,7 +53,7 @@ def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end:
         behind = segments[number + 1].base_offset if number + 1 < len(segments) else end
         if behind <= start or segment.base_offset >= end or segment.size == 0:
             continue
-        position = segment.index.floor(start) if segment.base_offset < start else 0
+        position = _position_of(segment, start) if segment.base_offset < start else 0
         for at, header in scan.headers(segment.read, position, segment.size):
             if header.last_offset < start or header.producer_id < 0:
                 continue
@@ -66,6 +66,30 @@ def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end:
             settle(states, staged)
         if number + 1 < len(segments):
             segment.release()
+
+
+def _position_of(segment: Segment, start: int) -> int:
+    try:
+        return segment.index.floor(start)
+    except (CorruptData, FileNotFoundError):
+        return 0  # its index is damaged: whoever needs it makes it again
+
+
+class Reload:
+    """What a truncation takes back of the producers' states, found again from a snapshot and the log.
+
+    Made on the log's own thread; `run` waits for the disk, and may be called in another while the log is read.
+    """
+
+    def __init__(self, disk: Disk, directory: str, segments: Sequence[Segment], log_start: int, end: int) -> None:
+        self._disk, self._directory = disk, directory
+        self._segments = [segment.reader() for segment in segments]
+        self._log_start, self._end = log_start, end
+        self.states = ProducerStates()
+
+    def run(self) -> None:
+        """Read; raises CorruptData where a batch does not parse, and DiskError."""
+        self.states = rebuild(self._disk, self._directory, self._segments, self._log_start, self._end)
 
 
 def settle(states: ProducerStates, staged: Staged) -> None:

@@ -7,6 +7,8 @@ an empty active segment.
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from logyard.broker.log import layout
+from logyard.broker.log.segment import Segment
 from logyard.broker.topic_config import TopicConfig
 
 
@@ -21,6 +23,14 @@ class Candidate(NamedTuple):
     size: int
     largest_timestamp: int
     is_active: bool
+
+
+def candidate(segment: Segment, end_offset: int, *, is_active: bool) -> Candidate:
+    """Describe a segment. Looks at the file where no record has a timestamp."""
+    latest = segment.max_timestamp
+    if latest < 0 and segment.size:
+        latest = segment.disk.status(segment.path(layout.LOG)).mtime_ms
+    return Candidate(segment.base_offset, end_offset, segment.size, latest, is_active)
 
 
 def deletable(

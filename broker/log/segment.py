@@ -102,6 +102,12 @@ class Segment:
             self.file = self.disk.open(self.path(layout.LOG))
         return self.file
 
+    def reader(self) -> "Segment":
+        """A second reader of the segment as it is now: what it opens and lets go of is its own."""
+        twin = Segment(self.disk, self.directory, self.base_offset, size=self.size, created_ms=self.created_ms)
+        twin._index, twin._time_index = self._index, self._time_index
+        return twin
+
     def activate(self, config: TopicConfig) -> None:
         """Open for appending: the log file for writing, the index files preallocated."""
         self.load_indexes()

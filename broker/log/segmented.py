@@ -29,9 +29,8 @@ _by_base = attrgetter("base_offset")
 class SegmentedLog:
     """The state of one replica's log.
 
-    Offsets are absolute; `size` is the bytes of all log files; `cuts` counts how often bytes were
-    taken away or moved. Disk trouble is raised as
-    StorageError; after `fail`, every use raises what it was given.
+    Offsets are absolute; `size` is the bytes of all log files; `cuts` counts how often bytes were taken away or moved.
+    Disk trouble is raised as StorageError; after `fail`, every use raises what it was given.
     """
 
     def __init__(
@@ -64,6 +63,7 @@ class SegmentedLog:
         self.recovery_point = state.recovery_point
         self.high_watermark = state.log_start_offset
         self.producers = state.producers
+        self.reload: replay.Reload | None = None  # what has to be read again before anything is appended
         self.epochs = EpochCache(state.epochs, log_end_offset=lambda: self.log_end_offset, save=self._save_epochs)
         self.size = sum(segment.size for segment in state.segments)
         self.cuts = 0
@@ -159,6 +159,7 @@ class SegmentedLog:
 
     def roll(self, base_offset: int, now_ms: int) -> Segment:
         """Seal the active segment and go on in a new one; a snapshot of the producers is taken between them."""
+        self.want_producers()
         self.active.seal()
         self.note_unsynced(replay.write_snapshot(self.disk, self.directory, base_offset, self.producers))
         self.active = Segment.create(self.disk, self.directory, base_offset, self._config, now_ms)
@@ -212,6 +213,7 @@ class SegmentedLog:
     def close(self) -> None:
         """Seal, take the producers' snapshot, flush: after this the log opens without recovery. Waits for the disk."""
         self.check_usable()
+        self.want_producers()
         self.active.seal()
         self.note_unsynced(replay.write_snapshot(self.disk, self.directory, self.log_end_offset, self.producers))
         # The index files of an active segment are not part of a flush plan that has no new records.
@@ -249,7 +251,7 @@ class SegmentedLog:
         self.note_unsynced(self.active.path(layout.LOG))
         self._resize()
         self.epochs.truncate_from_end(self.log_end_offset)
-        self._reload_producers()
+        self._cut_producers()
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
         self.keeper.cut(self, self.log_end_offset)
         return True
@@ -264,6 +266,7 @@ class SegmentedLog:
         for offset in replay.snapshot_offsets(self.disk, self.directory):
             remove_if_there(self.disk, replay.snapshot_path(self.directory, offset))
         self.producers.replace(())
+        self.reload = None
         self.active = Segment.create(self.disk, self.directory, new_start, self._config, self.now_ms)
         self.segments[:] = [self.active]
         self.log_start_offset = self.log_end_offset = self.high_watermark = new_start
@@ -284,16 +287,26 @@ class SegmentedLog:
         self.keeper.retired(self, swap.retire(segment, with_snapshot=True))
         self.names_changed()
 
-    def _reload_producers(self) -> None:
+    def _cut_producers(self) -> None:
         for offset in replay.snapshot_offsets(self.disk, self.directory):
             if offset > self.log_end_offset:
                 remove_if_there(self.disk, replay.snapshot_path(self.directory, offset))
                 self.names_changed()
-        if self.producers.entries:
-            states = replay.rebuild(
-                self.disk, self.directory, self.segments, self.segments[0].base_offset, self.log_end_offset
-            )
-            self.producers.replace(states.entries.values())
+        if self.reload is not None or not self.producers.cut(self.log_end_offset):
+            start = self.segments[0].base_offset
+            self.reload = replay.Reload(self.disk, self.directory, self.segments, start, self.log_end_offset)
+
+    def finish_reload(self, reload: replay.Reload | None) -> None:
+        """Take over what was read, unless the log was cut again since."""
+        if reload is not None and self.reload is reload:
+            self.producers.replace(reload.states.entries.values())
+            self.reload = None
+
+    def want_producers(self) -> None:
+        """Whoever is about to write needs the producers' states: what nobody has read again yet is read now."""
+        if self.reload is not None:
+            self.reload.run()
+            self.finish_reload(self.reload)
 
     def advance_log_start(self, offset: int) -> bool:
         """Let the log begin at `offset`; whole segments below go with the next retention run.
@@ -324,7 +337,10 @@ class SegmentedLog:
         self.now_ms = now_ms
         held = frozenset(base for bases in self._held.values() for base in bases)
         count = retention.deletable(
-            [self._candidate(number) for number in range(len(self.segments))],
+            [
+                retention.candidate(segment, self.end_of(number), is_active=segment is self.active)
+                for number, segment in enumerate(self.segments)
+            ],
             self._config,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
@@ -343,15 +359,6 @@ class SegmentedLog:
             del self.segments[:count]
             self._resize()
         return count
-
-    def _candidate(self, number: int) -> retention.Candidate:
-        segment = self.segments[number]
-        latest = segment.max_timestamp
-        if latest < 0 and segment.size:
-            latest = self.disk.status(segment.path(layout.LOG)).mtime_ms
-        return retention.Candidate(
-            segment.base_offset, self.end_of(number), segment.size, latest, segment is self.active
-        )
 
     def replace_in_row(self, replacements: Sequence[swap.Replacement]) -> None:
         """Put swapped segments in the places of those they replace."""

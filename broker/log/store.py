@@ -21,6 +21,7 @@ from logyard.broker.log.disk import DirectoryLocked, Disk, DiskError
 from logyard.broker.log.inventory import Inventory
 from logyard.broker.log.loading import read_logs
 from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.replay import Reload
 from logyard.broker.log.runner import Chores
 from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.log.settings import StoreSettings as StoreSettings
@@ -268,11 +269,17 @@ class LogStore:
         return log
 
     def _cut(self, log: SegmentedLog, offset: int) -> None:
+        if log.reload is not None:
+            self._chores.spawn(self._reload(log, log.reload))
         if log.is_future:
             return
         if (future := self.future(log.tp)) is not None:
             future.truncate_to(offset)
         self.on_cut(log.tp, offset)
+
+    async def _reload(self, log: SegmentedLog, reload: Reload) -> None:
+        await self._run(reload.run)
+        log.finish_reload(reload)
 
     # -- looking after --------------------------------------------------------------------------------------
 

@@ -100,6 +100,10 @@ class FetchState:
 
     def _append(self, answer: FetchedPartition) -> Outcome:
         log = self.log
+        if log.reload is not None:
+            # It was cut, and who wrote into it is read again in a thread: ask again in a moment.
+            self.refusals += 1
+            return Outcome.BACK_OFF
         records = answer.records
         start = log.log_start_offset
         if log.log_end_offset != self.offset:

@@ -244,6 +244,7 @@ def test_a_log_is_the_list_of_what_was_written(steps: list[tuple[str, int]]) -> 
     for step, number in steps:
         history.take(step, number)
         history.check()
+        history.log.want_producers()
         producer = history.log.producers.entries.get(9)
         written = [h for d in history.model.batches if (h := batch.parse_header(d)).producer_id == 9]
         if written and producer is not None:

@@ -123,6 +123,10 @@ class MemoryLog:
         if self.epochs.latest is None or b.epoch > self.epochs.latest:
             self.epochs.assign(b.epoch, b.base)
 
+    @property
+    def reload(self) -> None:
+        """Nothing has to be read again after a cut."""
+
     def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one: bool) -> MemorySlice:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -384,6 +384,9 @@ class TestTruncate:
             log.append_as_leader(data, 0, now_ms=NOW)
         log.append_as_leader(transactional(8, 0), 0, now_ms=NOW)
         log.truncate_to(25)
+        assert log.reload is not None, "a transaction was open"
+        log.want_producers()
+        assert log.reload is None
         assert log.producers.entries[7].last_sequence == 24
         assert 8 not in log.producers.entries
         assert log.producers.first_unstable_offset is None

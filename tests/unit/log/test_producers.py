@@ -115,6 +115,19 @@ def test_silent_producers_expire_unless_in_a_transaction() -> None:
     assert sorted(states.entries) == [2, 3]
 
 
+def test_a_cut_is_followed_without_the_log_where_enough_is_remembered() -> None:
+    seen = [SeenBatch(2 * n + 1, 10 * n + 1, 1, 100 + n) for n in range(5)]
+    states = ProducerStates([ProducerEntry(1, 0, -1, 104, -1, tuple(seen)), ProducerEntry(2, 3, -1, 9, -1, (seen[0],))])
+    assert states.cut(21)
+    assert states.entries[1] == ProducerEntry(1, 0, -1, 101, -1, tuple(seen[:2]))
+    assert states.entries[2] == ProducerEntry(2, 3, -1, 9, -1, (seen[0],))
+    before = dict(states.entries)
+    assert not states.cut(1), "nothing of either is left"
+    assert states.entries == before
+    for transactional in (ProducerEntry(3, 0, 0, 5), ProducerEntry(3, 0, -1, 5, 4, (SeenBatch(0, 4, 0, 5),))):
+        assert not ProducerStates([transactional]).cut(100)
+
+
 def test_snapshot_bytes() -> None:
     entries = [
         ProducerEntry(4000, 3, 2, 1_700_000_000_000, 90, (SeenBatch(99, 4990, 9, 1_700_000_000_000),)),

@@ -93,6 +93,11 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never came true")
 
 
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 class TestIdentity:
     async def test_directories_are_claimed_once_and_for_all(self, house: House) -> None:
         store = house.store()
@@ -361,6 +366,24 @@ class TestUpkeep:
         log.truncate_to(11)
         assert house.text(f"{ONE}/recovery-point-offset-checkpoint") == "0\n1\na 0 10\n"
         assert house.cuts == [(A0, 10)]
+
+    async def test_what_a_truncation_takes_back_is_read_again_in_a_thread(self, house: House) -> None:
+        store = await house.loaded()
+        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        for sequence in range(20):
+            data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
+            log.append_as_leader(data, 0, now_ms=0)
+        log.truncate_to(11)
+        assert log.reload is not None
+        await until(lambda: log.reload is None)
+        assert log.producers.entries[1].last_sequence == 10
+        log.truncate_to(6)
+        log.truncate_to(3)
+        assert log.reload is not None
+        data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=3, transactional=True)
+        log.append_as_leader(data, 0, now_ms=0)  # who cannot wait reads on the spot
+        await settled()
+        assert log.producers.entries[1].last_sequence == 3
 
     async def test_a_checkpoint_under_way_does_not_bring_the_old_point_back(self, house: House) -> None:
         store = await house.loaded()
