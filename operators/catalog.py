@@ -18,8 +18,9 @@ _FILE_BYTES_MAX = 4 << 20
 class CatalogOperator(ClusterOperator):
     """A task on the topics that a file describes (see `logyard.admin.topics_as_code`).
 
-    :param file: the YAML file, relative to `[logyard] topics_directory`, else to the folder of the DAG's file; it may
-        not lie outside of that folder, for whoever may run a DAG may not thereby read the worker's files. (templated)
+    :param file: the YAML file, relative to `[logyard] topics_directory`, else to `directory`; it may not lie outside of
+        that folder, for whoever may run a DAG may not thereby read the worker's files. (templated)
+    :param directory: the folder of such files; that of the DAG's file where it is not given.
     :param delete_unlisted: delete topics that the file owns and does not list. (templated)
     :param deletes_max: refuse to delete more than so many in one run. (templated)
     """
@@ -27,10 +28,17 @@ class CatalogOperator(ClusterOperator):
     template_fields: Sequence[str] = ("file", "delete_unlisted", "deletes_max", *ClusterOperator.template_fields)
 
     def __init__(
-        self, *, file: str, delete_unlisted: bool | str = False, deletes_max: int | str = 5, **kwargs: Any
+        self,
+        *,
+        file: str,
+        directory: str | None = None,
+        delete_unlisted: bool | str = False,
+        deletes_max: int | str = 5,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.file = file
+        self.directory = directory
         self.delete_unlisted = delete_unlisted
         self.deletes_max = deletes_max
 
@@ -38,7 +46,7 @@ class CatalogOperator(ClusterOperator):
         """Read the file. Raises BadSettings."""
         import yaml
 
-        path = resolved(self.file, Path(str(context["dag"].fileloc)).parent)
+        path = resolved(self.file, Path(self.directory or Path(str(context["dag"].fileloc)).parent))
         try:
             if path.stat().st_size > _FILE_BYTES_MAX:
                 raise BadSettings(f"file {self.file}: {_FILE_BYTES_MAX} bytes are allowed")
@@ -106,10 +114,10 @@ class ApplyTopicsOperator(CatalogOperator):
         return {"changed": changed, "deleted": deleted, "refused": refused, "dry_run": self.checks_only}
 
 
-def resolved(file: str, dag_folder: Path) -> Path:
+def resolved(file: str, directory: Path) -> Path:
     """Where the file is. Raises BadSettings where that is outside of the folder that may be read."""
     configured = conf.get(CONFIG_SECTION, "topics_directory", fallback="") or ""
-    folder = Path(configured or dag_folder).resolve()
+    folder = Path(configured or directory).resolve()
     path = (folder / file).resolve()
     if not path.is_relative_to(folder) or path.suffix not in (".yaml", ".yml"):
         raise BadSettings(f"file {file!r}: a .yaml file below {folder} is expected")

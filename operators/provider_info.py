@@ -105,6 +105,7 @@ def get_provider_info() -> dict[str, Any]:
                     f"{_OPERATORS}.groups",
                     f"{_OPERATORS}.approval",
                     f"{_OPERATORS}.catalog",
+                    f"{_OPERATORS}.reports",
                     f"{_OPERATORS}.leadership",
                     f"{_OPERATORS}.controller",
                     f"{_OPERATORS}.spark",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias, Context, conf
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
@@ -157,17 +157,23 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
     that a templated destination will do): rows, files, and the offsets [start, end) of every partition.
 
     :param destination: the directory or URL that the files go to. (templated)
+    :param skip_without: skip, and do not fail, where topics or destination are not given.
     """
 
     job = "export"
     template_fields = (*SparkSegmentsOperator.template_fields, "destination")
 
-    def __init__(self, *, topics: Sequence[str] | str, destination: str, **kwargs: Any) -> None:
+    def __init__(
+        self, *, topics: Sequence[str] | str, destination: str, skip_without: bool = False, **kwargs: Any
+    ) -> None:
         kwargs.setdefault("outlets", [AssetAlias(EXPORT_ALIAS)])
         super().__init__(topics=topics, **kwargs)
         self.destination = destination
+        self.skip_without = skip_without
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        if self.skip_without and not (self.destination and as_list("topics", self.topics)):
+            raise AirflowSkipException("neither the factory nor the form names topics and a destination")
         found = super().execute(context)
         events = context.get("outlet_events")
         if found.get("rows") and events is not None:

@@ -56,7 +56,7 @@ class DagRuns:
         results = {}
         for task in self._api.tasks(run):
             try:
-                results[task.task_id] = self._api.xcom(run, task.task_id)
+                results[task.task_id] = self._api.xcom(run, task.task_id, map_index=task.map_index)
             except AirflowError:  # a sensor returns nothing, and a skipped task neither
                 results[task.task_id] = None
         return results

@@ -129,7 +129,7 @@ def load(yard: Yard) -> Figures:
 
 def audit(yard: Yard) -> Figures:
     """Every replica by Spark; the number of records must be what was acknowledged, on each replica."""
-    summary = result(yard.run("logyard_audit", topics=list(TOPICS)), "verdict")
+    summary = result(yard.run("logyard_audit_replicas", topics=list(TOPICS)), "verdict")
     records = sum(len(yard.expected[topic]) for topic in TOPICS)
     replicas = sum(len(p.replicas) for p in cluster_view.look(yard.bootstrap).partitions.values())
     if summary["verdict"] != "ok":
@@ -147,7 +147,9 @@ def compact(yard: Yard) -> Figures:
     ends = cluster_view.compactable_ends(yard.description, FLIGHTS, partitions)
     sent = yard.expected[FLIGHTS]
     # Asked for by hand: also where a topic is not dirty enough for its own settings.
-    summary = result(yard.run("logyard_compact", topics=[FLIGHTS], options={"force": True}), "replicas_compacted")
+    summary = result(
+        yard.run("logyard_compact_segments", topics=[FLIGHTS], options={"force": True}), "replicas_compacted"
+    )
     if summary["replicas_compacted"] != PARTITIONS * REPLICAS:
         raise LocalError(f"{summary['replicas_compacted']} replicas were compacted, not {PARTITIONS * REPLICAS}")
     yard.expected[FLIGHTS] = checks.expected_after_compaction(sent, ends)
@@ -167,11 +169,11 @@ def compact(yard: Yard) -> Figures:
 def export(yard: Yard) -> Figures:
     """To Parquet, twice: the second run has nothing to do."""
     destination = str(yard.export_to)
-    once = result(yard.run("logyard_export", topics=[FLIGHTS], destination=destination), "rows")
+    once = result(yard.run("logyard_export_segments", topics=[FLIGHTS], destination=destination), "rows")
     first = exported.read(yard.export_to)
     exported.require(yard.expected[FLIGHTS], first)
     yard.display.note("once more: nothing may be exported twice")
-    again = result(yard.run("logyard_export", topics=[FLIGHTS], destination=destination), "rows")
+    again = result(yard.run("logyard_export_segments", topics=[FLIGHTS], destination=destination), "rows")
     second = exported.read(yard.export_to)
     if again["rows"] or len(second) != len(first):
         raise LocalError(f"the second export brought {again['rows']} rows, {len(second) - len(first)} of them twice")
@@ -192,13 +194,14 @@ def reassign(yard: Yard) -> Figures:
     drained = min(broker for broker in before.brokers if broker != before.controller)
     led = sum(before.partitions[topic, p].leader == drained for topic in TOPICS for p in range(PARTITIONS))
     held = sum(cluster_view.log_bytes(d) for d in _replicas_on(yard, drained))
-    yard.run("logyard_reassign", topics=list(TOPICS), drain=[drained], replication_factor=REPLICAS - 1)
+    fewer = {"drain": [drained], "replication_factor": REPLICAS - 1}
+    yard.run("logyard_reassign_replicas", topics=list(TOPICS), approve=False, **fewer)
     empty = cluster_view.look(yard.bootstrap)
     still = [tp for tp, p in empty.partitions.items() if tp[0] in TOPICS and drained in p.replicas]
     if still:
         raise LocalError(f"broker {drained} was to be emptied and still has {still}")
     yard.display.note(f"broker {drained} is empty; back to {REPLICAS} replicas")
-    yard.run("logyard_reassign", topics=list(TOPICS), replication_factor=REPLICAS)
+    yard.run("logyard_reassign_replicas", topics=list(TOPICS), approve=False, replication_factor=REPLICAS)
     after = cluster_view.look(yard.bootstrap)
     _require_health(after)
     again = sum(after.partitions[topic, p].leader == drained for topic in TOPICS for p in range(PARTITIONS))
@@ -256,10 +259,10 @@ def audit_again(yard: Yard) -> Figures:
 
 DAGS = (
     "logyard_create_topic",
-    "logyard_audit",
-    "logyard_compact",
-    "logyard_export",
-    "logyard_reassign",
+    "logyard_audit_replicas",
+    "logyard_compact_segments",
+    "logyard_export_segments",
+    "logyard_reassign_replicas",
     "logyard_recover_controller",
 )
 

@@ -4,24 +4,24 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from logyard.dags import params
+from logyard.dags.factories import params
 from logyard.operators.spark import AuditSegmentsOperator
 
 
-def audit_dag(
-    prefix: str = "logyard_",
+def audit_replicas_dag(
+    prefix: str = params.PREFIX,
     logyard_conn_id: str = params.CONNECTION,
     spark_conn_id: str = params.SPARK_CONNECTION,
 ) -> DAG:
-    """The DAG `<prefix>audit` on the cluster of that connection, by the Spark of the other."""
+    """The DAG `<prefix>audit_replicas` on the cluster of that connection, by the Spark of the other."""
     with DAG(
-        dag_id=f"{prefix}audit",
+        dag_id=f"{prefix}audit_replicas",
         description="Check every replica of topics: checksums, offsets, indexes, agreement",
         schedule=None,
         catchup=False,
         tags=[*params.TAGS, "segments", "spark"],
         default_args={"owner": params.OWNER},
-        dagrun_timeout=timedelta(minutes=60),
+        dagrun_timeout=timedelta(hours=6),
         doc_md=__doc__,
         params={
             "topics": params.topics("Topics to audit."),
@@ -38,6 +38,3 @@ def audit_dag(
             conn_id=spark_conn_id,
         )
     return dag
-
-
-dag = audit_dag()

@@ -1,0 +1,63 @@
+"""Compact closed segments with Spark under leases, every night; the brokers swap the results in.
+
+Chosen are the largest compacted topics (or those that the form names), one mapped task each, a few at a time. The job
+leaves alone what is not dirty enough by the topic's own settings.
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from logyard.dags.factories import params
+from logyard.operators.reports import ChooseCompactionOperator
+from logyard.operators.spark import CompactSegmentsOperator
+
+
+def compact_segments_dag(
+    prefix: str = params.PREFIX,
+    logyard_conn_id: str = params.CONNECTION,
+    spark_conn_id: str = params.SPARK_CONNECTION,
+    schedule: str | None = "17 2 * * *",
+    at_once: int = 2,
+) -> DAG:
+    """The DAG `<prefix>compact_segments` on the cluster of that connection, by the Spark of the other.
+
+    :param at_once: Spark jobs that run at the same time.
+    """
+    with DAG(
+        dag_id=f"{prefix}compact_segments",
+        description="Compact the closed segments of topics while the brokers are live",
+        schedule=schedule,
+        catchup=False,
+        max_active_runs=1,
+        tags=[*params.TAGS, "segments", "spark"],
+        default_args={"owner": params.OWNER},
+        dagrun_timeout=timedelta(hours=6),
+        doc_md=__doc__,
+        params={
+            "topics": params.topics("Topics to compact; empty: the largest compacted ones."),
+            "limit": params.number("Topics at most", "How many topics are chosen, where none is named.", default=10),
+            "bytes_min": params.number("Bytes at least", "Topics that hold less are not chosen.", default=0, minimum=0),
+            "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
+            "options": params.mapping(
+                "Options", 'Further options of the job, by their names without dashes: {"force": true}.'
+            ),
+        },
+    ) as dag:
+        choose = ChooseCompactionOperator(
+            task_id="choose",
+            topics="{{ params.topics | tojson }}",
+            limit="{{ params.limit }}",
+            bytes_min="{{ params.bytes_min }}",
+            logyard_conn_id=logyard_conn_id,
+        )
+        CompactSegmentsOperator.partial(
+            task_id="compact",
+            options="{{ params.options | tojson }}",
+            spark_settings="{{ params.spark | tojson }}",
+            logyard_conn_id=logyard_conn_id,
+            conn_id=spark_conn_id,
+            max_active_tis_per_dagrun=at_once,
+            map_index_template="{{ task.topics | join(', ') }}",
+        ).expand(topics=choose.output)
+    return dag

@@ -1,0 +1,62 @@
+"""Take brokers out of service: show what would move, have a person approve it, empty them, and stop them if wanted."""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from logyard.dags.factories import params
+from logyard.operators.approval import ApprovePlanOperator
+from logyard.operators.decommission import DecommissionBrokerOperator
+from logyard.operators.reassignment import PlanReassignmentOperator
+
+
+def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION) -> DAG:
+    """The DAG `<prefix>decommission_broker` on the cluster of that connection."""
+    with DAG(
+        dag_id=f"{prefix}decommission_broker",
+        description="Empty brokers of their replicas, and stop them if wanted",
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        tags=[*params.TAGS, "reassignment", "brokers"],
+        default_args={"owner": params.OWNER},
+        dagrun_timeout=timedelta(hours=48),
+        doc_md=__doc__,
+        params={
+            "brokers": params.brokers("Brokers", "The ids of the brokers that leave.", required=True),
+            "replication_factor": params.number(
+                "Replication factor", "A smaller one, where the brokers that stay are too few.", minimum=1
+            ),
+            "stop_brokers": params.flag("Stop them", "Stop the brokers in the end, by the launcher's command."),
+            "throttle": params.throttle(),
+            "approve": params.approval(),
+        },
+    ) as dag:
+        plan = PlanReassignmentOperator(
+            task_id="plan",
+            drain="{{ params.brokers | tojson }}",
+            replication_factor="{{ params.replication_factor }}",
+            throttle="{{ params.throttle }}",
+            logyard_conn_id=logyard_conn_id,
+        )
+        approve = ApprovePlanOperator(
+            task_id="approve",
+            subject="Empty brokers {{ params.brokers | join(', ') }}?",
+            plan="{{ ti.xcom_pull(task_ids='plan') | tojson }}",
+            required="{{ params.approve }}",
+            response_timeout=timedelta(hours=24),
+        )
+        decommission = DecommissionBrokerOperator(
+            task_id="decommission",
+            brokers="{{ params.brokers | tojson }}",
+            replication_factor="{{ params.replication_factor }}",
+            stop_brokers="{{ params.stop_brokers }}",
+            throttle="{{ params.throttle }}",
+            deferrable=True,
+            wait_timeout_s=12 * 3600,
+            retries=2,
+            retry_delay=timedelta(seconds=15),
+            logyard_conn_id=logyard_conn_id,
+        )
+        plan >> approve >> decommission
+    return dag

@@ -1,0 +1,57 @@
+"""Export records to Parquet with Spark, every hour; incremental, nothing is exported twice.
+
+What and where comes from the factory's arguments, or from the form; where neither names topics and a destination,
+there is nothing to do. A run that exported something adds an event, with offsets and row counts, to the asset of its
+destination (alias `logyard_exports`), so that other DAGs can follow.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from logyard.dags.factories import params
+from logyard.operators.spark import ExportSegmentsOperator
+
+
+def export_segments_dag(
+    prefix: str = params.PREFIX,
+    logyard_conn_id: str = params.CONNECTION,
+    spark_conn_id: str = params.SPARK_CONNECTION,
+    topics: Sequence[str] = (),
+    destination: str | None = None,
+    schedule: str | None = "@hourly",
+) -> DAG:
+    """The DAG `<prefix>export_segments` on the cluster of that connection, by the Spark of the other.
+
+    :param topics: what the scheduled runs export.
+    :param destination: where to: a directory or URL.
+    """
+    with DAG(
+        dag_id=f"{prefix}export_segments",
+        description="Export the records of topics to Parquet; a second run exports nothing twice",
+        schedule=schedule,
+        catchup=False,
+        max_active_runs=1,
+        tags=[*params.TAGS, "segments", "spark"],
+        default_args={"owner": params.OWNER},
+        dagrun_timeout=timedelta(minutes=60),
+        doc_md=__doc__,
+        params={
+            "topics": params.topics("Topics to export.", default=topics),
+            "destination": params.text("Destination", "Directory (or URL) of the Parquet files.", default=destination),
+            "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
+            "options": params.mapping("Options", "Further options of the job, by their names without dashes."),
+        },
+    ) as dag:
+        ExportSegmentsOperator(
+            task_id="export",
+            skip_without=True,
+            topics="{{ params.topics | tojson }}",
+            destination="{{ params.destination or '' }}",
+            options="{{ params.options | tojson }}",
+            spark_settings="{{ params.spark | tojson }}",
+            logyard_conn_id=logyard_conn_id,
+            conn_id=spark_conn_id,
+        )
+    return dag

@@ -1,0 +1,55 @@
+"""Params that several DAGs share: what a person (or a caller of the REST API) fills in."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Param
+
+PREFIX = "logyard_"
+CONNECTION = "logyard_default"
+SPARK_CONNECTION = "spark_default"
+TAGS = ("logyard",)
+OWNER = "logyard"
+
+NAME_PATTERN = "^[a-zA-Z0-9._-]{1,249}$"
+
+
+def required_topic(description: str = "The topic's name.") -> Param:
+    # Without a default the form (and the API) insist on a value.
+    return Param(type="string", pattern=NAME_PATTERN, title="Topic", description=description)
+
+
+def topics(description: str, *, default: Sequence[str] = ()) -> Param:
+    items = {"type": "string", "pattern": NAME_PATTERN}
+    return Param(list(default), type="array", items=items, title="Topics", description=description)
+
+
+def number(title: str, description: str, *, default: int | None = None, minimum: int | None = None) -> Param:
+    bounds: dict[str, Any] = {} if minimum is None else {"minimum": minimum}
+    return Param(default, type=["null", "integer"], title=title, description=description, **bounds)
+
+
+def text(title: str, description: str, *, default: str | None = None) -> Param:
+    return Param(default, type=["null", "string"], title=title, description=description)
+
+
+def flag(title: str, description: str, *, default: bool = False) -> Param:
+    return Param(default, type="boolean", title=title, description=description)
+
+
+def brokers(title: str, description: str, *, required: bool = False) -> Param:
+    bounds: dict[str, Any] = {"minItems": 1} if required else {}
+    items = {"type": "integer", "minimum": 0}
+    return Param([], type="array", items=items, title=title, description=description, **bounds)
+
+
+def mapping(title: str, description: str, default: dict[str, Any] | None = None) -> Param:
+    return Param(default or {}, type=["object", "null"], title=title, description=description)
+
+
+def approval() -> Param:
+    return flag("Ask a person", "Have a person approve the plan before anything is done.", default=True)
+
+
+def throttle() -> Param:
+    return number("Throttle", "Bytes per second on each broker; empty: the connection's, or none.", minimum=1)

@@ -1,0 +1,89 @@
+"""Move replicas: plan (or take a plan), have a person approve it, execute in waves, verify, elect preferred leaders.
+
+The plan task changes nothing; its result says which replicas move, how many bytes each broker holds before and after,
+and how to go back. A worker that dies in the middle is no harm: the retry adopts the moves that are under way. When
+the execution is marked as failed its moves are cancelled; the verification puts a throttle back that was left.
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from logyard.dags.factories import params
+from logyard.operators.approval import ApprovePlanOperator
+from logyard.operators.leadership import ElectLeadersOperator
+from logyard.operators.reassignment import ExecuteReassignmentOperator, PlanReassignmentOperator
+from logyard.operators.verification import VerifyReassignmentOperator
+
+PLAN = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
+BEFORE = "{{ ti.xcom_pull(task_ids='execute', key='throttle_before') | tojson }}"
+
+
+def reassign_replicas_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION) -> DAG:
+    """The DAG `<prefix>reassign_replicas` on the cluster of that connection."""
+    with DAG(
+        dag_id=f"{prefix}reassign_replicas",
+        description="Move replicas of topics: plan, approve, execute, verify, elect",
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        tags=[*params.TAGS, "reassignment"],
+        default_args={"owner": params.OWNER},
+        dagrun_timeout=timedelta(hours=48),
+        doc_md=__doc__,
+        params={
+            "topics": params.topics("Topics to plan for; all of them where empty."),
+            "drain": params.brokers("Drain", "Brokers to empty."),
+            "replication_factor": params.number(
+                "Replication factor", "Bring partitions to this many replicas.", minimum=1
+            ),
+            "balance": params.flag("Balance counts", "Even out the numbers of replicas and leaders too."),
+            "balance_disk": params.flag("Balance bytes", "Even out the bytes on the brokers too."),
+            "plan": params.mapping("Plan", "Instead of goals, the JSON that kafka-reassign-partitions reads."),
+            "throttle": params.throttle(),
+            "approve": params.approval(),
+        },
+    ) as dag:
+        plan = PlanReassignmentOperator(
+            task_id="plan",
+            topics="{{ params.topics | tojson }}",
+            drain="{{ params.drain | tojson }}",
+            replication_factor="{{ params.replication_factor }}",
+            balance="{{ params.balance }}",
+            balance_disk="{{ params.balance_disk }}",
+            plan="{{ params.plan | tojson }}",
+            throttle="{{ params.throttle }}",
+            logyard_conn_id=logyard_conn_id,
+        )
+        approve = ApprovePlanOperator(
+            task_id="approve",
+            subject="Move replicas as planned?",
+            plan=PLAN,
+            required="{{ params.approve }}",
+            response_timeout=timedelta(hours=24),
+        )
+        execute = ExecuteReassignmentOperator(
+            task_id="execute",
+            plan=PLAN,
+            throttle="{{ params.throttle }}",
+            elect_preferred=False,
+            deferrable=True,
+            wait_timeout_s=6 * 3600,
+            retries=2,
+            retry_delay=timedelta(seconds=15),
+            logyard_conn_id=logyard_conn_id,
+        )
+        verify = VerifyReassignmentOperator(
+            task_id="verify",
+            plan=PLAN,
+            throttle_before=BEFORE,
+            deferrable=True,
+            trigger_rule="all_done",
+            wait_timeout_s=6 * 3600,
+            logyard_conn_id=logyard_conn_id,
+        )
+        elect = ElectLeadersOperator(
+            task_id="elect", topics="{{ params.topics | tojson }}", logyard_conn_id=logyard_conn_id
+        )
+        plan >> approve >> execute >> verify >> elect
+    return dag

@@ -1,0 +1,46 @@
+"""Bring the controller back: diagnose, fence or restart what has to be, and prove that the cluster is whole.
+
+It may run at any time, also when nothing is wrong. `controller_watch` runs the same by itself.
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from logyard.dags.factories import params
+from logyard.operators.controller import RecoverControllerOperator
+
+
+def recover_controller_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION) -> DAG:
+    """The DAG `<prefix>recover_controller` on the cluster of that connection."""
+    with DAG(
+        dag_id=f"{prefix}recover_controller",
+        description="Recover a dead, hung or missing controller and restart lost brokers",
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        tags=[*params.TAGS, "controller"],
+        default_args={"owner": params.OWNER},
+        dagrun_timeout=timedelta(minutes=20),
+        doc_md=__doc__,
+        params={
+            "epoch_before": params.number(
+                "Epoch before", "The controller epoch before the trouble, where it is known: the new one must be above."
+            ),
+            "controller_before": params.number("Controller before", "Who was controller then, where it is known."),
+            "restart_brokers": params.flag(
+                "Restart brokers", "Start brokers that ought to run and do not.", default=True
+            ),
+            "dry_run": params.flag("Dry run", "Say what is wrong and change nothing."),
+        },
+    ) as dag:
+        RecoverControllerOperator(
+            task_id="recover",
+            epoch_before="{{ params.epoch_before }}",
+            controller_before="{{ params.controller_before }}",
+            restart_brokers="{{ params.restart_brokers }}",
+            dry_run="{{ params.dry_run }}",
+            deferrable=True,
+            logyard_conn_id=logyard_conn_id,
+        )
+    return dag

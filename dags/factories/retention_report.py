@@ -1,0 +1,33 @@
+"""What topics keep, every day: bytes, records, limits, records past their time, and what looks wrong."""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from logyard.dags.factories import params
+from logyard.operators.reports import RetentionReportOperator
+
+
+def retention_report_dag(
+    prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION, schedule: str | None = "40 5 * * *"
+) -> DAG:
+    """The DAG `<prefix>retention_report` on the cluster of that connection."""
+    with DAG(
+        dag_id=f"{prefix}retention_report",
+        description="Report what topics keep, and what is past its time",
+        schedule=schedule,
+        catchup=False,
+        tags=[*params.TAGS, "topics"],
+        default_args={"owner": params.OWNER},
+        dagrun_timeout=timedelta(minutes=30),
+        doc_md=__doc__,
+        params={"topics": params.topics("Topics to report on; all but internal ones where empty.")},
+    ) as dag:
+        RetentionReportOperator(
+            task_id="report",
+            topics="{{ params.topics | tojson }}",
+            retries=1,
+            retry_delay=timedelta(minutes=1),
+            logyard_conn_id=logyard_conn_id,
+        )
+    return dag

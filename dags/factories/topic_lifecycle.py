@@ -1,0 +1,78 @@
+"""A topic's life from one form: create, alter, add partitions, delete; each step only where it is asked for."""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from logyard.dags.factories import params
+from logyard.operators.topics import (
+    AddPartitionsOperator,
+    AlterTopicOperator,
+    CreateTopicOperator,
+    DeleteTopicOperator,
+)
+
+
+def topic_lifecycle_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION) -> DAG:
+    """The DAG `<prefix>topic_lifecycle` on the cluster of that connection."""
+    with DAG(
+        dag_id=f"{prefix}topic_lifecycle",
+        description="Create, alter, expand and delete a topic",
+        schedule=None,
+        catchup=False,
+        tags=[*params.TAGS, "topics"],
+        default_args={"owner": params.OWNER},
+        dagrun_timeout=timedelta(minutes=30),
+        doc_md=__doc__,
+        params={
+            "topic": params.required_topic(),
+            "partitions": params.number("Partitions", "At creation; empty: the broker's default.", minimum=1),
+            "replication_factor": params.number("Replication factor", "Empty: the broker's default.", minimum=1),
+            "configs": params.mapping("Settings", "Settings at creation."),
+            "alter": params.mapping("Alter", "Settings to set afterwards; null unsets."),
+            "expand_to": params.number("Expand to", "Partitions in all, afterwards; empty: as created.", minimum=1),
+            "delete": params.flag("Delete", "Delete the topic at the end."),
+            "must_be_empty": params.flag("Only if empty", "Refuse to delete a topic that holds records."),
+            "must_have_no_group": params.flag(
+                "Only if unread", "Refuse to delete a topic that a group with members reads.", default=True
+            ),
+            "dry_run": params.flag("Dry run", "Check everything and change nothing."),
+        },
+    ) as dag:
+        create = CreateTopicOperator(
+            task_id="create",
+            topic="{{ params.topic }}",
+            partitions="{{ params.partitions }}",
+            replication_factor="{{ params.replication_factor }}",
+            configs="{{ params.configs | tojson }}",
+            # Before an expansion there are fewer partitions than after it: a second run must not trip over that.
+            if_exists="skip",
+            dry_run="{{ params.dry_run }}",
+            logyard_conn_id=logyard_conn_id,
+        )
+        alter = AlterTopicOperator(
+            task_id="alter",
+            topic="{{ params.topic }}",
+            configs="{{ params.alter | tojson }}",
+            dry_run="{{ params.dry_run }}",
+            logyard_conn_id=logyard_conn_id,
+        )
+        expand = AddPartitionsOperator(
+            task_id="expand",
+            topic="{{ params.topic }}",
+            partitions="{{ params.expand_to }}",
+            allow_keyed=True,
+            dry_run="{{ params.dry_run }}",
+            logyard_conn_id=logyard_conn_id,
+        )
+        delete = DeleteTopicOperator(
+            task_id="delete",
+            topic="{{ params.topic }}",
+            wanted="{{ params.delete }}",
+            must_be_empty="{{ params.must_be_empty }}",
+            must_have_no_group="{{ params.must_have_no_group }}",
+            dry_run="{{ params.dry_run }}",
+            logyard_conn_id=logyard_conn_id,
+        )
+        create >> alter >> expand >> delete
+    return dag

@@ -1,0 +1,79 @@
+"""Make topics what a YAML file says: plan the difference, have a person approve it, apply what was approved.
+
+The file lies beside the DAG's own file (or below `[logyard] topics_directory`):
+
+    version: 1
+    owns: "orders\\\\..*"
+    defaults: {partitions: 6, replication_factor: 3}
+    topics:
+      orders.created: {}
+      orders.current: {configs: {cleanup.policy: compact}}
+
+Settings that the file does not name are left as they are, and topics that it does not list too, unless their deletion
+is asked for.
+"""
+
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, Param
+
+from logyard.dags.factories import params
+from logyard.operators.approval import ApprovePlanOperator
+from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
+
+
+def topics_as_code_dag(
+    prefix: str = params.PREFIX,
+    logyard_conn_id: str = params.CONNECTION,
+    directory: Path | str | None = None,
+    schedule: str | None = None,
+) -> DAG:
+    """The DAG `<prefix>topics_as_code` on the cluster of that connection.
+
+    :param directory: the folder of the files; that of `[logyard] topics_directory` goes before it.
+    """
+    with DAG(
+        dag_id=f"{prefix}topics_as_code",
+        description="Reconcile topics with a YAML file: plan, approve, apply",
+        schedule=schedule,
+        catchup=False,
+        max_active_runs=1,
+        tags=[*params.TAGS, "topics"],
+        default_args={"owner": params.OWNER},
+        dagrun_timeout=timedelta(hours=26),
+        doc_md=__doc__,
+        params={
+            "file": Param(
+                "topics.yaml",
+                type="string",
+                pattern=r"^[A-Za-z0-9._/-]+\.ya?ml$",
+                title="File",
+                description="The YAML file, in the DAG's folder or the configured one.",
+            ),
+            "delete_unlisted": params.flag(
+                "Delete unlisted", "Delete topics that the file owns and does not list, records and all."
+            ),
+            "deletes_max": params.number("Deletions at most", "Refuse to delete more topics.", default=5, minimum=0),
+            "approve": params.approval(),
+        },
+    ) as dag:
+        common = {
+            "file": "{{ params.file }}",
+            "delete_unlisted": "{{ params.delete_unlisted }}",
+            "deletes_max": "{{ params.deletes_max }}",
+            "directory": str(directory) if directory else None,
+            "logyard_conn_id": logyard_conn_id,
+        }
+        document = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
+        plan = PlanTopicsOperator(task_id="plan", **common)
+        approve = ApprovePlanOperator(
+            task_id="approve",
+            subject="Change topics as {{ params.file }} says?",
+            plan=document,
+            required="{{ params.approve }}",
+            response_timeout=timedelta(hours=24),
+        )
+        apply = ApplyTopicsOperator(task_id="apply", plan=document, **common)
+        plan >> approve >> apply
+    return dag

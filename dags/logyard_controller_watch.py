@@ -1,0 +1,5 @@
+"""Bring the controller back as soon as it is lost: runs when the controller changes or is gone, or a broker is lost."""
+
+from logyard.dags.factories.controller_watch import controller_watch_dag
+
+dag = controller_watch_dag()  # airflow finds it by this name

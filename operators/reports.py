@@ -1,0 +1,93 @@
+"""Looking at topics for what comes after: what they keep, and which of them compaction is worth a try."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from logyard.admin import retention
+from logyard.operators.base import ClusterOperator, as_integer, as_list
+from logyard.operators.triggers.cluster import some
+
+
+class RetentionReportOperator(ClusterOperator):
+    """Report what topics keep: bytes, records, limits, records past their time, and what looks wrong.
+
+    Returns topics (a list, the largest first), bytes, records, findings (topic → texts).
+
+    :param topics: topics, a list or its JSON; all but internal ones where empty. (templated)
+    """
+
+    template_fields = ("topics", *ClusterOperator.template_fields)
+
+    def __init__(self, *, topics: Sequence[str] | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.topics = topics
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        topics = [str(topic) for topic in as_list("topics", self.topics)] or None
+        with self.hook.client() as client:
+            found = retention.read(client, topics, round(time.time() * 1000))
+        for entry in found:
+            limits = f"{entry.retention_ms} ms, {entry.retention_bytes} bytes"
+            self.log.info(
+                "%s (%s; %s): %d bytes, %d records, %d past their time",
+                entry.topic, entry.policy, limits, entry.bytes_all, entry.records, entry.overdue,
+            )  # fmt: skip
+            for text in entry.findings:
+                self.log.warning("%s: %s", entry.topic, text)
+        return {
+            "topics": [entry.as_json() for entry in found],
+            "bytes": sum(entry.bytes_all for entry in found),
+            "records": sum(entry.records for entry in found),
+            "findings": {entry.topic: list(entry.findings) for entry in found if entry.findings},
+        }
+
+
+class ChooseCompactionOperator(ClusterOperator):
+    """Choose compacted topics for CompactSegmentsOperator, each as a list of one, to be mapped over.
+
+    Skips what follows where there is none.
+
+    :param topics: instead of choosing, exactly these. (templated)
+    :param limit: choose so many at most, the largest first. (templated)
+    :param bytes_min: leave out topics of fewer bytes, all replicas together. (templated)
+    """
+
+    template_fields = ("topics", "limit", "bytes_min", *ClusterOperator.template_fields)
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[str] | str | None = None,
+        limit: int | str = 10,
+        bytes_min: int | str = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.topics = topics
+        self.limit = limit
+        self.bytes_min = bytes_min
+
+    def execute(self, context: Context) -> list[list[str]]:
+        given = [str(topic) for topic in as_list("topics", self.topics)]
+        chosen = given or self._choose()
+        if not chosen:
+            raise AirflowSkipException("no compacted topic holds anything")
+        self.log.info("to compact: %s", some(chosen))
+        return [[topic] for topic in chosen]
+
+    def _choose(self) -> list[str]:
+        with self.hook.client() as client:
+            snapshot = client.snapshot()
+            names = [name for name, topic in snapshot.topics.items() if not topic.internal]
+            policies = {name: client.topic_configs(name)["cleanup.policy"].value or "" for name in names}
+            return retention.compaction_candidates(
+                snapshot,
+                policies,
+                client.replica_sizes(),
+                limit=as_integer("limit", self.limit, 10),
+                bytes_min=as_integer("bytes_min", self.bytes_min, 0),
+            )
