@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import checkpoints, indexing, layout, replay, scan, swap
-from logyard.broker.log.appending import Staged
 from logyard.broker.log.disk import Disk, read_whole, remove_if_there, write_whole
 from logyard.broker.log.epochs import EpochCache, EpochEntry, EpochRun, reconcile
 from logyard.broker.log.index import AbortedTxn
-from logyard.broker.log.producers import Origin, ProducerStates
+from logyard.broker.log.producers import ProducerStates
 from logyard.broker.log.segment import Segment
 from logyard.broker.model import TopicId
 from logyard.broker.records.batch import BatchHeader, crc_matches
@@ -139,14 +138,33 @@ class _Loader:
         self.segments.append(Segment.create(self.disk, self.directory, base_offset, self.config, self.now_ms))
         self.end = base_offset
 
-    def mend_indexes(self, segments: list[Segment]) -> None:
-        """Look at sealed segments' index files; rebuild them where one cannot be right."""
-        for segment in segments:
+    def mend_indexes(self, count: int) -> None:
+        """Look at the index files of the first, sealed segments; rebuild them where one cannot be right."""
+        for number, segment in enumerate(self.segments[:count]):
             try:
                 indexing.glance(segment)
             except (CorruptData, FileNotFoundError) as error:
                 self.note(f"{segment.path(layout.LOG)}: rebuilding its indexes ({error})")
                 indexing.rebuild(segment, self.config.index_interval_bytes)
+            if segment.has_aborted:
+                self.mend_aborted(number)
+
+    def mend_aborted(self, number: int) -> None:
+        """Read a sealed segment's aborted transactions; find them in the log again where the file is damaged."""
+        segment, following = self.segments[number], self.segments[number + 1].base_offset
+        try:
+            if any(not segment.base_offset <= entry.last_offset < following for entry in segment.aborted):
+                raise CorruptData("transaction index: an entry lies outside the segment")
+        except CorruptData as error:
+            self.note(f"{segment.path(layout.TXN_INDEX)}: rebuilding it ({error})")
+            base, first = segment.base_offset, self.segments[0].base_offset
+            states, snapshot = replay.load_snapshot(self.disk, self.directory, base)
+            replay.replay(states, self.segments[:number], first if snapshot is None else snapshot, base)
+            segment.replace_aborted(replay.aborted_in(states, segment))
+            for file in segment.unsynced:
+                file.sync()
+            segment.unsynced.clear()
+            segment.release()
 
     # -- the log's end --------------------------------------------------------------------------------------
 
@@ -154,7 +172,7 @@ class _Loader:
         """After a clean shutdown: take the active segment as it is. False where it is not what it should be."""
         active = self.segments[-1]
         try:
-            self.mend_indexes(self.segments[:-1])
+            self.mend_indexes(len(self.segments) - 1)
             indexing.glance(active)
             active.load_indexes()
             _ = active.aborted
@@ -171,7 +189,7 @@ class _Loader:
         while first > 0 and self.segments[first].base_offset > recovery_point:
             first -= 1
         suspects = self.segments[first:]
-        self.mend_indexes(self.segments[:first])
+        self.mend_indexes(first)
         self.producers, snapshot = replay.load_snapshot(self.disk, self.directory, suspects[0].base_offset)
         start = self.segments[0].base_offset if snapshot is None else snapshot
         replay.replay(self.producers, self.segments[:first], start, suspects[0].base_offset)
@@ -251,14 +269,7 @@ class _Loader:
 
     def note_producer(self, header: BatchHeader, data: memoryview) -> list[AbortedTxn]:
         """Replay one batch into the producer states; returns the transaction it aborted, if it did."""
-        staged = Staged(self.producers)
-        staged.take(header, data, header.base_offset, Origin.LEADER, header.max_timestamp)
-        replay.settle(self.producers, staged)
-        return [
-            AbortedTxn(done.producer_id, done.first_offset, done.last_offset, self.producers.stable_offset_after(done))
-            for done in staged.completed
-            if done.aborted
-        ]
+        return replay.take(self.producers, header, data)
 
     def note_epoch(self, header: BatchHeader) -> None:
         """Follow the epochs of the batches; raises CorruptData where one falls back."""

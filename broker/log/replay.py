@@ -6,8 +6,10 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout, scan
 from logyard.broker.log.appending import Staged
 from logyard.broker.log.disk import Disk, read_whole, remove_if_there, write_whole
+from logyard.broker.log.index import AbortedTxn
 from logyard.broker.log.producers import Origin, ProducerStates, decode_snapshot, encode_snapshot
 from logyard.broker.log.segment import Segment
+from logyard.broker.records.batch import BatchHeader
 
 
 def snapshot_path(directory: str, offset: int) -> str:
@@ -61,9 +63,7 @@ def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end:
                 break
             # Only markers have to be opened.
             batch = memoryview(segment.read(header.length, at) if header.is_control else b"")
-            staged = Staged(states)
-            staged.take(header, batch, header.base_offset, Origin.LEADER, header.max_timestamp)
-            settle(states, staged)
+            take(states, header, batch)
         if number + 1 < len(segments):
             segment.release()
 
@@ -92,10 +92,27 @@ class Reload:
         self.states = rebuild(self._disk, self._directory, self._segments, self._log_start, self._end)
 
 
-def settle(states: ProducerStates, staged: Staged) -> None:
-    """Take staged entries whose transactions are history: their markers are known to be in the log."""
+def take(states: ProducerStates, header: BatchHeader, batch: memoryview) -> list[AbortedTxn]:
+    """Follow one batch of the log, a marker opened; returns the transaction it aborted, if it did."""
+    staged = Staged(states)
+    staged.take(header, batch, header.base_offset, Origin.LEADER, header.max_timestamp)
     for entry in staged.entries.values():
         states.remember(entry)
+    return [
+        AbortedTxn(done.producer_id, done.first_offset, done.last_offset, states.stable_offset_after(done))
+        for done in staged.completed
+        if done.aborted
+    ]
+
+
+def aborted_in(states: ProducerStates, segment: Segment) -> list[AbortedTxn]:
+    """Return the transactions aborted in a segment, given the states before it; the states follow."""
+    aborted: list[AbortedTxn] = []
+    for at, header in scan.headers(segment.read, 0, segment.size):
+        if header.producer_id >= 0:
+            batch = memoryview(segment.read(header.length, at) if header.is_control else b"")
+            aborted += take(states, header, batch)
+    return aborted
 
 
 def rebuild(disk: Disk, directory: str, segments: Sequence[Segment], log_start: int, end: int) -> ProducerStates:

@@ -1,6 +1,7 @@
 """Opening a directory: damage, lost files, leftovers."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -246,6 +247,43 @@ class TestProducers:
         clean = opened(disk, known=Checkpointed(recovery_point=3, clean=True))
         assert clean.aborted_transactions(0, 3) == [(1, 0, 2, 1)]
         assert clean.producers.open_transactions == {2: 1}
+
+    @pytest.mark.parametrize("clean", [True, False])
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            lambda file: file.truncate(33),
+            lambda file: file.write_at(b"\xff\xff", 0),
+            lambda file: file.write_at(bytes(8), 18),
+            lambda file: file.truncate(34 * 3),
+        ],
+    )
+    def test_a_damaged_transaction_index_below_the_recovery_point_is_made_again(
+        self, harm: Callable[[Any], None], clean: bool
+    ) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk)
+        for producer_id in (1, 2):
+            data = produced([b"t"] * 2, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+            log.append_as_leader(data, 0, now_ms=NOW)
+        log.roll(4, NOW)  # the transactions began in another segment
+        for producer_id in (1, 2):
+            log.append_as_leader(marker(batch.ABORT, producer_id=producer_id), 0, now_ms=NOW, origin=Origin.COORDINATOR)
+        log.roll(6, NOW)
+        log.append_as_leader(produced([b"on"]), 0, now_ms=NOW)
+        log.set_high_watermark(7)
+        expected = log.aborted_transactions(0, 7)
+        assert expected == [(1, 0, 4, 2), (2, 2, 5, 6)]
+        log.close()
+        harm(disk.open(f"{DIRECTORY}/{4:020d}.txnindex", write=True))
+        notes: list[str] = []
+        again = opened(disk, known=Checkpointed(recovery_point=7, clean=clean), notes=notes)
+        assert any("txnindex: rebuilding it" in note for note in notes)
+        assert again.aborted_transactions(0, 7) == expected
+        quiet: list[str] = []
+        again.close()
+        opened(disk, known=Checkpointed(recovery_point=7, clean=True), notes=quiet)
+        assert quiet == []
 
 
 def test_old_message_formats_are_walked_and_checked() -> None:
