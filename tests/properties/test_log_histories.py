@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logyard.broker.log import recovery
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.log import Origin, PartitionLog
 from logyard.broker.log.memory_disk import MachineStopped, MemoryDisk
 from logyard.broker.log.recovery import Checkpointed
 from logyard.broker.records import batch
 from logyard.broker.topic_config import TopicConfig
-from tests.support.logs import DIRECTORY, NOW, ROOT, TP, content, fetched, offsets, produced
+from tests.support.logs import DIRECTORY, NOW, ROOT, TP, content, fetched, marker, offsets, produced
 
 CONFIG = TopicConfig(
     segment_bytes=700,
@@ -26,11 +26,15 @@ CONFIG = TopicConfig(
     retention_bytes=2500,
 )
 
+TRANSACTIONAL = 11
+
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.integers(1, 4)),
     st.tuples(st.just("append"), st.integers(1, 4)),
     st.tuples(st.just("append"), st.integers(1, 4)),
     st.tuples(st.just("idempotent"), st.integers(1, 3)),
+    st.tuples(st.just("transact"), st.integers(1, 3)),
+    st.tuples(st.just("end"), st.integers(0, 1)),
     st.tuples(st.just("follow"), st.integers(1, 5)),
     st.tuples(st.just("epoch"), st.just(0)),
     st.tuples(st.just("roll"), st.just(0)),
@@ -67,6 +71,22 @@ class Model:
             header = batch.parse_header(data)
             if not found or header.partition_leader_epoch > found[-1][0]:
                 found.append((header.partition_leader_epoch, header.base_offset))
+        return found
+
+    def aborted(self) -> list[tuple[int, int]]:
+        """First offset and marker of every aborted transaction."""
+        found: list[tuple[int, int]] = []
+        first: int | None = None
+        for data in self.batches:
+            header = batch.parse_header(data)
+            if header.producer_id != TRANSACTIONAL:
+                continue
+            if not header.is_control:
+                first = header.base_offset if first is None else first
+                continue
+            if first is not None and batch.control_type(batch.records(data)[0]) == batch.ABORT:
+                found.append((first, header.base_offset))
+            first = None
         return found
 
 
@@ -112,6 +132,26 @@ class History:
         data = produced([b"y" * 10] * count, producer_id=9, producer_epoch=0, base_sequence=first)
         self.log.append_as_leader(data, self.model.epoch, now_ms=NOW)
         self.wrote(bytes(data), count)
+
+    def transact(self, count: int) -> None:
+        self.log.want_producers()
+        known = self.log.producers.entries.get(TRANSACTIONAL)
+        first = 0 if known is None else known.last_sequence + 1
+        data = produced(
+            [b"t" * 10] * count,
+            producer_id=TRANSACTIONAL,
+            producer_epoch=0,
+            base_sequence=first,
+            transactional=True,
+        )
+        self.log.append_as_leader(data, self.model.epoch, now_ms=NOW)
+        self.wrote(bytes(data), count)
+
+    def end(self, kind: int) -> None:
+        """Write a marker: an abort or a commit."""
+        data = marker(kind % 2, producer_id=TRANSACTIONAL)
+        self.log.append_as_leader(data, self.model.epoch, now_ms=NOW, origin=Origin.COORDINATOR)
+        self.wrote(bytes(data), 1)
 
     def follow(self, count: int) -> None:
         base = self.model.end
@@ -186,6 +226,7 @@ class History:
         plain = {"epoch": self.new_epoch, "roll": self.roll, "flush": self.log.flush, "checkpoint": self.checkpoint}
         plain |= {"retain": self.retain, "kill": self.reopen, "restart": self.restart}
         counted = {"append": self.append, "idempotent": self.idempotent, "follow": self.follow}
+        counted |= {"transact": self.transact, "end": self.end}
         counted |= {"truncate": self.truncate, "start": self.advance, "compact": self.compact}
         if step in plain:
             plain[step]()
@@ -219,11 +260,23 @@ class History:
         assert kept[-len(known) :] == known or not known
         bases = [segment.base_offset for segment in log.segments]
         assert bases == sorted(set(bases))
+        self.check_transactions()
+
+    def check_transactions(self) -> None:
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        wanted = [a for a in self.model.aborted() if a[1] >= start]
+        found = [(a.first_offset, a.last_offset) for a in self.log.aborted_transactions(start, end)]
+        assert [a for a in found if a[0] >= start] == [a for a in wanted if a[0] >= start]
 
 
 def thinned(data: bytes) -> bytes:
-    """The batch without its first record (without any, if it has one): offsets, producer and sequence stay."""
+    """The batch without its first record (without any, if it has one): offsets, producer and sequence stay.
+
+    Markers stay as they are.
+    """
     header = batch.parse_header(data)
+    if header.is_control:
+        return data
     return bytes(
         batch.build(
             batch.records(data)[1:],
@@ -233,6 +286,7 @@ def thinned(data: bytes) -> bytes:
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,
+            transactional=header.is_transactional,
         )
     )
 
