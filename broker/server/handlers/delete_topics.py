@@ -22,9 +22,8 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     refused = {name for name in names if name in services.metadata and charge.refuses(sizes[name])}
     allowed = tuple(name for name in names if name not in refused)
     outcomes = dict(await services.controller.delete_topics(DeleteTopics(allowed)))
-    for name in allowed:
-        if outcomes[name].error is not ErrorCode.NONE and name in services.metadata:
-            charge.give_back(sizes[name])
+    for kept in (name for name in allowed if outcomes[name].error is not ErrorCode.NONE and name in services.metadata):
+        charge.give_back(sizes[kept])
     outcomes |= {name: Outcome(ErrorCode.THROTTLING_QUOTA_EXCEEDED, EXCEEDED) for name in refused}
     accepted = [name for name in names if outcomes[name].error is ErrorCode.NONE]
 

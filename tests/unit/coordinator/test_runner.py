@@ -105,3 +105,18 @@ async def test_empty_group_goes_with_its_last_offset() -> None:
     assert made.list_groups() == (ErrorCode.NONE, [])
     assert await made.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
     await made.close()
+
+
+async def test_metadata_is_bounded_in_characters() -> None:
+    log = MemoryOffsetsLog()
+    made = GroupCoordinator(
+        log, ManualClock(), asyncio.get_running_loop().call_later, lambda: "id", metadata_chars_max=3
+    )
+    for partition in range(log.partition_count):
+        made.on_leader(partition, 1)
+    while made.availability("g") is not ErrorCode.NONE:
+        await asyncio.sleep(0)
+    commits = [OffsetCommit("t", n, 1, metadata=text) for n, text in enumerate(("äöü", "four", ""))]
+    answers = await made.commit_offsets("g", "", None, -1, commits)
+    assert answers == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
+    await made.close()
