@@ -7,8 +7,7 @@ from typing import Any
 import structlog
 from starlette.applications import Starlette
 
-from logyard.broker.cleaner import settings as cleaner_settings
-from logyard.broker.cleaner.runner import CleanerPorts, LogCleaner
+from logyard.broker.cleaner.side import CleaningSide
 from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.controller_channel import ControllerChannel
 from logyard.broker.client.fetch_link import ReplicaFetchLink
@@ -164,7 +163,7 @@ class Node:
         self.dispatcher = Dispatcher(self.services, HANDLERS)
         self.http = self._http_side(loop)
         self.store.on_cut = self.http.leasing.leases.cut
-        self.cleaner = self._cleaner()
+        self.cleaning = self._cleaning(zk)
 
     def _replication(self, loop: asyncio.AbstractEventLoop) -> tuple[Replicas, ReplicaFetchers]:
     def _isr_changes(self, zk: Any) -> AlterPartitionSender | DirectIsrWriter:
@@ -262,24 +261,25 @@ class Node:
             controller_gauges=self.controller.gauges,
             apis=self.dispatcher.counters,
             health=self.health,
-            cleaner_gauges=lambda: {} if self.cleaner is None else self.cleaner.gauges(),
+            cleaner_gauges=lambda: {} if self.cleaning is None else self.cleaning.gauges(),
         )
 
-    def _cleaner(self) -> LogCleaner | None:
-        config, world, leases = self.config, self._world, self.http.leasing.leases
-        if world.open_cleaner is None or not config.bool("log.cleaner.enable"):
+    def _cleaning(self, zk: Any) -> CleaningSide | None:
+        world = self._world
+        if world.open_cleaner is None:
             return None
-        ports = CleanerPorts(
-            logs=self.store.all_logs,
-            find=self.store.get,
-            clean_offset=leases.clean_offset,
-            is_held=leases.book.compacting,
+        side = CleaningSide(
+            self.config,
+            store=self.store,
             leasing=self.http.leasing,
+            metadata=self.metadata,
+            zk=zk,
             clock=world.clock,
             run_blocking=world.run_blocking,
             open_worker=world.open_cleaner,
         )
-        return LogCleaner(ports, cleaner_settings.settings_from(config))
+        self.replicas.add_listener(side.catch_up)
+        return side
 
     def http_app(self) -> Starlette:
         """What the HTTP side serves: /health, /metrics, and behind the token /leases and /partitions."""
@@ -342,8 +342,8 @@ class Node:
         self._expiry = asyncio.get_running_loop().create_task(self._expire_offsets(), name="expire offsets")
         await self.controller.start()
         self.http.start()
-        if self.cleaner is not None:
-            self.cleaner.start()
+        if self.cleaning is not None:
+            self.cleaning.start()
         self.running = True
 
     async def session_restored(self) -> None:
@@ -366,8 +366,8 @@ class Node:
         self.running = False
         if self._expiry is not None:
             self._expiry.cancel()
-        if self.cleaner is not None:
-            await self.cleaner.close()
+        if self.cleaning is not None:
+            await self.cleaning.close()
         await self.http.close()
         await self.controller.stop()
         await self._watcher.stop()
@@ -407,8 +407,8 @@ class Node:
         defaults = effective.topic_defaults()
         self.configs.set_build(lambda overrides: topic_config(defaults, overrides))
         self.controller.update_settings(settings_from(effective, self._policies))
-        if self.cleaner is not None:
-            self.cleaner.configure(cleaner_settings.settings_from(effective))
+        if self.cleaning is not None:
+            self.cleaning.configure(effective)
         self.replicas.settings.take_over(effective)
         if self._world.admission is not None:
             self._world.admission.limits.take_over(effective)

@@ -12,11 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
-from logyard.broker.cleaner import selection
+from logyard.broker.cleaner import leased, selection
+from logyard.broker.cleaner.leased import Leasing
 from logyard.broker.cleaner.process import CleaningWorker, WorkerDied
 from logyard.broker.cleaner.selection import Candidate
 from logyard.broker.cleaner.settings import CleanerSettings
@@ -31,7 +32,6 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
 from logyard.broker.topic_config import LONG_MAX
 
-TTL_MS = 60_000
 LOGS_PER_TURN = 64
 REST_S_MIN = 1.0
 REST_S_MAX = 600.0
@@ -39,15 +39,6 @@ REST_S_MAX = 600.0
 log = structlog.get_logger("logyard.cleaner")
 
 Json = dict[str, Any]
-
-
-class Leasing(Protocol):
-    """What the cleaner asks of the leases (http.leasing.SegmentLeasing)."""
-
-    async def take(self, body: Json) -> Json: ...
-    async def heartbeat(self, lease_id: str, body: Json) -> Json: ...
-    async def commit(self, lease_id: str, body: Json) -> Json: ...
-    async def abort(self, lease_id: str, body: Json) -> Json: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,59 +216,17 @@ class LogCleaner:
             )
 
     async def _clean_leased(self, tp: TopicPartition, worker: CleaningWorker) -> Json:
-        lease = await self._ports.leasing.take(
-            {
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "run_id": CLEANER_RUN,
-                "purpose": "compact",
-                "ttl_ms": TTL_MS,
-            }
-        )
-        try:
-            made = await self._work_at(lease, worker)
-            answer = await self._ports.leasing.commit(lease["lease_id"], _commit_of(lease, made))
-        except BaseException as error:
-            # Of no effect on a lease that has ended.
-            await self._ports.leasing.abort(
-                lease["lease_id"], {"generation": lease["generation"], "reason": str(error) or type(error).__name__}
-            )
-            raise
-        self.bytes_read += answer["bytes_before"]
-        self.bytes_written += answer["bytes_after"]
-        return {
-            "records": f"{made['records_in']}→{made['records_out']}",
-            "bytes": f"{answer['bytes_before']}→{answer['bytes_after']}",
-            "segments": f"{answer['segments_before']}→{answer['segments_after']}",
-            "clean_offset": answer["clean_offset"],
-        }
-
-    async def _work_at(self, lease: Json, worker: CleaningWorker) -> Json:
-        """Have the parts written while the lease is kept alive; raises LeaseError where it is lost."""
         settings = self._settings
-        request = {
-            "lease": lease,
-            "keys_max": settings.keys_max,
-            "bytes_per_second": settings.bytes_per_second_each,
+        request = {"keys_max": settings.keys_max, "bytes_per_second": settings.bytes_per_second_each}
+        done = await leased.run(self._ports.leasing, worker, tp, CLEANER_RUN, request)
+        self.bytes_read += done["bytes_before"]
+        self.bytes_written += done["bytes_after"]
+        return {
+            "records": f"{done['records_in']}→{done['records_out']}",
+            "bytes": f"{done['bytes_before']}→{done['bytes_after']}",
+            "segments": f"{done['segments_before']}→{done['segments_after']}",
+            "clean_offset": done["clean_offset"],
         }
-        job = asyncio.get_running_loop().create_task(worker.clean(request))
-        try:
-            while not job.done():
-                await asyncio.wait({job}, timeout=TTL_MS / 3000)
-                if not job.done():
-                    await self._ports.leasing.heartbeat(lease["lease_id"], {"generation": lease["generation"]})
-        finally:
-            if not job.done():
-                job.cancel()
-                await asyncio.wait({job})
-        made = job.result()
-        match made.get("failed"):
-            case None:
-                return made
-            case "storage":
-                raise StorageError(made["message"])
-            case _:
-                raise CorruptData(made["message"])
 
     def _give_up(self, kept: PartitionLog, reason: str) -> None:
         log.error("log cannot be cleaned, it is left alone until the next start", replica=str(kept.tp), reason=reason)
@@ -295,23 +244,6 @@ class LogCleaner:
     def uncleanable(self) -> Mapping[TopicPartition, str]:
         """Logs that are left alone, and why."""
         return {tp: t.reason for tp, t in self._trouble.items() if t.not_before == inf}
-
-
-def _commit_of(lease: Json, made: Json) -> Json:
-    return {
-        "generation": lease["generation"],
-        "leader_epoch": lease["leader_epoch"],
-        "clean_offset": made["range_end"],
-        "decision": {
-            "sha256": made["sha256"],
-            "range_start": made["range_start"],
-            "range_end": made["range_end"],
-            "now_ms": lease["now_ms"],
-            "tombstone_cutoff": lease["clean_offset"],
-            "survivors": made["survivors"],
-        },
-        "groups": made["groups"],
-    }
 
 
 def _first_timestamp(segment: Segment) -> int:

@@ -5,9 +5,10 @@ writes parts, and touches nothing else. Segments are read piece by piece; what i
 dirty part and the surviving offsets of one group.
 """
 
+import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -66,10 +67,7 @@ def clean(lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None
 
     Raises CorruptData, StorageError (DiskError, too little space), FileNotFoundError where the lease's links went.
     """
-    segments = [
-        SegmentRange(s["base_offset"], s["last_offset"], s["size"], s["max_timestamp"], s["files"].get("index", 0))
-        for s in lease["segments"]
-    ]
+    segments = _segments(lease)
     work = Cleaning(lease, disk, throttle, segments)
     keys = DirtyKeys(keys_max)
     start, end = lease["clean_offset"], lease["end_offset"]
@@ -87,13 +85,43 @@ def clean(lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None
         work.decided.update(decision.encode())
         work.survivors += len(decision.survivors)
         _rewrite(work, group, decision)
+    first = touched[0].base_offset if touched else range_end
+    return _told(work, first, range_end, work.decided.hexdigest())
+
+
+def apply(lease: Json, decision: Decision, disk: Disk, throttle: Callable[[int], None]) -> Json:
+    """Write the parts that a decision made elsewhere asks for, as far as the lease goes; answers and raises as `clean`.
+
+    A part of the range is safe: what supersedes a record is in this log as well, if not yet in a closed segment.
+    """
+    segments = _segments(lease)
+    work = Cleaning(lease, disk, throttle, segments)
+    range_end = min(decision.range_end, lease["end_offset"])
+    within = replace(decision, range_end=range_end)
+    touched = [segment for segment in segments if segment.base_offset < range_end]
+    config = lease["config"]
+    for group in group_segments(
+        touched, segment_bytes=config["segment.bytes"], index_bytes=config["segment.index.bytes"]
+    ):
+        _rewrite(work, group, within)
+    work.survivors = len(decision.survivors)
+    return _told(work, decision.range_start, range_end, decision.sha256)
+
+
+def _segments(lease: Json) -> list[SegmentRange]:
+    return [
+        SegmentRange(s["base_offset"], s["last_offset"], s["size"], s["max_timestamp"], s["files"].get("index", 0))
+        for s in lease["segments"]
+    ]
+
+
+def _told(work: Cleaning, range_start: int, range_end: int, sha256: str) -> Json:
     return {
-        "range_start": touched[0].base_offset if touched else range_end,
+        "range_start": min(range_start, range_end),
         "range_end": range_end,
-        "sha256": work.decided.hexdigest(),
+        "sha256": sha256,
         "survivors": work.survivors,
         "groups": work.groups,
-        "keys": len(keys),
         "records_in": work.tally.records_in,
         "records_out": work.tally.records_out,
         "bytes_read": work.bytes_read,
@@ -190,10 +218,13 @@ class _Part:
 def answer(request: Json, disk: Disk, throttle: Callable[[float], Callable[[int], None]]) -> Json:
     """Carry out `{"lease", "keys_max", "bytes_per_second"}`; what goes wrong is told as `{"failed", "message"}`.
 
+    With a `decision` (base64) that one is applied, without one the log's own is made.
     `throttle(bytes_per_second)` makes what paces the work. `failed` is `corrupt`, `storage` or `error` (ours).
     """
     try:
         pace = throttle(request["bytes_per_second"])
+        if "decision" in request:
+            return apply(request["lease"], Decision.decode(base64.b64decode(request["decision"])), disk, pace)
         return clean(request["lease"], request["keys_max"], disk, pace)
     except CorruptData as error:
         return {"failed": "corrupt", "message": str(error)}

@@ -1,6 +1,7 @@
 """What one compaction run decided for a partition: by offset, so that it fits every replica however its segments
 are cut."""
 
+import base64
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from logyard.broker.compaction.offsets import OffsetSet
 from logyard.broker.errors import CorruptData
 
 _MAGIC = b"LYCD\x01"
+# What a broker keeps of a run (docs/leases.md, `decision.bytes`).
+KEPT_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,13 @@ class Decision:
             "tombstone_cutoff": self.tombstone_cutoff,
             "survivors": len(self.survivors),
         }
+
+    def to_commit(self) -> dict[str, int | str]:
+        """Return the summary with the decision itself, where it is small enough to be kept for absent replicas."""
+        data = self.encode()
+        if len(data) > KEPT_BYTES_MAX:
+            return self.summary()
+        return {**self.summary(), "bytes": base64.b64encode(data).decode()}
 
     def _plain(self) -> dict[str, int | str]:
         return {

@@ -59,22 +59,6 @@ def build(
 ) -> Starlette:
     """Return the ASGI application. `health` says (ready, details); `metrics` gives Prometheus text."""
 
-    def guarded(endpoint: Endpoint) -> Endpoint:
-        async def guard(request: Request) -> Response:
-            if not matches(request.headers.get("authorization"), token):
-                return _refusal(LeaseError("unauthorized", 401, "send the token of http.token as a bearer token"))
-            try:
-                return await endpoint(request)
-            except LeaseError as error:
-                return _refusal(error)
-            except StorageError as error:
-                return _refusal(LeaseError("storage", 507, str(error)))
-            except OSError as error:
-                log.error("disk failed during a lease request", path=request.url.path, error=str(error))
-                return _refusal(LeaseError("storage", 507, f"disk: {error.strerror}"))
-
-        return guard
-
     async def show_health(request: Request) -> Response:
         ready, details = health()
         return JSONResponse(details, 200 if ready else 503)
@@ -84,8 +68,39 @@ def build(
 
     routes = [Route("/health", show_health), Route("/metrics", show_metrics)]
     for path, method, endpoint in (*lease_routes(leasing), *replica_routes(leasing)):
-        routes.append(Route(path, guarded(endpoint), methods=[method]))
+        routes.append(Route(path, guarded(endpoint, token), methods=[method]))
+    for path, method, endpoint in decision_routes(leasing):
+        routes.append(Route(path, answered(endpoint), methods=[method]))
     return Starlette(routes=routes)
+
+
+def guarded(endpoint: Endpoint, token: str) -> Endpoint:
+    """Let nobody in without the token."""
+    answer = answered(endpoint)
+
+    async def guard(request: Request) -> Response:
+        if not matches(request.headers.get("authorization"), token):
+            return _refusal(LeaseError("unauthorized", 401, "send the token of http.token as a bearer token"))
+        return await answer(request)
+
+    return guard
+
+
+def answered(endpoint: Endpoint) -> Endpoint:
+    """Turn what goes wrong into a refusal."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except LeaseError as error:
+            return _refusal(error)
+        except StorageError as error:
+            return _refusal(LeaseError("storage", 507, str(error)))
+        except OSError as error:
+            log.error("disk failed during a lease request", path=request.url.path, error=str(error))
+            return _refusal(LeaseError("storage", 507, f"disk: {error.strerror}"))
+
+    return answer
 
 
 def lease_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
@@ -149,6 +164,15 @@ def replica_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
     async def partition(request: Request) -> Response:
         return JSONResponse(await leasing.partition(request.path_params["topic"], request.path_params["partition"]))
 
+    return [
+        ("/partitions", "GET", partitions),
+        ("/partitions/{topic}/{partition:int}", "GET", partition),
+    ]
+
+
+def decision_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
+    """(path, method, endpoint) of what brokers ask each other, without a token."""
+
     async def decisions(request: Request) -> Response:
         return JSONResponse(leasing.decisions())
 
@@ -157,8 +181,6 @@ def replica_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
         return Response(data, media_type="application/octet-stream", headers={"x-content-sha256": sha256})
 
     return [
-        ("/partitions", "GET", partitions),
-        ("/partitions/{topic}/{partition:int}", "GET", partition),
         ("/decisions", "GET", decisions),
         ("/decisions/{topic}/{partition:int}", "GET", decision),
     ]

@@ -5,12 +5,10 @@ import binascii
 import hashlib
 from typing import Any, NamedTuple
 
-from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.decision import KEPT_BYTES_MAX, Decision
 from logyard.broker.errors import CorruptData
 from logyard.broker.http.lease_requests import CommitRequest, refused
 from logyard.broker.model import TopicPartition
-
-DECISION_BYTES_MAX = 1 << 20
 
 
 class KeptDecision(NamedTuple):
@@ -42,8 +40,8 @@ def read_decision(text: str, request: CommitRequest, tp: TopicPartition) -> byte
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise refused(f"decision.bytes: base64 is needed: {error}") from None
-    if len(data) > DECISION_BYTES_MAX:
-        raise refused(f"decision.bytes: {len(data)} bytes, {DECISION_BYTES_MAX} at most: leave it out")
+    if len(data) > KEPT_BYTES_MAX:
+        raise refused(f"decision.bytes: {len(data)} bytes, {KEPT_BYTES_MAX} at most: leave it out")
     if hashlib.sha256(data).hexdigest() != request.decision_sha256:
         raise refused("decision.bytes: their SHA-256 is not decision.sha256")
     try:

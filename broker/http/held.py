@@ -20,7 +20,7 @@ from logyard.broker.http.holding import Holding
 from logyard.broker.http.parts import RunBlocking
 from logyard.broker.log import layout
 from logyard.broker.log.disk import Disk
-from logyard.broker.log.leases import CLEANER_RUN, Lease, LeaseBook, LeaseError, LeaseState, ended
+from logyard.broker.log.leases import OWN_RUNS, Lease, LeaseBook, LeaseError, LeaseState, ended
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import NO_LEADER, TopicPartition
@@ -86,7 +86,7 @@ class HeldLeases:
             self._timer.cancel()
         await self.settle()
         for lease in self.book:
-            if lease.run_id == CLEANER_RUN:
+            if lease.run_id in OWN_RUNS:
                 self.book.abort(lease, "the broker stops", self.ports.clock.now_ms())
         await self.settle()
 

@@ -27,7 +27,7 @@ from logyard.broker.http.lease_requests import (
 from logyard.broker.http.snapshot import FILES, LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk import remove_if_there
-from logyard.broker.log.leases import CLEANER_RUN, Lease, LeaseError, LeaseState, Purpose, ended
+from logyard.broker.log.leases import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, ended
 from logyard.broker.model import TopicPartition
 
 # Left free on a file system: a full one would take the whole log directory offline.
@@ -246,7 +246,7 @@ class SegmentLeasing:
             )
             if decision is not None:
                 self._leases.decisions[lease.tp] = KeptDecision.of(Decision.decode(decision), decision)
-            if lease.run_id != CLEANER_RUN:  # which never asks twice
+            if lease.run_id not in OWN_RUNS:  # which never ask twice
                 directory = f"{holding.log.directory}/{layout.LEASES}"
                 now_ms = ports.clock.now_ms()
                 await self._run(partial(journal.write_committed, ports.disk, directory, holding, now_ms, **record))

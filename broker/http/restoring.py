@@ -14,7 +14,7 @@ from logyard.broker.http.holding import Holding
 from logyard.broker.http.journal import Found, Shelf
 from logyard.broker.log import layout
 from logyard.broker.log.disk import Disk
-from logyard.broker.log.leases import CLEANER_RUN, REMEMBERED_MS, Lease, LeaseState, Purpose
+from logyard.broker.log.leases import OWN_RUNS, REMEMBERED_MS, Lease, LeaseState, Purpose
 from logyard.broker.log.log import PartitionLog
 
 LOGS_TOGETHER = 256
@@ -78,7 +78,7 @@ def _lives_on(lease: Lease, kept: PartitionLog, found: Found, compacting: bool) 
     """Of two compact leases the later one counts: the directory of the other was about to be removed."""
     reaches = kept.log_end_offset >= lease.log_end_offset
     second = compacting and lease.purpose is Purpose.COMPACT
-    return found.stands and reaches and not second and lease.run_id != CLEANER_RUN
+    return found.stands and reaches and not second and lease.run_id not in OWN_RUNS
 
 
 def _live_on(leases: HeldLeases, holding: Holding) -> None:
@@ -103,7 +103,7 @@ async def _finish_commit(leases: HeldLeases, holding: Holding, found: Found) -> 
     lease.state, lease.ended_at_ms = LeaseState.COMMITTED, now_ms
     lease.decision_sha256, lease.result = found.committed["sha256"], result
     directory = f"{holding.log.directory}/{layout.LEASES}"
-    if lease.run_id != CLEANER_RUN:
+    if lease.run_id not in OWN_RUNS:
         record = {"committing": found.committed}
         await ports.run_blocking(partial(journal.write_committed, ports.disk, directory, holding, now_ms, **record))
         leases.book.restore(lease)

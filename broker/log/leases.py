@@ -14,8 +14,10 @@ from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 
 LIVING_MAX = 32
-# The run of the broker's own cleaner: its leases end with the broker.
+# The broker's own runs: their leases end with it.
 CLEANER_RUN = "cleaner"
+CATCH_UP_RUN = "catch-up"
+OWN_RUNS = frozenset({CLEANER_RUN, CATCH_UP_RUN})
 REMEMBERED_MS = 10 * 60_000
 TTL_MS_MIN = 5_000
 TTL_MS_MAX = 600_000

@@ -1,0 +1,203 @@
+"""Decisions of jobs that ran while a replica was away: asked for at its leader, applied to its log (docs/leases.md).
+
+Rule 1: a decision is applied here once the log's clean offset has reached its end; before, it is looked at again.
+Rule 2: only what is committed and here is touched: the high watermark has reached the decision's end.
+Done whether or not `log.cleaner.enable`: what is kept was decided elsewhere.
+"""
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import structlog
+
+from logyard.broker.cleaner import leased
+from logyard.broker.cleaner.leased import Leasing
+from logyard.broker.cleaner.process import CleaningWorker, WorkerDied
+from logyard.broker.clock import Clock
+from logyard.broker.errors import CorruptData, StorageError
+from logyard.broker.http.asking import NoAnswer
+from logyard.broker.http.snapshot import compaction_end
+from logyard.broker.log.leases import CATCH_UP_RUN, LeaseError
+from logyard.broker.log.log import PartitionLog
+from logyard.broker.model import TopicPartition
+
+FIRST_LOOK_S = 1.0
+LOOK_S_MAX = 60.0
+LOGS_PER_TURN = 64
+
+log = structlog.get_logger("logyard.cleaner")
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUpPorts:
+    """What catching up works with.
+
+    `leader_of` tells who leads a partition that this broker follows in sync, None where it does not; `ask(broker id,
+    path)` is a GET on another broker's HTTP side, and raises NoAnswer.
+    """
+
+    logs: Callable[[], list[PartitionLog]]
+    find: Callable[[TopicPartition], PartitionLog | None]
+    clean_offset: Callable[[PartitionLog], int]
+    is_held: Callable[[TopicPartition], bool]
+    leader_of: Callable[[TopicPartition], int | None]
+    ask: Callable[[int, str], Awaitable[bytes]]
+    leasing: Leasing
+    clock: Clock
+    open_worker: Callable[[], CleaningWorker]
+    bytes_per_second: Callable[[], float]
+
+
+class Offered(NamedTuple):
+    """A decision that a leader keeps."""
+
+    tp: TopicPartition
+    leader: int
+    range_end: int
+    sha256: str
+
+
+class CatchUp:
+    """See the head of this file; a listener of the replicas as well (LeadershipListener)."""
+
+    def __init__(self, ports: CatchUpPorts) -> None:
+        self._ports = ports
+        self._task: asyncio.Task[None] | None = None
+        self._followed = asyncio.Event()
+        self._wait_s = FIRST_LOOK_S
+        self._refused: dict[TopicPartition, str] = {}
+
+    # -- life -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="catch up")
+
+    async def close(self) -> None:
+        """Stop, in the midst of work too."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """Nobody knows better."""
+
+    def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
+        """There may be something to catch up with: look soon."""
+        self._wait_s = FIRST_LOOK_S
+        self._followed.set()
+
+    def on_deleted(self, tp: TopicPartition) -> None:
+        self._refused.pop(tp, None)
+
+    async def _run(self) -> None:
+        worker = self._ports.open_worker()
+        try:
+            while True:
+                await self._rest()
+                try:
+                    await self.look(worker)
+                except Exception as error:  # one bad answer must not end it
+                    log.error("catching up failed", error=repr(error), exc_info=error)
+                await worker.end()
+        finally:
+            await worker.end()
+
+    async def _rest(self) -> None:
+        """Wait twice as long each time, until a replica begins to follow."""
+        self._followed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._wait_s):
+                await self._followed.wait()
+            await asyncio.sleep(FIRST_LOOK_S)
+        self._wait_s = min(2 * self._wait_s, LOOK_S_MAX)
+
+    # -- looking --------------------------------------------------------------------------------------------
+
+    async def look(self, worker: CleaningWorker) -> int:
+        """Ask every leader once and apply what is missing here; returns how many decisions were worked on."""
+        done = 0
+        for leader in sorted(await self._leaders()):
+            try:
+                offers = _read_offers(leader, await self._ports.ask(leader, "/decisions"))
+            except NoAnswer as error:
+                log.info("a leader cannot be asked for decisions", leader=leader, reason=str(error))
+                continue
+            for offer in offers:
+                if self._is_missing(offer):
+                    done += await self._catch_up(offer, worker)
+        return done
+
+    async def _leaders(self) -> set[int]:
+        leaders = set()
+        for number, kept in enumerate(self._ports.logs(), start=1):
+            if number % LOGS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            leader = self._ports.leader_of(kept.tp) if kept.config.compacted else None
+            if leader is not None:
+                leaders.add(leader)
+        return leaders
+
+    def _is_missing(self, offer: Offered) -> bool:
+        kept = self._ports.find(offer.tp)
+        if kept is None or kept.failure is not None or not kept.config.compacted:
+            return False
+        if self._ports.leader_of(offer.tp) != offer.leader or self._ports.is_held(offer.tp):
+            return False
+        if self._refused.get(offer.tp) == offer.sha256 or kept.high_watermark < offer.range_end:
+            return False
+        clean_offset = self._ports.clean_offset(kept)
+        reachable = min(offer.range_end, compaction_end(kept, clean_offset, self._ports.clock.now_ms()))
+        return clean_offset < reachable
+
+    async def _catch_up(self, offer: Offered, worker: CleaningWorker) -> int:
+        tp = offer.tp
+        try:
+            data = await self._ports.ask(offer.leader, f"/decisions/{quote(tp.topic, safe='')}/{tp.partition}")
+            if hashlib.sha256(data).hexdigest() != offer.sha256:
+                raise NoAnswer("another decision came than was offered")
+            request = {
+                "keys_max": 0,
+                "bytes_per_second": self._ports.bytes_per_second(),
+                "decision": base64.b64encode(data).decode(),
+            }
+            answer = await leased.run(self._ports.leasing, worker, tp, CATCH_UP_RUN, request)
+        except CorruptData as error:
+            self._refused[tp] = offer.sha256
+            log.error("a decision cannot be applied", replica=str(tp), reason=str(error))
+            return 0
+        except (LeaseError, StorageError, WorkerDied, NoAnswer) as error:
+            log.warning("a decision is not applied yet", replica=str(tp), reason=str(error))
+            return 0
+        log.info(
+            "decision applied",
+            replica=str(tp),
+            leader=offer.leader,
+            bytes=f"{answer['bytes_before']}→{answer['bytes_after']}",
+            clean_offset=answer["clean_offset"],
+            range_end=offer.range_end,
+        )
+        return 1
+
+
+def _read_offers(leader: int, data: bytes) -> list[Offered]:
+    """Read GET /decisions; raises NoAnswer."""
+    try:
+        return [_offered(leader, row) for row in json.loads(data)["decisions"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise NoAnswer(f"its answer to GET /decisions does not parse: {error!r}") from error
+
+
+def _offered(leader: int, row: Mapping[str, Any]) -> Offered:
+    return Offered(
+        TopicPartition(str(row["topic"]), int(row["partition"])), leader, int(row["range_end"]), str(row["sha256"])
+    )

@@ -1,0 +1,110 @@
+"""The cleaning of one broker, put together: its own cleaner, and the catching up with decisions made elsewhere."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from logyard.broker.cleaner.catching_up import CatchUp, CatchUpPorts
+from logyard.broker.cleaner.process import CleaningWorker
+from logyard.broker.cleaner.runner import CleanerPorts, LogCleaner
+from logyard.broker.cleaner.settings import settings_from
+from logyard.broker.clock import Clock
+from logyard.broker.config import BrokerConfig
+from logyard.broker.errors import LogyardError
+from logyard.broker.http import asking
+from logyard.broker.http.asking import NoAnswer
+from logyard.broker.http.leasing import SegmentLeasing
+from logyard.broker.log.store import LogStore
+from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.model import NO_LEADER, TopicPartition
+from logyard.broker.znodes import brokers
+from logyard.broker.znodes.ops import ZooKeeper
+
+RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class CleaningSide:
+    """Started with the broker, closed before its leases. `cleaner` is None with log.cleaner.enable=false."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        store: LogStore,
+        leasing: SegmentLeasing,
+        metadata: MetadataCache,
+        zk: ZooKeeper,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        open_worker: Callable[[], CleaningWorker],
+    ) -> None:
+        self._settings = settings_from(config)
+        self._broker_id = config.broker_id
+        self._metadata, self._zk, self._run = metadata, zk, run_blocking
+        leases = leasing.leases
+        self.catch_up = CatchUp(
+            CatchUpPorts(
+                logs=store.all_logs,
+                find=store.get,
+                clean_offset=leases.clean_offset,
+                is_held=leases.book.compacting,
+                leader_of=self._leader_of,
+                ask=self._ask,
+                leasing=leasing,
+                clock=clock,
+                open_worker=open_worker,
+                bytes_per_second=lambda: self._settings.bytes_per_second_each,
+            )
+        )
+        self.cleaner: LogCleaner | None = None
+        if config.bool("log.cleaner.enable"):
+            ports = CleanerPorts(
+                logs=store.all_logs,
+                find=store.get,
+                clean_offset=leases.clean_offset,
+                is_held=leases.book.compacting,
+                leasing=leasing,
+                clock=clock,
+                run_blocking=run_blocking,
+                open_worker=open_worker,
+            )
+            self.cleaner = LogCleaner(ports, self._settings)
+
+    def start(self) -> None:
+        """Begin to clean and to catch up."""
+        self.catch_up.start()
+        if self.cleaner is not None:
+            self.cleaner.start()
+
+    async def close(self) -> None:
+        """Stop, in the midst of work too."""
+        await self.catch_up.close()
+        if self.cleaner is not None:
+            await self.cleaner.close()
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._settings = settings_from(config)
+        if self.cleaner is not None:
+            self.cleaner.configure(self._settings)
+
+    def gauges(self) -> dict[str, int]:
+        return {} if self.cleaner is None else self.cleaner.gauges()
+
+    def _leader_of(self, tp: TopicPartition) -> int | None:
+        """The leader that this broker follows, in sync; None where it does not."""
+        known = self._metadata.partition(tp)
+        if known is None or known.leader in (NO_LEADER, self._broker_id) or self._broker_id not in known.isr:
+            return None
+        return known.leader
+
+    async def _ask(self, broker_id: int, path: str) -> bytes:
+        try:
+            (znode,) = await self._zk.read([brokers.path(broker_id)])
+            address = None if znode is None else brokers.decode(broker_id, znode).http
+        except LogyardError as error:
+            raise NoAnswer(f"broker {broker_id}: {error}") from error
+        if address is None:
+            raise NoAnswer(f"broker {broker_id} has no HTTP side (or is gone)")
+        answer: bytes = await self._run(partial(asking.get, address, path))
+        return answer
