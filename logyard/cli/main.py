@@ -6,7 +6,20 @@ from collections.abc import Sequence
 import typer
 
 from logyard.broker.errors import LogyardError
-from logyard.cli import brokers, cluster, configs, groups, leaders, platform, reassign, spark, topics, zk
+from logyard.cli import (
+    airflow,
+    brokers,
+    cluster,
+    configs,
+    dump_log,
+    groups,
+    leaders,
+    platform,
+    reassign,
+    spark,
+    topics,
+    zk,
+)
 from logyard.local import interrupts
 from logyard.local.errors import LocalError
 
@@ -25,7 +38,9 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(zk.app, name="zk")
 app.add_typer(groups.app, name="groups")
 app.add_typer(spark.app, name="spark")
+app.add_typer(airflow.app, name="airflow")
 app.command()(brokers.brokers)
+app.command("dump-log")(dump_log.dump_log)
 platform.add_commands(app)
 
 

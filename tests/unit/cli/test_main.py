@@ -53,6 +53,7 @@ COMMANDS = [
     *(["configs", name] for name in ("describe", "alter")),
     ["leaders", "elect"],
     ["zk", "check"],
+    ["dump-log"],
     *(["groups", name] for name in ("list", "describe", "reset-offsets", "delete", "delete-offsets")),
     ["brokers"],
     *([name] for name in ("up", "down", "demo")),

@@ -1,0 +1,97 @@
+"""`logyard dump-log`: the files of partitions as text, as kafka-dump-log.sh prints them."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logyard.broker.errors import CorruptData
+from logyard.local.errors import LocalError
+
+if TYPE_CHECKING:
+    from logyard.cli.dump_text import Faults
+
+Dump = Callable[[Path], Iterator[str] | None]
+
+_CHECKPOINTS = (
+    "leader-epoch-checkpoint",
+    "partition.metadata",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+
+
+def dump_log(
+    files: Annotated[str, typer.Option("--files", help="Comma-separated: .log, .index, .timeindex, .txnindex, …")],
+    print_data_log: Annotated[
+        bool, typer.Option("--print-data-log", help="Records with their keys and values.")
+    ] = False,
+    deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Records, not only batches.")] = False,
+    index_sanity_check: Annotated[
+        bool, typer.Option("--index-sanity-check", help="Indexes: only what a broker checks at its start.")
+    ] = False,
+    verify_index_only: Annotated[
+        bool, typer.Option("--verify-index-only", help="Indexes: compare with the log, print no entries.")
+    ] = False,
+    skip_record_metadata: Annotated[
+        bool, typer.Option("--skip-record-metadata", help="With --print-data-log: keys and values alone.")
+    ] = False,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", min=0, help="Stop after so many bytes of a .log.")
+    ] = None,
+) -> None:
+    """Show segments, indexes, producer snapshots and checkpoints; exit status 1 where something is wrong in them.
+
+    Example:
+
+    \b
+        logyard dump-log --files /tmp/yard/broker-0/data/flights-0/00000000000000000000.log --print-data-log
+        logyard dump-log --files 00000000000000000000.index,00000000000000000000.timeindex --verify-index-only
+    """
+    from logyard.cli import dump_text  # its codecs are loaded only where they are needed
+
+    faults = dump_text.Faults()
+    contents = print_data_log or skip_record_metadata
+    detail = dump_text.Detail(deep_iteration, contents, skip_record_metadata, max_bytes)
+
+    def dump(path: Path) -> Iterator[str] | None:
+        options = {"sanity_only": index_sanity_check, "verify_only": verify_index_only}
+        match path.suffix:
+            case ".log":
+                return dump_text.dump_log(path, detail, faults)
+            case ".index":
+                return dump_text.dump_index(path, faults, **options)
+            case ".timeindex":
+                return dump_text.dump_time_index(path, faults, **options)
+            case ".snapshot":
+                return dump_text.dump_snapshot(path)
+            case ".txnindex":
+                return dump_text.dump_transactions(path)
+        return dump_text.dump_checkpoint(path) if path.name in _CHECKPOINTS else None
+
+    for name in files.split(","):
+        _print(Path(name), dump, faults)
+    sys.stdout.flush()
+    for line in faults.lines:
+        typer.echo(line, err=True)
+    if faults:
+        raise LocalError("not all is well in these files: see above")
+
+
+def _print(path: Path, dump: Dump, faults: "Faults") -> None:
+    sys.stdout.write(f"Dumping {path}\n")
+    try:
+        lines = dump(path)
+        if lines is None:
+            sys.stdout.flush()
+            typer.echo(f"Ignoring unknown file {path}", err=True)
+        else:
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+    except CorruptData as problem:
+        faults.lines.append(str(problem))
+    except OSError as problem:
+        raise LocalError(f"--files {problem.filename or path}: {problem.strerror}") from None
