@@ -133,7 +133,40 @@ ACTED_ON: Mapping[str, str] = {
 }
 
 # One broker's own affair: refused for the cluster-wide default.
-DYNAMIC_PER_BROKER = frozenset({"advertised.listeners", "listeners", "listener.security.protocol.map"})
+DYNAMIC_PER_BROKER = frozenset(
+    {
+        "advertised.listeners",
+        "listeners",
+        "listener.security.protocol.map",
+        # Kafka's others of listeners, but for those that hold a secret: a znode is no place for one in plain text.
+        "sasl.enabled.mechanisms",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.mechanism.inter.broker.protocol",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.engine.factory.class",
+        "ssl.keymanager.algorithm",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+    }
+)
 
 DYNAMIC_CLUSTER_WIDE = frozenset(
     {
