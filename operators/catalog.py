@@ -1,5 +1,6 @@
 """Topics as code: plan what a YAML file wants, and apply what was approved of it."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -44,8 +45,7 @@ class CatalogOperator(ClusterOperator):
 
     def catalog(self, context: Context) -> Catalog:
         """Read the file. Raises BadSettings."""
-        import yaml
-
+        yaml: Any = importlib.import_module("yaml")  # heavy at parse time, and untyped
         path = resolved(self.file, Path(self.directory or Path(str(context["dag"].fileloc)).parent))
         try:
             if path.stat().st_size > _FILE_BYTES_MAX:

@@ -6,6 +6,7 @@ without trouble is found healthy, and nothing is done.
 """
 
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetWatcher
 
@@ -25,7 +26,7 @@ def controller_watch_dag(
     :param poll_interval_s: seconds between two looks at the cluster.
     :param patience: looks for which something has to be wrong.
     """
-    listening = {"logyard_conn_id": logyard_conn_id, "poll_interval_s": poll_interval_s}
+    listening: dict[str, Any] = {"logyard_conn_id": logyard_conn_id, "poll_interval_s": poll_interval_s}
     watched = [
         Asset(
             name=f"{prefix}{logyard_conn_id}_{what}",

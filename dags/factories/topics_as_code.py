@@ -15,6 +15,7 @@ is asked for.
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from airflow.sdk import DAG, Param
 
@@ -58,7 +59,7 @@ def topics_as_code_dag(
             "approve": params.approval(),
         },
     ) as dag:
-        common = {
+        common: dict[str, Any] = {
             "file": "{{ params.file }}",
             "delete_unlisted": "{{ params.delete_unlisted }}",
             "deletes_max": "{{ params.deletes_max }}",
