@@ -30,9 +30,10 @@ check: setup ## format, lint, types, fast tests: under two minutes
 	$(BIN)/mypy -p logyard
 	$(PYTEST) -n 2 -m "not integration and not reference and not spark and not airflow" $(FAST)
 
-test: setup ## all tests but those beside Apache Kafka: under 25 minutes
+test: setup ## all tests; of those beside Apache Kafka a smoke, where Maven can fetch it: under 25 minutes
 	$(PYTEST) -n 2 -m "not reference" $(PURE)
 	$(PYTEST) -m "not reference" $(REAL)
+	$(PYTEST) -m reference_smoke tests/reference/test_smoke.py
 
 proof: setup ## everything, any length; what passed at this commit is not run again; build/proof.json
 	$(BIN)/python tests/proof.py
@@ -42,6 +43,9 @@ bench: setup ## a broker's CPU per request, and three brokers under a stock prod
 
 reference: setup ## Apache Kafka's own jars out of Maven Central, once, for what runs beside it
 	@$(BIN)/python -m tests.reference.fetch
+
+bench-reference: setup ## the same work on our brokers and on Apache Kafka's; build/bench-reference.json
+	@$(BIN)/python -m tests.benchmarks.reference
 
 SEED ?= 1
 STEPS ?= 2000

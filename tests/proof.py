@@ -30,6 +30,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "simulation": (*PYTEST, "tests/simulation", "--seeds", "1000"),
     "integration": (*PYTEST, "tests/integration"),
     "librdkafka": (sys.executable, "-P", "tests/librdkafka/run.py"),
+    "reference": (*PYTEST, "tests/reference"),
     "demo": (sys.executable, "-m", "logyard.cli.main", "demo"),
 }
 

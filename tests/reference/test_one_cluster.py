@@ -16,6 +16,9 @@ from tests.support import kafka
 from tests.support.load import Load
 from tests.support.real_cluster import eventually
 
+# A whole scenario of tools, each a JVM, or of brokers that die and come back: minutes on a loaded machine.
+pytestmark = pytest.mark.timeout(900)
+
 
 @pytest.fixture(scope="module", params=["KKO", "OOK"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothKinds]:

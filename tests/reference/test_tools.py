@@ -12,6 +12,9 @@ from tests.reference.steps import Side, Step, both
 from tests.support import kafka
 from tests.support.real_cluster import eventually
 
+# A whole scenario of tools, each a JVM, or of brokers that die and come back: minutes on a loaded machine.
+pytestmark = pytest.mark.timeout(900)
+
 OFFSETS_PLACED = "0:1:2,1:2:0,2:0:1,0:2:1 --config cleanup.policy=compact"
 TO = "--bootstrap-server {bootstrap}"
 

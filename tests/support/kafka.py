@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -78,14 +78,16 @@ def jars_or_skip(profile: str = "kafka") -> Path:
 
 
 @contextmanager
-def running(directory: Path, kinds: str, config: Mapping[str, str] | None = None) -> Iterator[RealCluster]:
+def running(
+    directory: Path, kinds: str, config: Mapping[str, str] | None = None, jvm: Sequence[str] = BROKER_JVM
+) -> Iterator[RealCluster]:
     """A cluster on one ZooKeeper; each letter of `kinds` is a broker: K is Apache Kafka, O is ours."""
-    jvm = [f"--jvm={option}" for option in BROKER_JVM]
+    options = [f"--jvm={option}" for option in jvm]
     either = str(REFERENCE / "either_broker.py")
     jars = str(jars_or_skip())
     directory.mkdir(parents=True, exist_ok=True)
     kinds_file(directory).write_text(kinds)
-    command = [sys.executable, "-P", either, "--kinds", str(kinds_file(directory)), "--jars", jars, *jvm, "--"]
+    command = [sys.executable, "-P", either, "--kinds", str(kinds_file(directory)), "--jars", jars, *options, "--"]
     cluster = Cluster(directory, broker_command=command)
     replicas = str(min(3, len(kinds)))
     keys = {**CONFIG, "offsets.topic.replication.factor": replicas, **(config or {})}

@@ -1,0 +1,67 @@
+"""`make bench-reference`: our brokers and Apache Kafka's, the same work in one run; a table, and JSON.
+
+    python -m tests.benchmarks.reference [--only WORDS] [--rounds N] [--json FILE]
+
+Both clusters stand beside each other, three brokers each with a ZooKeeper of its own, and work in turn. Kafka's run
+with the JVM options of its own start script.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from tests.benchmarks.reference import measure, rows
+from tests.support import kafka
+
+OUT = Path(__file__).resolve().parents[3] / "build" / "bench-reference.json"
+# kafka-run-class.sh and kafka-server-start.sh of 3.9
+KAFKA_JVM = (
+    *("-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
+)
+CONFIG = {"log.retention.check.interval.ms": "300000", "log.segment.delete.delay.ms": "1000"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="rows whose name has these words")
+    parser.add_argument("--rounds", type=int, help="counted runs a row (default: 5)")
+    parser.add_argument("--json", type=Path, default=OUT)
+    options = parser.parse_args()
+    chosen = [row for row in rows.rows() if options.only in row.name]
+    if options.rounds:
+        chosen = [
+            replace(row, rounds=min(row.rounds, options.rounds) if row.rounds == 1 else options.rounds)
+            for row in chosen
+        ]
+    outcomes: list[measure.Outcome] = []
+    with tempfile.TemporaryDirectory(prefix="logyard-bench-") as home:
+        ours = kafka.running(Path(home, "ours"), "OOO", CONFIG)
+        theirs = kafka.running(Path(home, "kafka"), "KKK", CONFIG, jvm=KAFKA_JVM)
+        with ours as a, theirs as b:
+            for cluster in (a, b):
+                cluster.create("kept", 100, 3)
+                cluster.produce("kept", [(None, os.urandom(1000)) for _ in range(100_000)])
+            for row in chosen:
+                found = measure.compare(row, a, b)
+                outcomes += found
+                print(measure.table(found).splitlines()[2:][0] if len(found) == 1 else measure.table(found), flush=True)
+                write(options.json, outcomes)
+    print(measure.table(outcomes))
+    return 0
+
+
+def write(path: Path, outcomes: list[measure.Outcome]) -> None:
+    """Everything so far: an interrupted run has its rows too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}
+    path.write_text(json.dumps({"machine": machine, "rows": [o.fields() for o in outcomes]}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

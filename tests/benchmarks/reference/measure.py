@@ -1,0 +1,86 @@
+"""The same work on two clusters in one run, alternating: medians, and their ratio.
+
+A row is a function that does one piece of work on a cluster and returns what it measured. More is better for rates,
+less for times and costs; a ratio above 1 is in our favour either way.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+import psutil
+
+from tests.support.real_cluster import RealCluster
+
+Measured = Mapping[str, float]
+Work = Callable[[RealCluster], Measured]
+
+# What a figure's unit says about its direction.
+MORE_IS_BETTER = ("MB/s", "/s")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One piece of work. `rounds` counted runs on each cluster follow one that is not counted."""
+
+    name: str
+    work: Work
+    rounds: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One figure of one row: both medians, all runs, and the ratio in our favour."""
+
+    row: str
+    figure: str
+    ours: float
+    kafka: float
+    ratio: float
+    runs_of_ours: list[float]
+    runs_of_kafka: list[float]
+
+    def fields(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def compare(row: Row, ours: RealCluster, kafka: RealCluster) -> list[Outcome]:
+    """Warm both up, then run them in turn, the one that goes first changing from round to round."""
+    clusters = {"ours": ours, "kafka": kafka}
+    runs: dict[str, list[Measured]] = {"ours": [], "kafka": []}
+    for number in range(row.rounds + 1):
+        for name in ("ours", "kafka") if number % 2 else ("kafka", "ours"):
+            measured = row.work(clusters[name])
+            if number > 0:
+                runs[name].append(measured)
+    outcomes = []
+    for figure in runs["ours"][0]:
+        mine, theirs = ([run[figure] for run in runs[name]] for name in ("ours", "kafka"))
+        a, b = statistics.median(mine), statistics.median(theirs)
+        ratio = a / b if figure.endswith(MORE_IS_BETTER) else b / a
+        outcomes.append(Outcome(row.name, figure, a, b, ratio, mine, theirs))
+    return outcomes
+
+
+def broker_processes(cluster: RealCluster) -> list[psutil.Process]:
+    return [psutil.Process(broker["pid"]) for broker in cluster.description["brokers"] if broker["pid"]]
+
+
+def cpu_s(cluster: RealCluster) -> float:
+    """CPU seconds that all brokers have used so far."""
+    return sum(sum(process.cpu_times()[:2]) for process in broker_processes(cluster))
+
+
+def resident_mb(cluster: RealCluster) -> float:
+    return sum(process.memory_info().rss for process in broker_processes(cluster)) / 1e6
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """A Markdown table, one line a figure."""
+    lines = ["| work | figure | ours | Kafka | ratio |", "|---|---|---:|---:|---:|"]
+    cells = [(o.row, o.figure, number(o.ours), number(o.kafka), f"{o.ratio:.2f}") for o in outcomes]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in cells)])
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

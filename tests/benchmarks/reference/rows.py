@@ -1,0 +1,211 @@
+"""The rows: each a function of a cluster that does its work and returns figures named with their units."""
+
+import contextlib
+import itertools
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from tests.benchmarks.reference.measure import Measured, Row, cpu_s, resident_mb
+from tests.support import kafka
+from tests.support.real_cluster import RealCluster, eventually
+
+_names = itertools.count()
+
+
+@contextlib.contextmanager
+def topic(cluster: RealCluster, partitions: int, replicas: int) -> Iterator[str]:
+    """A topic for one run, deleted after it."""
+    name = f"bench-{next(_names)}"
+    cluster.create(name, partitions, replicas)
+    eventually(lambda: cluster.isrs_full(name), "led")
+    try:
+        yield name
+    finally:
+        cluster.admin().delete_topics([name], operation_timeout=30)[name].result(60)
+
+
+def produce_and_consume(
+    cluster: RealCluster, *, size: int, replicas: int, acks: str, codec: str, megabytes: int = 200
+) -> Measured:
+    """librdkafka with its default batches, six partitions: in, then out again from the start."""
+    count = megabytes * 1_000_000 // max(size, 400)
+    values = [bytes([n % 251]) * (size // 2) + n.to_bytes(size - size // 2, "big") for n in range(64)]
+    with topic(cluster, 6, replicas) as name:
+        cpu, begun = cpu_s(cluster), time.perf_counter()
+        settings = {"bootstrap.servers": cluster.bootstrap, "acks": acks, "compression.type": codec}
+        producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000, "linger.ms": 5})
+        for n in range(count):
+            while True:
+                try:
+                    producer.produce(name, values[n % 64], partition=n // 1000 % 6)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+        producer.flush(120)
+        produced = time.perf_counter() - begun
+        cpu_of_producing = cpu_s(cluster) - cpu
+        cpu, begun = cpu_s(cluster), time.perf_counter()
+        read_all(cluster, name, count)
+        consumed = time.perf_counter() - begun
+        cpu_of_consuming = cpu_s(cluster) - cpu
+    amount = count * size / 1e6
+    return {
+        "produce MB/s": amount / produced,
+        "produce CPU s per GB": cpu_of_producing / amount * 1000,
+        "consume MB/s": amount / consumed,
+        "consume CPU s per GB": cpu_of_consuming / amount * 1000,
+    }
+
+
+def read_all(cluster: RealCluster, name: str, count: int) -> None:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(name, partition, 0) for partition in range(6)])
+    seen, deadline = 0, time.monotonic() + 120
+    while seen < count and time.monotonic() < deadline:
+        seen += len(consumer.consume(10_000, 1.0))
+    consumer.close()
+    assert seen >= count, f"{seen} of {count} records read"
+
+
+def java_produce(cluster: RealCluster, *, size: int, acks: str) -> Measured:
+    """kafka-producer-perf-test: the Java producer with its defaults; its own figures."""
+    with topic(cluster, 6, 3) as name:
+        records = 60_000_000 // size
+        words = f"--topic {name} --num-records {records} --record-size {size} --throughput -1"
+        options = f"--producer-props bootstrap.servers={cluster.bootstrap} acks={acks}"
+        cpu = cpu_s(cluster)
+        said = kafka.tool("producer-perf-test", *words.split(), *options.split()).splitlines()
+        last = next(line for line in reversed(said) if "99th" in line)
+        amount = records * size / 1e6
+        return {
+            "produce MB/s": float(last.split("(")[1].split()[0]) * 1.048576,
+            "p99 ms": max(1.0, float(last.split(" ms 99th")[0].split()[-1])),
+            "CPU s per GB": (cpu_s(cluster) - cpu) / amount * 1000,
+        }
+
+
+def latency(cluster: RealCluster, *, acks: str) -> Measured:
+    """One 1 KiB record at a time, 500 a second in all: from produce() to its delivery report."""
+    with topic(cluster, 6, 3) as name:
+        taken: list[float] = []
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": acks, "linger.ms": 0})
+        begun, cpu = time.perf_counter(), cpu_s(cluster)
+        for n in range(2000):
+            while time.perf_counter() < begun + n / 500:
+                producer.poll(0.0005)
+            sent = time.perf_counter()
+            note = partial(lambda sent, error, message: taken.append(time.perf_counter() - sent), sent)
+            producer.produce(name, b"x" * 1024, partition=n % 6, on_delivery=note)
+        producer.flush(30)
+        used = cpu_s(cluster) - cpu
+    taken.sort()
+    assert len(taken) == 2000
+    return {"p50 ms": taken[1000] * 1000, "p99 ms": taken[1980] * 1000, "CPU s": used}
+
+
+def create_and_delete(cluster: RealCluster, *, topics: int, partitions: int) -> Measured:
+    """Until every partition has a leader in the metadata, and until the last name is gone from it."""
+    names = [f"many-{next(_names)}" for _ in range(topics)]
+    admin = cluster.admin()
+    begun = time.perf_counter()
+    wait(admin.create_topics([NewTopic(name, partitions, 1) for name in names], operation_timeout=100))
+    eventually(lambda: led(admin.list_topics(timeout=30), names, partitions), "all led", 100)
+    created = time.perf_counter() - begun
+    begun = time.perf_counter()
+    wait(admin.delete_topics(names, operation_timeout=100))
+    eventually(lambda: not admin.list_topics(timeout=30).topics.keys() & set(names), "all gone", 100)
+    return {"create s": created, "delete s": time.perf_counter() - begun}
+
+
+def wait(futures: dict[str, Any]) -> None:
+    for future in futures.values():
+        future.result(120)
+
+
+def led(metadata: Any, names: list[str], partitions: int) -> bool:
+    found = [metadata.topics.get(name) for name in names]
+    return all(
+        t and len(t.partitions) == partitions and all(p.leader >= 0 for p in t.partitions.values()) for t in found
+    )
+
+
+def failover(cluster: RealCluster) -> Measured:
+    """/controller is deleted: until another broker leads and has created a topic."""
+    admin = cluster.admin()
+    with cluster.zookeeper() as zk:
+        before = zk.get("/controller")[1].czxid
+        begun = time.perf_counter()
+        zk.delete("/controller")
+        while (stat := zk.exists("/controller")) is None or stat.czxid == before:
+            time.sleep(0.002)
+        name = f"after-{next(_names)}"
+
+        def made() -> bool:
+            wait(admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=30))
+            return True
+
+        eventually(made, "a topic by the new controller", 60)
+        taken = time.perf_counter() - begun
+    wait(admin.delete_topics([name], operation_timeout=30))
+    return {"s": taken}
+
+
+def commits(cluster: RealCluster) -> Measured:
+    """One member, one offset, one synchronous commit after the other."""
+    with topic(cluster, 1, 3) as name:
+        consumer = Consumer(
+            {"bootstrap.servers": cluster.bootstrap, "group.id": f"g-{name}", "enable.auto.commit": False}
+        )
+        consumer.commit(offsets=[TopicPartition(name, 0, 0)], asynchronous=False)
+        begun, cpu = time.perf_counter(), cpu_s(cluster)
+        for n in range(500):
+            consumer.commit(offsets=[TopicPartition(name, 0, n)], asynchronous=False)
+        taken, used = time.perf_counter() - begun, cpu_s(cluster) - cpu
+        consumer.close()
+    return {"commits/s": 500 / taken, "CPU ms each": used * 2}
+
+
+def restart(cluster: RealCluster, *, number: signal.Signals) -> Measured:
+    """One broker of three: until it is back in every ISR; its own log has 100 MB and some hundred partitions."""
+    begun = time.perf_counter()
+    cluster.cluster.stop_broker(0, number)
+    stopped = time.perf_counter() - begun
+    begun = time.perf_counter()
+    cluster.cluster.start_broker(0)
+    eventually(lambda: cluster.isrs_full("kept"), "back", 60)
+    return {"stop s": stopped, "start s": time.perf_counter() - begun}
+
+
+def resident(cluster: RealCluster) -> Measured:
+    return {"resident MB of three brokers": resident_mb(cluster)}
+
+
+def rows() -> list[Row]:
+    """In the order in which they run; memory is looked at before and after the load."""
+    made = [Row("memory, idle", resident, rounds=1)]
+    for size in (100, 1024, 16384):
+        for replicas, acks in ((1, "1"), (3, "all")):
+            for codec in ("none", "lz4"):
+                work = partial(produce_and_consume, size=size, replicas=replicas, acks=acks, codec=codec)
+                made.append(Row(f"librdkafka {size} B, RF {replicas}, acks={acks}, {codec}", work))
+    made += [
+        Row(f"Java producer {size} B, RF 3, acks=all", partial(java_produce, size=size, acks="all"))
+        for size in (100, 1024)
+    ]
+    made += [Row(f"500 records/s of 1 KiB, RF 3, acks={acks}", partial(latency, acks=acks)) for acks in ("1", "all")]
+    made += [
+        Row("commits one by one", commits),
+        Row("1 topic of 1,000 partitions", partial(create_and_delete, topics=1, partitions=1000)),
+        Row("1,000 topics of 1 partition", partial(create_and_delete, topics=1000, partitions=1)),
+        Row("controller failover, 1,000 partitions", failover),
+        Row("restart of one broker, clean", partial(restart, number=signal.SIGTERM)),
+        Row("restart of one broker, killed", partial(restart, number=signal.SIGKILL)),
+        Row("memory, after all this", resident, rounds=1),
+    ]
+    return made
