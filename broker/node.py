@@ -47,8 +47,8 @@ from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.topic_config import TopicConfig
 from logyard.broker.world import World
-from logyard.broker.zk.watches import ConfigWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
+from logyard.broker.zk.watches import ConfigWatcher
 from logyard.broker.znodes import log_dir_events
 from logyard.broker.znodes.ops import Create, SessionExpired
 
@@ -165,13 +165,13 @@ class Node:
         self.store.on_cut = self.http.leasing.leases.cut
         self.cleaning = self._cleaning(zk)
 
-    def _replication(self, loop: asyncio.AbstractEventLoop) -> tuple[Replicas, ReplicaFetchers]:
     def _isr_changes(self, zk: Any) -> AlterPartitionSender | DirectIsrWriter:
         """How leaders change their ISR: by the controller, below 2.7-IV2 by writing the state znode (facts §22)."""
         if self.config.ibp >= IBP_2_7_IV2:
             return AlterPartitionSender(self.to_controller, self.config.broker_id, lambda: self.broker_epoch)
         return DirectIsrWriter(zk, self.config.broker_id)
 
+    def _replication(self, loop: asyncio.AbstractEventLoop) -> tuple[Replicas, ReplicaFetchers]:
         config, world = self.config, self._world
         replicas = Replicas(
             replication_settings.settings_from(config),
