@@ -35,6 +35,7 @@ STEPS = st.one_of(
     st.tuples(st.just("idempotent"), st.integers(1, 3)),
     st.tuples(st.just("transact"), st.integers(1, 3)),
     st.tuples(st.just("end"), st.integers(0, 1)),
+    st.tuples(st.just("abort"), st.integers(1, 2)),
     st.tuples(st.just("follow"), st.integers(1, 5)),
     st.tuples(st.just("epoch"), st.just(0)),
     st.tuples(st.just("roll"), st.just(0)),
@@ -47,6 +48,19 @@ STEPS = st.one_of(
     st.tuples(st.just("kill"), st.just(0)),
     st.tuples(st.just("restart"), st.just(0)),
 )
+
+
+def histories(**bounds: int) -> st.SearchStrategy[list[tuple[str, int]]]:
+    """Lists of steps; an "abort" stands for a transaction and its end."""
+
+    def expand(steps: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        return [
+            each
+            for step, number in steps
+            for each in ([("transact", number), ("end", batch.ABORT)] if step == "abort" else [(step, number)])
+        ]
+
+    return st.lists(STEPS, **bounds).map(expand)
 
 
 @dataclass
@@ -150,6 +164,10 @@ class History:
     def end(self, kind: int) -> None:
         """Write a marker: an abort or a commit."""
         data = marker(kind % 2, producer_id=TRANSACTIONAL)
+        # It may be in the log and the step be stopped behind that, in the transaction index.
+        batch.stamp(data, 0, self.model.end, self.model.epoch)
+        self.intended = [*self.model.batches, bytes(data)]
+        data[:8] = bytes(8)
         self.log.append_as_leader(data, self.model.epoch, now_ms=NOW, origin=Origin.COORDINATOR)
         self.wrote(bytes(data), 1)
 
@@ -292,7 +310,7 @@ def thinned(data: bytes) -> bytes:
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, max_size=40))
+@given(histories(max_size=40))
 def test_a_log_is_the_list_of_what_was_written(steps: list[tuple[str, int]]) -> None:
     history = History()
     for step, number in steps:
@@ -306,7 +324,7 @@ def test_a_log_is_the_list_of_what_was_written(steps: list[tuple[str, int]]) -> 
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, min_size=5, max_size=30), st.integers(1, 400))
+@given(histories(min_size=5, max_size=30), st.integers(1, 400))
 def test_stopped_anywhere_it_is_what_was_written_before_or_after_the_step(
     steps: list[tuple[str, int]], stop_after: int
 ) -> None:
@@ -340,7 +358,7 @@ def is_between(found: list[bytes], start: int, before: list[bytes], after: list[
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, min_size=5, max_size=30), st.randoms(use_true_random=False))
+@given(histories(min_size=5, max_size=30), st.randoms(use_true_random=False))
 def test_after_a_power_loss_it_is_what_was_written_up_to_some_batch(
     steps: list[tuple[str, int]], chance: random.Random
 ) -> None:
