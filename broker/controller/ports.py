@@ -22,8 +22,19 @@ class Peers(Protocol):
         """Drop a sender and what it holds; every waiting callback gets None. Unknown ids are fine."""
         ...
 
-    def send(self, broker_id: int, api_key: int, version: int, fields: Mapping[str, Any], callback: Answered) -> None:
-        """Queue a request behind those already queued for that broker; a broker without a sender answers None."""
+    def send(
+        self,
+        broker_id: int,
+        api_key: int,
+        version: int,
+        fields: Mapping[str, Any],
+        callback: Answered,
+        correlation_id: int | None = None,
+    ) -> None:
+        """Queue a request behind those already queued for that broker; a broker without a sender answers None.
+
+        `correlation_id` goes into the request's header (None: any), for the broker's log to name it.
+        """
         ...
 
 
@@ -67,7 +78,15 @@ class RecordingPeers:
     def remove_broker(self, broker_id: int) -> None:
         self.brokers.pop(broker_id, None)
 
-    def send(self, broker_id: int, api_key: int, version: int, fields: Mapping[str, Any], callback: Answered) -> None:
+    def send(
+        self,
+        broker_id: int,
+        api_key: int,
+        version: int,
+        fields: Mapping[str, Any],
+        callback: Answered,
+        correlation_id: int | None = None,
+    ) -> None:
         if broker_id not in self.brokers:
             callback(None)
             return

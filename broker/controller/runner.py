@@ -21,7 +21,7 @@ from typing import Any
 import structlog
 
 from logyard.broker.clock import Clock
-from logyard.broker.controller import dispatch, effects, election, events, gauges, lifecycle, wire
+from logyard.broker.controller import collector, dispatch, effects, election, events, gauges, lifecycle, wire
 from logyard.broker.controller.api import ControllerApi
 from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Effect, Steps
@@ -223,13 +223,23 @@ class ControllerRunner(ControllerApi):
             handler = dispatch.HANDLERS[type(event)]
         elif self._has_to_wait(event):
             return
+        else:
+            with collector.patient:
+                await self._work(handler, envelope)
+            return
+        await self._work(handler, envelope)
+
+    async def _work(self, handler: dispatch.Handler, envelope: Envelope) -> None:
+        """Drive one event's procedure; whatever becomes of it, who waits is answered."""
+        event = envelope.event
         was_active = self._context.is_active
         try:
             await self._drive(handler(self._context, event), envelope)
         except (ControllerMoved, SessionExpired) as moved:
             self._log.warning("resigning", event_id=envelope.id, reason=str(moved))
             await self._resign(envelope)
-            self._stand_after_a_look(isinstance(moved, ControllerMoved))
+            if isinstance(moved, ControllerMoved) and not self._session_is_lost:
+                self._put(events.ControllerChanged())  # a look at who is controller, then stand again
         except ApiError as refused:
             _refuse(envelope, refused)
         except Exception as bug:
@@ -247,10 +257,6 @@ class ControllerRunner(ControllerApi):
         if wait > 0:
             self._later(wait, event, cause=0, epoch=None)
         return wait > 0
-
-    def _stand_after_a_look(self, still_in_session: bool) -> None:
-        if still_in_session and not self._session_is_lost:
-            self._put(events.ControllerChanged())
 
     async def _resign(self, envelope: Envelope) -> None:
         await self._drive(lifecycle.resign(self._context), envelope, even_without_session=True)
@@ -325,7 +331,8 @@ class ControllerRunner(ControllerApi):
             if response is not None and self._context.epoch == epoch:
                 self._put_answer(request, response, envelope.id)
 
-        self._peers.send(request.broker_id, api_key, version, fields, answered)
+        # The broker's log names the request by its correlation id, and so the event that caused it (`logyard story`).
+        self._peers.send(request.broker_id, api_key, version, fields, answered, envelope.id & 0x7FFFFFFF)
 
     def _put_answer(self, request: BrokerRequest, response: Any, cause: int) -> None:
         try:
