@@ -71,4 +71,4 @@ def rewrite_and_commit(lease: Lease, decision: Decision, aside: Path, group_size
         headers = [header for _, header in iter_headers(data)]
         said = {"last_offset": headers[-1].last_offset, "records": sum(header.count for header in headers)}
         groups.append({"segments": members, "part": {"size": len(data), "sha256": digest, **said}})
-    return lease.commit(decision.summary(), groups, decision.range_end)
+    return lease.commit(decision.to_commit(), groups, decision.range_end)
