@@ -19,8 +19,13 @@ PLAN = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
 BEFORE = "{{ ti.xcom_pull(task_ids='execute', key='throttle_before') | tojson }}"
 
 
-def reassign_replicas_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION) -> DAG:
-    """The DAG `<prefix>reassign_replicas` on the cluster of that connection."""
+def reassign_replicas_dag(
+    prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION, deferrable: bool = True
+) -> DAG:
+    """The DAG `<prefix>reassign_replicas` on the cluster of that connection.
+
+    :param deferrable: wait in the triggerer; without one, a worker's slot is held for as long as replicas move.
+    """
     with DAG(
         dag_id=f"{prefix}reassign_replicas",
         description="Move replicas of topics: plan, approve, execute, verify, elect",
@@ -67,7 +72,7 @@ def reassign_replicas_dag(prefix: str = params.PREFIX, logyard_conn_id: str = pa
             plan=PLAN,
             throttle="{{ params.throttle }}",
             elect_preferred=False,
-            deferrable=True,
+            deferrable=deferrable,
             wait_timeout_s=6 * 3600,
             retries=2,
             retry_delay=timedelta(seconds=15),
@@ -77,7 +82,7 @@ def reassign_replicas_dag(prefix: str = params.PREFIX, logyard_conn_id: str = pa
             task_id="verify",
             plan=PLAN,
             throttle_before=BEFORE,
-            deferrable=True,
+            deferrable=deferrable,
             trigger_rule="all_done",
             wait_timeout_s=6 * 3600,
             logyard_conn_id=logyard_conn_id,

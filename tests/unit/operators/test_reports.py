@@ -1,0 +1,79 @@
+"""What topics keep, and which are worth compacting."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from logyard.admin.memory import MemoryClient
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.retention import judge
+from logyard.admin.snapshot import ConfigValue, NewTopic
+from logyard.broker.model import TopicPartition
+from logyard.operators.reports import ChooseCompactionOperator, RetentionReportOperator
+from logyard.operators.spark import ExportSegmentsOperator
+from tests.support.airflow_tasks import context, run, use
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    made = MemoryCluster({1: None, 2: None})
+    client = MemoryClient(made)
+    for name, policy in (("big", "compact"), ("small", "compact,delete"), ("plain", "delete"), ("void", "compact")):
+        client.create_topic(NewTopic(name, 1, 2, {"cleanup.policy": policy}))
+    client.snapshot()
+    made.sizes = {TopicPartition(name, 0): size for name, size in (("big", 900), ("small", 90), ("plain", 5000))}
+    made.end_offsets = {TopicPartition("plain", 0): 10}
+    use(monkeypatch, made)
+    return made
+
+
+def choose(**fields: Any) -> list[list[str]]:
+    found: list[list[str]] = run(ChooseCompactionOperator(task_id="c", **fields), context())[0]
+    return found
+
+
+def test_the_largest_compacted_topics_are_chosen(cluster: MemoryCluster) -> None:
+    assert choose() == [["big"], ["small"]]
+    assert choose(limit="1") == [["big"]]
+    assert choose(bytes_min="1000") == [["big"]]
+    assert choose(topics='["void"]', limit="1") == [["void"]]
+    with pytest.raises(AirflowSkipException):
+        choose(bytes_min="100000")
+
+
+def test_a_report_names_sizes_records_and_what_is_wrong(cluster: MemoryCluster) -> None:
+    cluster.configs["plain"]["retention.ms"] = "1000"
+    found, _ = run(RetentionReportOperator(task_id="r"), context())
+    assert [entry["topic"] for entry in found["topics"]] == ["plain", "big", "small", "void"]
+    plain = found["topics"][0]
+    assert (plain["bytes_once"], plain["bytes_all"], plain["records"], plain["overdue"]) == (5000, 10000, 10, 10)
+    assert found["findings"]["plain"] == ["10 of 10 records are older than retention.ms: are its segments too large?"]
+    assert found["findings"]["void"] == ["it is empty"]
+    assert (found["bytes"], found["records"]) == (10000 + 1800 + 180, 10)
+    one, _ = run(RetentionReportOperator(task_id="r", topics="small"), context())
+    assert [entry["topic"] for entry in one["topics"]] == ["small"]
+
+
+def test_limits_are_judged(cluster: MemoryCluster) -> None:
+    client = MemoryClient(cluster)
+    snapshot, sizes, tp = client.snapshot(), client.replica_sizes(), TopicPartition("plain", 0)
+
+    def findings(**limits: str) -> tuple[str, ...]:
+        configs = {key.replace("_", "."): ConfigValue(v, "DYNAMIC_TOPIC_CONFIG") for key, v in limits.items()}
+        return judge("plain", snapshot, configs, sizes, {tp: 0}, {tp: 10}, {tp: 2}).findings
+
+    assert findings(retention_ms="-1", retention_bytes="-1") == ("nothing limits it: its records are kept for ever",)
+    assert findings(retention_ms="5", retention_bytes="2400") == ("1 partitions hold more than twice retention.bytes",)
+    assert findings(retention_ms="5", retention_bytes="2500") == ()
+
+
+def test_an_export_with_nothing_to_do_is_skipped() -> None:
+    for fields in ({"topics": "[]", "destination": "/out"}, {"topics": "[]", "destination": ""}):
+        with pytest.raises(AirflowSkipException, match="names topics"):
+            ExportSegmentsOperator(task_id="e", skip_without=True, **fields).execute(context())
