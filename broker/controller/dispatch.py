@@ -97,6 +97,13 @@ STATES: Mapping[type, int] = {
 }
 
 
+def state_of(event: events.Event) -> int:
+    """Return the gauge's number while an event is worked on; one topic's unclean election has its own."""
+    if isinstance(event, events.UncleanElectionEnabled) and event.topic is not None:
+        return 14
+    return STATES.get(type(event), 0)
+
+
 def _on_topics_changed(context: ControllerContext) -> Steps[None]:
     vanished, moving = yield from topics.on_topics_changed(context)
     if vanished:

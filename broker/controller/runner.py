@@ -160,7 +160,7 @@ class ControllerRunner(ControllerApi):
     @property
     def state(self) -> int:
         """Kafka's ControllerState gauge."""
-        return 0 if self._working_on is None else dispatch.STATES.get(type(self._working_on.event), 0)
+        return 0 if self._working_on is None else dispatch.state_of(self._working_on.event)
 
     @property
     def queue_size(self) -> int:

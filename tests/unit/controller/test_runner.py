@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from logyard.broker.controller.events import CreateTopics, NewTopic
+from logyard.broker.controller import dispatch
+from logyard.broker.controller.events import CreateTopics, NewTopic, UncleanElectionEnabled
 from logyard.broker.controller.wire import LEADER_AND_ISR, UPDATE_METADATA
 from logyard.broker.model import PartitionState, TopicPartition
 from logyard.broker.znodes import configs, feature
@@ -67,3 +68,7 @@ async def test_leader_dies_and_controller_lives(make_world: Callable[..., World]
     assert world.state("t") == PartitionState(2, 1, (2,), 1, 1)
     told = world.brokers[3].told(LEADER_AND_ISR)
     assert [p["leader"] for r in told for t in r["topic_states"] for p in t["partition_states"]] == [2]
+
+
+def test_the_gauge_of_an_unclean_election_tells_one_topic_from_all() -> None:
+    assert [dispatch.state_of(UncleanElectionEnabled(topic)) for topic in (None, "t")] == [13, 14]
