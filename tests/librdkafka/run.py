@@ -207,8 +207,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     output = BUILD / "output"
     output.mkdir(parents=True, exist_ok=True)
-    for log in output.glob("*.log"):
-        log.unlink()
     tests = build(options.source or fetch(BUILD))
     scenarios = scenarios_of(tests)
     allowed, left_out = names_in(HERE / "allowed.txt"), names_in(HERE / "left-out.txt")
@@ -224,6 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with cluster(scenario) as bootstrap:
             for _, of_number in groupby(names, key=lambda name: name.partition("_")[0]):
                 together = list(of_number)
+                (output / f"{together[0].partition('_')[0]}-{scenario}.log").unlink(missing_ok=True)
                 for part in allowed.get(together[0], "").split() or [""]:
                     for each in run(tests, together, part, scenario, bootstrap, output):
                         ended.append(each)

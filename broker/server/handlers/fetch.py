@@ -1,20 +1,24 @@
 """Fetch (1), v0 to v17, for consumers and followers: hand-coded, sessions (KIP-227), records never copied here."""
 
 import asyncio
+from collections.abc import Sequence
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.metadata.configs import DynamicConfigs
 from logyard.broker.protocol import fetch
+from logyard.broker.protocol.produce import NodeEndpoint
 from logyard.broker.records.downconvert import downconvert, magic_for_fetch
 from logyard.broker.replication import wire_fetch
 from logyard.broker.replication.events import FetchedPartition
 from logyard.broker.replication.fetch_sessions import FetchContext
 from logyard.broker.security.quotas import Quotas
+from logyard.broker.server.leaders import endpoints_of
 from logyard.broker.server.request import Encoded, Handler, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import fetch_throttle_ms, user_of
 
 ZSTD_SINCE = 10
+LEADERS_SINCE = 16
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
@@ -79,12 +83,18 @@ def _answer(
     magic = magic_for_fetch(request.api_version)
     if magic < 2:
         _make_old(news, magic)
+    endpoints: Sequence[NodeEndpoint] = ()
+    if request.api_version >= LEADERS_SINCE:
+        leaders = [each.leader[0] for each in news if each.leader is not None]
+        if leaders:
+            endpoints = endpoints_of(services.metadata, request.session.listener, leaders)
     return fetch.encode_response(
         request.api_version,
         request.correlation_id,
         wire_fetch.fetched(news, request.api_version),
         error_code=int(error),
         session_id=session_id,
+        node_endpoints=endpoints,
     )
 
 

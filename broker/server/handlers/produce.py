@@ -5,6 +5,7 @@ acks=0 gets no answer; where something went wrong then, the connection is closed
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.log.log import Origin
@@ -13,9 +14,12 @@ from logyard.broker.protocol import produce
 from logyard.broker.records import batch
 from logyard.broker.records.legacy import is_legacy, upconvert
 from logyard.broker.replication.events import ProduceResult
+from logyard.broker.server.leaders import endpoints_of
 from logyard.broker.server.request import Encoded, Handler, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import produce_throttle_ms
+
+LEADERS_SINCE = 10
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
@@ -70,7 +74,15 @@ def _answer(services: Services, request: Request, acks: int, results: list[Produ
             raise CorruptData(f"produce with acks=0 to {failed.tp} failed: {failed.error.name}")
         return None
     outcomes = [_outcome(r) for r in results]
-    return produce.encode_response(request.api_version, request.correlation_id, outcomes, throttle_ms)
+    endpoints: Sequence[produce.NodeEndpoint] = ()
+    if request.api_version >= LEADERS_SINCE:
+        moved = [n for n, r in enumerate(results) if r.error is ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        if moved:
+            for n in moved:
+                outcomes[n] = outcomes[n]._replace(current_leader=services.replicas.current_leader(results[n].tp))
+            leaders = [o.current_leader[0] for o in outcomes if o.current_leader is not None]
+            endpoints = endpoints_of(services.metadata, request.session.listener, leaders)
+    return produce.encode_response(request.api_version, request.correlation_id, outcomes, throttle_ms, endpoints)
 
 
 def _outcome(result: ProduceResult) -> produce.PartitionOutcome:

@@ -7,6 +7,7 @@ import pytest
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.model import ZERO_TOPIC_ID
 from logyard.broker.protocol import codec
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.fetch_sessions import FetchSessions
@@ -32,6 +33,7 @@ class Broker:
         self.configs = DynamicConfigs(1, lambda overrides: TopicConfig())
         self.configs.set_quota(None, DEFAULT_ENTITY, quotas)
         self.muted: list[int] = []
+        self.believes = -1  # the leader epoch that fetches name
         clock = self.world.clock
         made = SimpleNamespace(
             replicas=self.world.replicas,
@@ -55,13 +57,15 @@ class Broker:
         whole = b"".join(answer) if isinstance(answer, list) else bytes(answer)
         return codec.decode_response(key, version, memoryview(whole)[4:])[1]
 
-    def fetch(self, session_id: int, epoch: int, *offsets: int, replica: int = -1, version: int = 12) -> Any:
+    def fetch(
+        self, session_id: int, epoch: int, *offsets: int, replica: int = -1, version: int = 12, topic_id: Any = None
+    ) -> Any:
         partitions = [
             {
                 "partition": 0,
                 "fetch_offset": offset,
                 "partition_max_bytes": 1 << 20,
-                "current_leader_epoch": -1,
+                "current_leader_epoch": self.believes,
                 "last_fetched_epoch": -1,
                 "log_start_offset": -1,
             }
@@ -74,7 +78,9 @@ class Broker:
             "max_bytes": 1 << 20,
             "session_id": session_id,
             "session_epoch": epoch,
-            "topics": [{"topic": "flights", "partitions": partitions}] if partitions else [],
+            "topics": [{"topic": "flights", "topic_id": topic_id or ZERO_TOPIC_ID, "partitions": partitions}]
+            if partitions
+            else [],
             "forgotten_topics_data": [],
             "rack_id": "",
         }
