@@ -144,41 +144,46 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "extra-links": [f"{_OPERATORS}.links.ClusterPageLink"],
-        "config": {
-            "logyard": {
-                "description": "How Logyard's operators work.",
-                "options": {
-                    "broker_start_command": _option(
-                        "A JSON list of arguments that starts a broker; {broker_id}, {host}, {rack} are filled in.",
-                        "string",
-                        "",
-                        '["ssh", "{host}", "systemctl", "start", "kafka"]',
-                    ),
-                    "broker_stop_command": _option(
-                        "The same to end what is left of a broker that hung, before it is started again.",
-                        "string",
-                        "",
-                        '["ssh", "{host}", "systemctl", "kill", "-s", "KILL", "kafka"]',
-                    ),
-                    "spark_settings": _option(
-                        "A JSON object of settings that every Spark job gets; a task's own go before them.",
-                        "string",
-                        "",
-                        '{"spark.driver.host": "airflow.example", "spark.executor.memory": "4g"}',
-                    ),
-                    "topics_directory": _option(
-                        "The folder of the files that the DAG topics_as_code reads; the DAG file's own where empty.",
-                        "string",
-                        "",
-                        "/opt/airflow/topics",
-                    ),
-                    "allow_connection_launcher": _option(
-                        "Whether a connection's commands may be run on the workers.",
-                        "boolean",
-                        "False",
-                        None,
-                    ),
-                },
-            }
-        },
+        "config": _config(),
+    }
+
+
+def _config() -> dict[str, Any]:
+    """The options of the section [logyard]."""
+    return {
+        "logyard": {
+            "description": "How Logyard's operators work.",
+            "options": {
+                "broker_start_command": _option(
+                    "A JSON list of arguments that starts a broker; {broker_id}, {host}, {rack} are filled in.",
+                    "string",
+                    "",
+                    '["ssh", "{host}", "systemctl", "start", "kafka"]',
+                ),
+                "broker_stop_command": _option(
+                    "The same to end what is left of a broker that hung, before it is started again.",
+                    "string",
+                    "",
+                    '["ssh", "{host}", "systemctl", "kill", "-s", "KILL", "kafka"]',
+                ),
+                "spark_settings": _option(
+                    "A JSON object of settings that every Spark job gets; a task's own go before them.",
+                    "string",
+                    "",
+                    '{"spark.driver.host": "airflow.example", "spark.executor.memory": "4g"}',
+                ),
+                "topics_directory": _option(
+                    "The folder of the files that the DAG topics_as_code reads; the DAG file's own where empty.",
+                    "string",
+                    "",
+                    "/opt/airflow/topics",
+                ),
+                "allow_connection_launcher": _option(
+                    "Whether a connection's commands may be run on the workers.",
+                    "boolean",
+                    "False",
+                    None,
+                ),
+            },
+        }
     }

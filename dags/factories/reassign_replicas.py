@@ -7,7 +7,7 @@ the execution is marked as failed its moves are cancelled; the verification puts
 
 from datetime import timedelta
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 
 from logyard.dags.factories import params
 from logyard.operators.approval import ApprovePlanOperator
@@ -36,18 +36,7 @@ def reassign_replicas_dag(
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(hours=48),
         doc_md=__doc__,
-        params={
-            "topics": params.topics("Topics to plan for; all of them where empty."),
-            "drain": params.brokers("Drain", "Brokers to empty."),
-            "replication_factor": params.number(
-                "Replication factor", "Bring partitions to this many replicas.", minimum=1
-            ),
-            "balance": params.flag("Balance counts", "Even out the numbers of replicas and leaders too."),
-            "balance_disk": params.flag("Balance bytes", "Even out the bytes on the brokers too."),
-            "plan": params.mapping("Plan", "Instead of goals, the JSON that kafka-reassign-partitions reads."),
-            "throttle": params.throttle(),
-            "approve": params.approval(),
-        },
+        params=_form(),
     ) as dag:
         plan = PlanReassignmentOperator(
             task_id="plan",
@@ -92,3 +81,16 @@ def reassign_replicas_dag(
         )
         plan >> approve >> execute >> verify >> elect
     return dag
+
+
+def _form() -> dict[str, Param]:
+    return {
+        "topics": params.topics("Topics to plan for; all of them where empty."),
+        "drain": params.brokers("Drain", "Brokers to empty."),
+        "replication_factor": params.number("Replication factor", "Bring partitions to this many replicas.", minimum=1),
+        "balance": params.flag("Balance counts", "Even out the numbers of replicas and leaders too."),
+        "balance_disk": params.flag("Balance bytes", "Even out the bytes on the brokers too."),
+        "plan": params.mapping("Plan", "Instead of goals, the JSON that kafka-reassign-partitions reads."),
+        "throttle": params.throttle(),
+        "approve": params.approval(),
+    }

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 
 from logyard.dags.factories import params
 from logyard.operators.topics import (
@@ -24,20 +24,7 @@ def topic_lifecycle_dag(prefix: str = params.PREFIX, logyard_conn_id: str = para
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=30),
         doc_md=__doc__,
-        params={
-            "topic": params.required_topic(),
-            "partitions": params.number("Partitions", "At creation; empty: the broker's default.", minimum=1),
-            "replication_factor": params.number("Replication factor", "Empty: the broker's default.", minimum=1),
-            "configs": params.mapping("Settings", "Settings at creation."),
-            "alter": params.mapping("Alter", "Settings to set afterwards; null unsets."),
-            "expand_to": params.number("Expand to", "Partitions in all, afterwards; empty: as created.", minimum=1),
-            "delete": params.flag("Delete", "Delete the topic at the end."),
-            "must_be_empty": params.flag("Only if empty", "Refuse to delete a topic that holds records."),
-            "must_have_no_group": params.flag(
-                "Only if unread", "Refuse to delete a topic that a group with members reads.", default=True
-            ),
-            "dry_run": params.flag("Dry run", "Check everything and change nothing."),
-        },
+        params=_form(),
     ) as dag:
         create = CreateTopicOperator(
             task_id="create",
@@ -76,3 +63,20 @@ def topic_lifecycle_dag(prefix: str = params.PREFIX, logyard_conn_id: str = para
         )
         create >> alter >> expand >> delete
     return dag
+
+
+def _form() -> dict[str, Param]:
+    return {
+        "topic": params.required_topic(),
+        "partitions": params.number("Partitions", "At creation; empty: the broker's default.", minimum=1),
+        "replication_factor": params.number("Replication factor", "Empty: the broker's default.", minimum=1),
+        "configs": params.mapping("Settings", "Settings at creation."),
+        "alter": params.mapping("Alter", "Settings to set afterwards; null unsets."),
+        "expand_to": params.number("Expand to", "Partitions in all, afterwards; empty: as created.", minimum=1),
+        "delete": params.flag("Delete", "Delete the topic at the end."),
+        "must_be_empty": params.flag("Only if empty", "Refuse to delete a topic that holds records."),
+        "must_have_no_group": params.flag(
+            "Only if unread", "Refuse to delete a topic that a group with members reads.", default=True
+        ),
+        "dry_run": params.flag("Dry run", "Check everything and change nothing."),
+    }
