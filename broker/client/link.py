@@ -111,10 +111,20 @@ class Link:
         return self._frames is not None and self._frames.transport is not None
 
     async def request(
-        self, api_key: int, version: int, fields: Mapping[str, Any], *, timeout_s: float | None = None
+        self,
+        api_key: int,
+        version: int,
+        fields: Mapping[str, Any],
+        *,
+        timeout_s: float | None = None,
+        correlation_id: int | None = None,
     ) -> Any:
-        """Send and return the decoded answer; raises LinkError, CorruptData or ValueError (fields that do not fit)."""
-        correlation_id = self.next_correlation_id()
+        """Send and return the decoded answer; raises LinkError, CorruptData or ValueError (fields that do not fit).
+
+        Who chooses a `correlation_id` has one request under way at a time.
+        """
+        if correlation_id is None:
+            correlation_id = self.next_correlation_id()
         frame = codec.encode_request(api_key, version, correlation_id, self._client_id, fields)
         answer = await self.request_frame(correlation_id, frame, timeout_s=timeout_s)
         return codec.decode_response(api_key, version, answer)[1]

@@ -29,6 +29,7 @@ class _Queued:
     version: int
     fields: Mapping[str, Any]
     callback: Answered
+    correlation_id: int | None
 
 
 class _Sender:
@@ -61,7 +62,9 @@ class _Sender:
                 continue
             first = self._queue[0]
             try:
-                answer = await self._link.request(first.api_key, first.version, first.fields)
+                answer = await self._link.request(
+                    first.api_key, first.version, first.fields, correlation_id=first.correlation_id
+                )
             except (LinkError, CorruptData) as error:
                 log.info("broker not reached, trying again", peer=self._broker_id, api=first.api_key, error=str(error))
                 self._link.disconnect("starting over")
@@ -102,12 +105,20 @@ class ControllerPeers:
         if sender is not None:
             sender.drop()
 
-    def send(self, broker_id: int, api_key: int, version: int, fields: Mapping[str, Any], callback: Answered) -> None:
+    def send(
+        self,
+        broker_id: int,
+        api_key: int,
+        version: int,
+        fields: Mapping[str, Any],
+        callback: Answered,
+        correlation_id: int | None = None,
+    ) -> None:
         sender = self._senders.get(broker_id)
         if sender is None:
             callback(None)
         else:
-            sender.put(_Queued(api_key, version, fields, callback))
+            sender.put(_Queued(api_key, version, fields, callback, correlation_id))
 
     def close(self) -> None:
         for broker_id in list(self._senders):

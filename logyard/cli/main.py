@@ -17,6 +17,7 @@ from logyard.cli import (
     platform,
     reassign,
     spark,
+    story,
     topics,
     zk,
 )
@@ -41,6 +42,7 @@ app.add_typer(spark.app, name="spark")
 app.add_typer(airflow.app, name="airflow")
 app.command()(brokers.brokers)
 app.command("dump-log")(dump_log.dump_log)
+app.command()(story.story)
 platform.add_commands(app)
 
 

@@ -34,7 +34,7 @@ def run(cluster: RealCluster, capsys: pytest.CaptureFixture[str], monkeypatch: p
 def topic(cluster: RealCluster, request: pytest.FixtureRequest) -> str:
     name = request.node.name.replace("_", "-")
     cluster.create(name, partitions=2, replicas=2)
-    cluster.produce(name, [(None, b"x" * 1000) for _ in range(2000)])
+    cluster.produce(name, [(None, b"x" * 1000) for _ in range(8000)])
     return name
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication import wire
+from logyard.broker.server import control_log
 from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services
 
@@ -14,7 +15,10 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     new = dict.fromkeys(p.tp.topic for p in order.partitions if services.store.get(p.tp) is None)
     if new:
         await services.refresh_topic_overrides(new)
+    unknown = [p.tp for p in order.partitions if services.store.get(p.tp) is None]
     outcome = services.replicas.become_leader_or_follower(order)
+    made = [tp for tp in unknown if services.store.get(tp) is not None]
+    control_log.say(request, "LeaderAndIsr", order, outcome.error, [p.tp for p in order.partitions], made=made)
     return wire.leader_and_isr_response(outcome, request.api_version)
 
 

@@ -4,12 +4,16 @@ from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication import wire
+from logyard.broker.server import control_log
 from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
-    outcome = services.replicas.stop_replicas(wire.stop_replica(message, request.api_version))
+    order = wire.stop_replica(message, request.api_version)
+    outcome = services.replicas.stop_replicas(order)
+    deleted = [p.tp for p in order.partitions if p.delete]
+    control_log.say(request, "StopReplica", order, outcome.error, [p.tp for p in order.partitions], deleted=deleted)
     return wire.stop_replica_response(outcome)
 
 

@@ -3,12 +3,16 @@
 from typing import Any
 
 from logyard.broker.metadata import wire
+from logyard.broker.server import control_log
 from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services
 
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
-    return {"error_code": int(services.replicas.update_metadata(wire.update_metadata(message, request.api_version)))}
+    update = wire.update_metadata(message, request.api_version)
+    error = services.replicas.update_metadata(update)
+    control_log.say(request, "UpdateMetadata", update, error, [p.tp for p in update.partitions])
+    return {"error_code": int(error)}
 
 
 HANDLER = Handler(6, "UpdateMetadata", message=handle)

@@ -54,6 +54,7 @@ COMMANDS = [
     ["leaders", "elect"],
     ["zk", "check"],
     ["dump-log"],
+    ["story"],
     *(["groups", name] for name in ("list", "describe", "reset-offsets", "delete", "delete-offsets")),
     ["brokers"],
     *([name] for name in ("up", "down", "demo")),

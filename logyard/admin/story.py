@@ -1,0 +1,213 @@
+"""One change told from its znode to the disks, out of the brokers' log lines. Pure.
+
+A line of a broker's log: time, level, [broker], what happened, two blanks, key=value…. What ties them together:
+- the controller's lines carry `event_id`, the event it was working on, and `cause`, the event that caused that one;
+- a broker's lines about LeaderAndIsr, UpdateMetadata and StopReplica carry the same `event_id`, as the request's
+  correlation id, with `controller` and `controller_epoch`; `made` names logs that were created, `deleted` those
+  that were removed.
+Event ids begin anew with each controller's process: the controller's epoch tells its terms apart.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ORDERS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
+
+_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) (\w+) +\[(\d+)\] (.*?)(?:  (\w+=.*))?")
+_KEY = re.compile(r"(?:^| )(\w+)=")
+_WORD = re.compile(r"[A-Za-z0-9._-]+")
+# A topic may be called like a partition of another: what is known to name only the one kind is read so.
+_TOPICS = ("topic", "topics", "new", "vanished")
+_PARTITIONS = ("partition", "partitions", "made", "deleted")
+_PAIRS = {"[": "]", "{": "}", "(": ")"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a broker's log; `time` as it is written, which also sorts."""
+
+    time: str
+    level: str
+    broker: int
+    what: str
+    fields: Mapping[str, str]
+
+    def names(self, topic: str) -> bool:
+        """Whether the topic, or a partition of it, is named in any value."""
+        return any(self._names(key, value, topic) for key, value in self.fields.items() if topic in value)
+
+    @staticmethod
+    def _names(key: str, value: str, topic: str) -> bool:
+        words = _WORD.findall(value)
+        if key not in _PARTITIONS and topic in words:
+            return True
+        return key not in _TOPICS and any(re.fullmatch(re.escape(topic) + r"-\d+", word) for word in words)
+
+    @property
+    def is_order(self) -> bool:
+        return self.what in ORDERS and "controller" in self.fields
+
+
+@dataclass(frozen=True, slots=True)
+class EventKey:
+    """One event of one controller's term; epoch -1 where the log does not go back to its election."""
+
+    controller: int
+    epoch: int
+    event: int
+
+
+@dataclass
+class Chapter:
+    """One event: what the controller said while it worked on it, and what brokers did because of it."""
+
+    key: EventKey
+    kind: str = ""
+    cause: int = 0
+    said: list[Line] = field(default_factory=list)
+    done: list[Line] = field(default_factory=list)
+
+    @property
+    def time(self) -> str:
+        return min(line.time for line in [*self.said, *self.done])
+
+    def names(self, topic: str) -> bool:
+        return any(line.names(topic) for line in [*self.said, *self.done])
+
+
+def parse(text: Iterable[str]) -> Iterator[Line]:
+    """The lines of a log; what is none (traces, other programs' words) is passed over."""
+    for raw in text:
+        match = _LINE.fullmatch(raw.rstrip("\n"))
+        if match is not None:
+            yield Line(match[1], match[2], int(match[3]), match[4], parse_fields(match[5] or ""))
+
+
+def parse_fields(text: str) -> dict[str, str]:
+    """Read `key=value …`, where values may be quoted or in brackets, and then contain blanks and `=`."""
+    covered = _covered(text)
+    starts = [match for match in _KEY.finditer(text) if match.start() not in covered]
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    return {match[1]: text[match.end() : end].strip() for match, end in zip(starts, ends, strict=True)}
+
+
+def _covered(text: str) -> set[int]:
+    """The positions of blanks that are inside quotes or brackets."""
+    closing: list[str] = []
+    found = set()
+    for position, letter in enumerate(text):
+        if closing and letter == closing[-1]:
+            closing.pop()
+        elif closing and letter == " ":
+            found.add(position)
+        elif closing and closing[-1] in "'\"":
+            continue
+        elif letter in _PAIRS:
+            closing.append(_PAIRS[letter])
+        elif letter in "'\"":
+            closing.append(letter)
+    return found
+
+
+def chapters(lines: Iterable[Line]) -> list[Chapter]:
+    """Sort all lines that belong to events into these, by time."""
+    epochs: dict[int, int] = {}
+    found: dict[EventKey, Chapter] = {}
+    for line in sorted(lines, key=lambda line: line.time):
+        event = line.fields.get("event_id", "")
+        if not event.isdecimal():
+            continue
+        if line.is_order:
+            controller, epoch = int(line.fields["controller"]), int(line.fields.get("controller_epoch", -1))
+        else:
+            if line.fields.get("epoch", "").isdecimal() and line.what == "elected as controller":
+                epochs[line.broker] = int(line.fields["epoch"])
+            controller, epoch = line.broker, epochs.get(line.broker, -1)
+        key = EventKey(controller, epoch, int(event))
+        chapter = found.setdefault(key, Chapter(key))
+        if line.is_order:
+            chapter.done.append(line)
+        else:
+            chapter.said.append(line)
+            chapter.kind = line.fields.get("kind", chapter.kind)
+            chapter.cause = int(line.fields.get("cause", chapter.cause) or 0)
+    return sorted(found.values(), key=lambda chapter: chapter.time)
+
+
+def story(lines: Iterable[Line], topic: str) -> list[Chapter]:
+    """The events that touched a topic, and those that caused them."""
+    every = chapters(lines)
+    by_key = {chapter.key: chapter for chapter in every}
+    wanted = {chapter.key for chapter in every if chapter.names(topic)}
+    for key in list(wanted):
+        cause = by_key[key].cause
+        while cause:
+            before = EventKey(key.controller, key.epoch, cause)
+            if before not in by_key or before in wanted:
+                break
+            wanted.add(before)
+            cause = by_key[before].cause
+    return [chapter for chapter in every if chapter.key in wanted]
+
+
+def text(found: Iterable[Chapter], topic: str) -> list[str]:
+    """The story as lines: an event, what the controller says of it, what each broker did."""
+    lines = []
+    for chapter in found:
+        key = chapter.key
+        term = f" epoch {key.epoch}" if key.epoch >= 0 else ""
+        cause = f", caused by event {chapter.cause}" if chapter.cause else ""
+        kind = f" {chapter.kind}" if chapter.kind else ""
+        lines.append(f"{chapter.time}  event {key.event}{kind} at controller {key.controller}{term}{cause}")
+        lines += [f"  {_clock(line)}  broker {line.broker}: {_said(line)}" for line in chapter.said]
+        lines += [
+            f"  {_clock(line)}  broker {line.broker}: {_done(line, topic)}"
+            for line in chapter.done
+            if line.names(topic)
+        ]
+    return lines
+
+
+def as_json(found: Iterable[Chapter], topic: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "controller": chapter.key.controller,
+            "controller_epoch": chapter.key.epoch,
+            "event": chapter.key.event,
+            "kind": chapter.kind,
+            "cause": chapter.cause,
+            "said": [_line_json(line) for line in chapter.said],
+            "done": [_line_json(line) for line in chapter.done if line.names(topic)],
+        }
+        for chapter in found
+    ]
+
+
+def _line_json(line: Line) -> dict[str, Any]:
+    return {"time": line.time, "broker": line.broker, "what": line.what, "fields": dict(line.fields)}
+
+
+def _said(line: Line) -> str:
+    known = ("event_id", "cause", "kind")
+    rest = " ".join(f"{key}={value}" for key, value in line.fields.items() if key not in known)
+    return f"{line.what}  {rest}".rstrip()
+
+
+def _done(line: Line, topic: str) -> str:
+    told = [f"{line.what} {', '.join(_partitions(line, 'partitions', topic))}".rstrip()]
+    if made := _partitions(line, "made", topic):
+        told.append(f"log created: {', '.join(made)}")
+    if deleted := _partitions(line, "deleted", topic):
+        told.append(f"log deleted: {', '.join(deleted)}")
+    return "; ".join(told)
+
+
+def _partitions(line: Line, key: str, topic: str) -> list[str]:
+    words = _WORD.findall(line.fields.get(key, ""))
+    return [word for word in words if re.fullmatch(re.escape(topic) + r"-\d+", word)]
+
+
+def _clock(line: Line) -> str:
+    return line.time.partition(" ")[2]

@@ -1,0 +1,54 @@
+"""`logyard story`: one topic's changes, from the znode to the disks, read off the brokers' logs."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from logyard.admin import story as tale
+from logyard.cli.options import Json
+from logyard.local.errors import LocalError
+
+
+def story(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    files: Annotated[list[Path] | None, typer.Argument(help="Logs of the brokers; or --dir.")] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Where `logyard cluster` keeps a cluster and its logs.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what became of a topic: each event at the controller, its cause, and what every broker did because of it.
+
+    Example:
+
+    \b
+        logyard story flights --dir /tmp/yard
+        logyard story flights /var/log/logyard/broker-*.log
+    """
+    if bool(files) == (directory is not None):
+        raise LocalError("say where the brokers' logs are: files, or --dir of a cluster on this machine")
+    found = tale.story([line for path in files or _logs(directory) for line in _read(path)], topic)
+    if as_json:
+        typer.echo(json.dumps(tale.as_json(found, topic), indent=2))
+    elif found:
+        typer.echo("\n".join(tale.text(found, topic)))
+    else:
+        raise LocalError(f"nothing is told of topic {topic} in these logs")
+
+
+def _logs(directory: Path | None) -> list[Path]:
+    logs = (directory or Path()) / "logs"
+    found = sorted(logs.glob("broker-*.log"))
+    if not found:
+        raise LocalError(f"no broker has logged anything in {logs}")
+    return found
+
+
+def _read(path: Path) -> list[tale.Line]:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            return list(tale.parse(lines))
+    except OSError as problem:
+        raise LocalError(f"{path}: {problem.strerror}") from None

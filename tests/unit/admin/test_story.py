@@ -1,0 +1,80 @@
+"""Lines of brokers' logs become the story of one topic."""
+
+from logyard.admin import story
+
+LOG_2 = """\
+2026-11-21 23:22:58.938191 INFO    [2] elected as controller  event_id=1 cause=0 kind=Started epoch=4
+2026-11-21 23:23:43.668461 INFO    [2] topics were created  event_id=7 cause=0 kind=CreateTopics topics=['flights']
+2026-11-21 23:23:43.669200 INFO    [2] topics changed  event_id=8 cause=0 kind=TopicsChanged \
+new=['flights', 'o'] vanished=[]
+2026-11-21 23:23:43.700000 INFO    [2] LeaderAndIsr  event_id=8 controller=2 controller_epoch=4 count=1 \
+partitions=['flights-0']
+2026-11-21 23:23:50.000000 INFO    [2] topics changed  event_id=9 cause=0 kind=TopicsChanged \
+new=['flights-2'] vanished=[]
+2026-11-21 23:23:51.000000 WARNING [2] replicas were not moved  event_id=11 cause=10 kind=Answered \
+reasons={'flights-0 on 1': 'a = b'}
+Traceback (most recent call last):
+2026-11-21 23:23:52.000000 INFO    [2] serving  listeners=PLAINTEXT://h:1
+""".splitlines()
+LOG_1 = """\
+2026-11-21 23:23:43.710000 INFO    [1] LeaderAndIsr  event_id=8 controller=2 controller_epoch=4 count=2 \
+partitions=['flights-0', 'o-0'] made=['flights-0', 'o-0']
+2026-11-21 23:23:43.720000 INFO    [1] UpdateMetadata  event_id=8 controller=2 controller_epoch=4 count=1 \
+partitions=['flights-0']
+2026-11-21 23:23:48.000000 INFO    [1] UpdateMetadata  event_id=10 controller=2 controller_epoch=4 count=1 \
+partitions=['o-0']
+2026-11-21 23:23:49.000000 INFO    [1] LeaderAndIsr  event_id=8 controller=0 controller_epoch=5 count=1 \
+partitions=['o-0']
+2026-11-21 23:23:55.000000 INFO    [1] StopReplica  event_id=20 controller=0 controller_epoch=5 count=1 \
+partitions=['flights-0'] deleted=['flights-0']
+""".splitlines()
+
+
+def test_fields_with_blanks_quotes_and_equals() -> None:
+    assert story.parse_fields("a=1 b=['x', 'y z'] c='k=v w=1' d={'q': \"it's\"} e=") == {
+        "a": "1",
+        "b": "['x', 'y z']",
+        "c": "'k=v w=1'",
+        "d": "{'q': \"it's\"}",
+        "e": "",
+    }
+
+
+def test_what_is_no_line_is_passed_over() -> None:
+    found = list(story.parse(LOG_2))
+    assert len(found) == 7
+    assert found[5].level == "WARNING"
+    assert found[6].what == "serving"
+    assert list(story.parse(["", "Traceback", "2026 x"])) == []
+
+
+def test_one_change_from_the_request_to_the_disks() -> None:
+    found = story.story([*story.parse(LOG_1), *story.parse(LOG_2)], "flights")
+    assert [(c.key.controller, c.key.epoch, c.key.event, c.kind) for c in found] == [
+        (2, 4, 7, "CreateTopics"),
+        (2, 4, 8, "TopicsChanged"),
+        (2, 4, 10, ""),  # it caused event 11
+        (2, 4, 11, "Answered"),
+        (0, 5, 20, ""),
+    ]
+    assert story.text(found, "flights") == [
+        "2026-11-21 23:23:43.668461  event 7 CreateTopics at controller 2 epoch 4",
+        "  23:23:43.668461  broker 2: topics were created  topics=['flights']",
+        "2026-11-21 23:23:43.669200  event 8 TopicsChanged at controller 2 epoch 4",
+        "  23:23:43.669200  broker 2: topics changed  new=['flights', 'o'] vanished=[]",
+        "  23:23:43.700000  broker 2: LeaderAndIsr flights-0",
+        "  23:23:43.710000  broker 1: LeaderAndIsr flights-0; log created: flights-0",
+        "  23:23:43.720000  broker 1: UpdateMetadata flights-0",
+        "2026-11-21 23:23:48.000000  event 10 at controller 2 epoch 4",
+        "2026-11-21 23:23:51.000000  event 11 Answered at controller 2 epoch 4, caused by event 10",
+        "  23:23:51.000000  broker 2: replicas were not moved  reasons={'flights-0 on 1': 'a = b'}",
+        "2026-11-21 23:23:55.000000  event 20 at controller 0 epoch 5",
+        "  23:23:55.000000  broker 1: StopReplica flights-0; log deleted: flights-0",
+    ]
+    assert story.as_json(found, "flights")[1]["done"][1]["fields"]["made"] == "['flights-0', 'o-0']"
+
+
+def test_a_topic_whose_name_ends_like_a_partitions() -> None:
+    found = story.story([*story.parse(LOG_1), *story.parse(LOG_2)], "flights-2")
+    assert [c.key.event for c in found] == [9]
+    assert story.story(story.parse(LOG_2), "none") == []
