@@ -410,6 +410,7 @@ class Node:
         if self.cleaning is not None:
             self.cleaning.configure(effective)
         self.replicas.settings.take_over(effective)
+        self.store.producer_id_expiration_ms = effective.int("producer.id.expiration.ms")
         if self._world.admission is not None:
             self._world.admission.limits.take_over(effective)
 

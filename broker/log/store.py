@@ -58,6 +58,7 @@ class LogStore:
     ) -> None:
         self.settings = settings
         self.strays: list[str] = []
+        self.producer_id_expiration_ms = settings.producer_id_expiration_ms  # dynamic: read at every check
         self.on_cut = on_cut
         self._disk, self._clock, self._run = disk, clock, run_blocking
         self._topic_config, self._new_uuid, self._note, self._on_offline = topic_config, new_uuid, note, on_offline
@@ -298,7 +299,7 @@ class LogStore:
             self._chores.every(interval, partial(upkeep.checkpoint, name))
         self._chores.every(
             settings.producer_id_expiration_check_interval_ms,
-            partial(upkeep.expire_producers, settings.producer_id_expiration_ms),
+            lambda: upkeep.expire_producers(self.producer_id_expiration_ms),
             delay,
         )
         self._chores.spawn(self._flush_waiting())

@@ -353,7 +353,10 @@ class TestUpkeep:
         store.start()
         await asyncio.sleep(0.02)
         assert len(log.producers) == 1
-        house.clock.advance(86_400)
+        house.clock.advance(60)
+        await asyncio.sleep(0.02)
+        assert len(log.producers) == 1
+        store.producer_id_expiration_ms = 60_000  # changed while the broker runs
         await until(lambda: len(log.producers) == 0)
 
     async def test_a_truncation_below_the_checkpoint_rewrites_it_first(self, house: House) -> None:
