@@ -6,16 +6,16 @@ from logyard.broker.protocol.fetch_client import encode_request as encode_fetch
 from logyard.broker.records import batch
 
 PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
-TOPIC, WIDE_TOPIC = "bench", "wide"
+TOPIC, WIDE_TOPIC, COLD_TOPIC = "bench", "wide", "cold"
 CLIENT = "bench"
 RECORD_MS = 1_700_000_000_000
 
 
-def produce(record_bytes: int, records: int, acks: int = 1, partition: int = 0) -> bytes:
+def produce(record_bytes: int, records: int, acks: int = 1, *, topic: str = TOPIC, partition: int = 0) -> bytes:
     """Produce v9 of one batch."""
     made = batch.build([batch.Record(n, RECORD_MS, None, b"x" * record_bytes) for n in range(records)])
     part = {"index": partition, "records": bytes(made)}
-    tree = {"acks": acks, "timeout_ms": 30_000, "topic_data": [{"name": TOPIC, "partition_data": [part]}]}
+    tree = {"acks": acks, "timeout_ms": 30_000, "topic_data": [{"name": topic, "partition_data": [part]}]}
     return codec.encode_request(PRODUCE, 9, 1, CLIENT, tree)
 
 
