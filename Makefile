@@ -38,8 +38,8 @@ test: setup ## all tests; of those beside Apache Kafka a smoke, where Maven can 
 proof: setup ## everything, any length; what passed at this commit is not run again; build/proof.json
 	$(BIN)/python tests/proof.py
 
-bench: setup ## a broker's CPU per request, and three brokers under a stock producer; build/bench.json
-	@$(BIN)/python tests/benchmarks/bench_broker.py
+bench: setup ## CPU per request, throughput, latency, memory, starts: one table, beside ceilings; build/bench.json
+	@$(BIN)/python -m tests.benchmarks.run
 
 reference: setup ## Apache Kafka's own jars out of Maven Central, once, for what runs beside it
 	@$(BIN)/python -m tests.reference.fetch
