@@ -18,10 +18,7 @@ from logyard.broker.config_protocol import IBP_2_7_IV2
 from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
-from logyard.broker.coordinator import groups
-from logyard.broker.coordinator.runner import GroupCoordinator
-from logyard.broker.coordinator.store import TOPIC as OFFSETS_TOPIC
-from logyard.broker.coordinator.store import ReplicatedOffsets
+from logyard.broker.coordinator.hosting import coordinator_for
 from logyard.broker.errors import LogyardError
 from logyard.broker.http import restoring
 from logyard.broker.http.held import LeasingPorts
@@ -55,25 +52,6 @@ from logyard.broker.znodes.ops import Create, SessionExpired
 EXPIRE_OFFSETS_S = 600.0
 
 log = structlog.get_logger("logyard.broker")
-
-
-class OffsetsLeadership:
-    """Tells the group coordinator which partitions of `__consumer_offsets` this broker leads."""
-
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
-
-    def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
-        if tp.topic == OFFSETS_TOPIC:
-            self._coordinator.on_leader(tp.partition, leader_epoch)
-
-    def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
-        if tp.topic == OFFSETS_TOPIC:
-            self._coordinator.on_follower(tp.partition)
-
-    def on_deleted(self, tp: TopicPartition) -> None:
-        if tp.topic == OFFSETS_TOPIC:
-            self._coordinator.on_follower(tp.partition)
 
 
 async def read_identity(config: BrokerConfig, world: World) -> DirectoryIdentity | None:
@@ -139,10 +117,9 @@ class Node:
             self.replicas.hosted, self.store, self._spawn, asyncio.sleep, lambda text: log.info("logs", note=text)
         )
         self.replicas.add_listener(self.log_dir_moves)
-        self.groups = self._coordinator(loop)
-        self.replicas.add_listener(OffsetsLeadership(self.groups))
-        # A replica that moves away takes nothing with it; a topic that is deleted takes its committed offsets.
-        self.metadata.subscribe(lambda topics, deleted: self.groups.on_partitions_deleted(deleted))
+        self.groups = coordinator_for(
+            config, self.replicas, self.metadata, world.clock, world.run_blocking, loop.call_later, world.new_uuid
+        )
         self.peers = ControllerPeers(config.inter_broker_listener, f"controller-{broker_id}")
         self.controller = ControllerRunner(
             zk,
@@ -217,30 +194,6 @@ class Node:
             alter_config_policy=self._policies.alter_config,
             quotas=quotas_from(config, self.configs, lambda: world.clock.monotonic() * 1000),
             fetch_bytes_max=config.int("fetch.max.bytes"),
-        )
-
-    def _coordinator(self, loop: asyncio.AbstractEventLoop) -> GroupCoordinator:
-        config, world = self.config, self._world
-        return GroupCoordinator(
-            ReplicatedOffsets(
-                self.replicas,
-                self.metadata,
-                world.clock,
-                world.run_blocking,
-                lambda: config.int("offsets.topic.num.partitions"),
-                config.int("offsets.commit.timeout.ms"),
-            ),
-            world.clock,
-            loop.call_later,
-            lambda: str(world.new_uuid()),
-            groups.Rules(
-                initial_delay_ms=config.int("group.initial.rebalance.delay.ms"),
-                size_max=config.int("group.max.size"),
-                session_timeout_ms_min=config.int("group.min.session.timeout.ms"),
-                session_timeout_ms_max=config.int("group.max.session.timeout.ms"),
-            ),
-            config.int("offsets.retention.minutes") * 60_000,
-            config.int("offset.metadata.max.bytes"),
         )
 
     def _http_side(self, loop: asyncio.AbstractEventLoop) -> HttpSide:

@@ -1,0 +1,73 @@
+"""The group coordinator of a broker, put together: its rules out of the configuration, its log, and who leads that."""
+
+import uuid
+from collections.abc import Callable
+
+from logyard.broker.clock import Clock
+from logyard.broker.config import BrokerConfig
+from logyard.broker.coordinator import groups
+from logyard.broker.coordinator.ports import CallLater
+from logyard.broker.coordinator.runner import GroupCoordinator
+from logyard.broker.coordinator.store import TOPIC, ReplicatedOffsets
+from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.ports import RunBlocking
+from logyard.broker.replication.replicas import Replicas
+
+
+def coordinator_for(
+    config: BrokerConfig,
+    replicas: Replicas,
+    metadata: MetadataCache,
+    clock: Clock,
+    run_blocking: RunBlocking,
+    call_later: CallLater,
+    new_uuid: Callable[[], uuid.UUID],
+) -> GroupCoordinator:
+    """Make the coordinator that keeps its groups in `__consumer_offsets`, and have it told of that topic's leaders."""
+    offsets = ReplicatedOffsets(
+        replicas,
+        metadata,
+        clock,
+        run_blocking,
+        lambda: config.int("offsets.topic.num.partitions"),
+        config.int("offsets.commit.timeout.ms"),
+    )
+    rules = groups.Rules(
+        initial_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+        size_max=config.int("group.max.size"),
+        session_timeout_ms_min=config.int("group.min.session.timeout.ms"),
+        session_timeout_ms_max=config.int("group.max.session.timeout.ms"),
+    )
+    coordinator = GroupCoordinator(
+        offsets,
+        clock,
+        call_later,
+        lambda: str(new_uuid()),
+        rules,
+        config.int("offsets.retention.minutes") * 60_000,
+        config.int("offset.metadata.max.bytes"),
+    )
+    replicas.add_listener(OffsetsLeadership(coordinator))
+    # A replica that moves away takes nothing with it; a topic that is deleted takes its committed offsets.
+    metadata.subscribe(lambda topics, deleted: coordinator.on_partitions_deleted(deleted))
+    return coordinator
+
+
+class OffsetsLeadership:
+    """Tells the group coordinator which partitions of `__consumer_offsets` this broker leads."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
+        if tp.topic == TOPIC:
+            self._coordinator.on_leader(tp.partition, leader_epoch)
+
+    def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
+        if tp.topic == TOPIC:
+            self._coordinator.on_follower(tp.partition)
+
+    def on_deleted(self, tp: TopicPartition) -> None:
+        if tp.topic == TOPIC:
+            self._coordinator.on_follower(tp.partition)
