@@ -129,3 +129,20 @@ async def test_neither_a_bad_request_nor_a_bad_callback_stops_the_sender() -> No
         peers.send(1, STOP_REPLICA, 3, fields(3), answers.callback(3))
         assert await answers.until(2) == [(1, None), (3, 0)]
         peers.close()
+
+
+async def test_a_chosen_correlation_id_reaches_the_broker_even_twice() -> None:
+    """The controller's is the id of its event, which may cause several requests to one broker."""
+    seen: list[int] = []
+
+    def note(asked: Asked) -> Answer:
+        seen.append(asked.correlation_id)
+        return {"error_code": 0}
+
+    async with ScriptedBroker(note) as broker:
+        peers, answers = peers_of(broker), Answers()
+        for number in range(2):
+            peers.send(1, STOP_REPLICA, 3, fields(number), answers.callback(number), 4711)
+        assert await answers.until(2) == [(0, 0), (1, 0)]
+        peers.close()
+    assert seen == [4711, 4711]
