@@ -10,7 +10,7 @@ UNLIMITED = 2**63 - 1
 
 
 class ByteRate:
-    """Bytes per second over the last windows: Kafka's `SimpleRate`, which has no empty windows before the first byte."""
+    """Bytes per second over the last windows: Kafka's `SimpleRate`, without empty windows before the first byte."""
 
     __slots__ = ("_count", "_total", "_window_ms", "_windows")
 

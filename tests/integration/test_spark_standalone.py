@@ -1,0 +1,142 @@
+"""A real standalone Spark cluster whose workers have no checkout on their path and do not see the brokers' disks."""
+
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from logyard.local import ports
+from logyard.local.java import find_java
+from logyard.spark_jobs import packaging
+from tests.support.real_cluster import RealCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+EVENTS = [(b"key%d" % (i % 31), b"value %d" % i * 5) for i in range(4_000)]
+
+
+class Standalone:
+    """A master and two workers on loopback; their Python sees libraries, but no Logyard."""
+
+    def __init__(self, directory: Path, hidden: Path) -> None:
+        self.directory, self._hidden = directory, hidden
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.python = directory / "bare-python"
+        site = Path(pyspark.__file__).parents[1]
+        # -S: site-packages without what an editable install puts beside them.
+        self.python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{site}" exec {sys.executable} -S "$@"\n')
+        self.python.chmod(0o755)
+        java = find_java(directory / "java").environment(dict(os.environ))
+        self.environment = java | {
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_WORKER_DIR": str(directory / "work"),
+            "PYSPARK_PYTHON": str(self.python),
+            "PYSPARK_DRIVER_PYTHON": str(self.python),
+            "NUMBA_CACHE_DIR": str(directory / "numba"),
+        }
+        self.environment.pop("PYTHONPATH", None)
+        self.port = free_port()
+        self.master = f"spark://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> "Standalone":
+        deploy = "org.apache.spark.deploy"
+        address = ("--host", "127.0.0.1", "--webui-port", str(free_port()))
+        self._start("master", f"{deploy}.master.Master", "--port", str(self.port), *address)
+        wait_for("the master", lambda: ports.answers(self.port))
+        for number in (1, 2):
+            words = ("--cores", "1", "--memory", "1500m", *address[:3], str(free_port()), self.master)
+            self._start(f"worker{number}", f"{deploy}.worker.Worker", *words)
+        log = self.directory / "master.log"
+        wait_for("two workers", lambda: log.read_text().count("Registering worker") == 2)
+        return self
+
+    def _start(self, name: str, *words: str) -> None:
+        command = [str(Path(self.environment["SPARK_HOME"]) / "bin" / "spark-class"), *words]
+        if name.startswith("worker") and can_hide():
+            line = f"mount -t tmpfs none {shlex.quote(str(self._hidden))} && exec {shlex.join(command)}"
+            command = ["unshare", "--mount", "sh", "-c", line]
+        with (self.directory / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                command, env=self.environment, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
+            )
+        self._processes.append(process)
+
+    def __exit__(self, *failure: object) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            process.wait(30)
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+def wait_for(what: str, look: Any, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not look():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:.0f} s"
+        time.sleep(0.2)
+
+
+def can_hide() -> bool:
+    """Whether this user may give a process mounts of its own (root may)."""
+    return shutil.which("unshare") is not None and subprocess.run(["unshare", "--mount", "true"]).returncode == 0
+
+
+@pytest.fixture
+def spark_cluster(cluster: RealCluster, tmp_path: Path) -> Iterator[Standalone]:
+    with Standalone(tmp_path, cluster.directory) as running:
+        yield running
+
+
+def submit(spark: Standalone, made: Path, job: str, cluster: RealCluster, *arguments: str) -> dict[str, Any]:
+    command = [str(Path(spark.environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", spark.master]
+    command += ["--executor-memory", "1g", "--executor-cores", "1", "--conf", "spark.ui.enabled=false"]
+    command += ["--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1"]
+    command += ["--py-files", str(made / "logyard-spark.zip"), str(made / f"{job}.py")]
+    command += ["--cluster-file", str(cluster.directory / "cluster.json"), *arguments]
+    done = subprocess.run(
+        command, env=spark.environment, capture_output=True, text=True, timeout=500, check=False, cwd=made
+    )
+    assert done.returncode == 0, f"{job}: {done.stdout[-2000:]}\n{done.stderr[-5000:]}"
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def test_jobs_out_of_a_zip_over_the_network(cluster: RealCluster, spark_cluster: Standalone, tmp_path: Path) -> None:
+    seen = subprocess.run([spark_cluster.python, "-c", "import logyard"], capture_output=True, cwd=tmp_path)
+    assert seen.returncode != 0, "the workers' Python has Logyard already: nothing would be proven"
+    made = tmp_path / "made"
+    packaging.write_zip(made / "logyard-spark.zip")
+    for job in packaging.JOBS:
+        packaging.write_job(made, job)
+    cluster.create("far", 2, 3, cleanup_policy="compact", segment_bytes="32768")
+    acknowledged = cluster.produce("far", EVENTS, **{"batch.size": 4096})
+
+    compacted = submit(spark_cluster, made, "compact", cluster, "--topic", "far")
+    assert compacted["replicas_compacted"] == 6
+    sound = submit(spark_cluster, made, "audit", cluster, "--topic", "far")
+    assert (sound["verdict"], sound["first_findings"]) == ("ok", [])
+
+    target = tmp_path / "exported"
+    done = submit(spark_cluster, made, "export", cluster, "--topic", "far", "--destination", str(target))
+    rows = pq.read_table(target / "data").to_pylist()
+    assert done["rows"] == len(rows) == sound["records"] // 3
+    last = {value[0]: value[1] for value in EVENTS}
+    exported = {r["value"]: (r["partition"], r["offset"]) for r in rows}
+    assert set(last.values()) <= set(exported), "the last value of every key is there"
+    assert all(acknowledged[p, value] == offset for value, (p, offset) in exported.items())
