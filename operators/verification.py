@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.execution import Plan, adopt, progress
+from logyard.admin.execution import Plan, progress
 from logyard.admin.settings import BadSettings
 from logyard.admin.throttles import Throttle, restore
 from logyard.operators.base import ClusterOperator, as_mapping
-from logyard.operators.triggers.base import WaitEvent, WaitFailed
-from logyard.operators.triggers.cluster import ReassignmentDoneTrigger, some
+from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed
+from logyard.operators.triggers.cluster import MovesEndedTrigger, some
 
 
 class NotAsPlanned(WaitFailed):
@@ -45,17 +45,16 @@ class VerifyReassignmentOperator(ClusterOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         if not as_mapping("plan", self.plan):
             raise BadSettings("plan: there is none; did the planning fail?")
-        plan = Plan.from_json(self.plan)
-        with self.hook.client() as client:
-            running = adopt(plan.moves, client.snapshot(reassignments=True)).under_way
-        if running:
-            self.log.info("still moving: %s", some([move.tp for move in running]))
-            trigger = ReassignmentDoneTrigger(moves=[move.as_json() for move in running], **self.waiting())
-            return self.finish(context, WaitEvent("done", values=self.wait(trigger, "finish")).as_json())
-        return self.finish(context, WaitEvent("done").as_json())
+        moves = [move.as_json() for move in Plan.from_json(self.plan).moves]
+        values = self.wait(MovesEndedTrigger(moves=moves, **self.waiting()), "finish")
+        return self.finish(context, WaitEvent(DONE, values=values).as_json())
 
     def finish(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Clean up first, then judge: a throttle is put back although the moves did not end well."""
+        """Clean up first, then judge: a throttle is put back although the moves did not end well.
+
+        Moves that do not end in time keep theirs: nobody else would hold their rate.
+        """
+        WaitEvent.from_event(event)
         plan = Plan.from_json(self.plan)
         before = as_mapping("throttle_before", self.throttle_before)
         with self.hook.client() as client:

@@ -166,3 +166,23 @@ class ReassignmentDoneTrigger(ClusterTrigger):
                 restore(client, Throttle.from_json(self.throttle))
         finally:
             client.close()
+
+
+class MovesEndedTrigger(ClusterTrigger):
+    """None of those moves runs any more: they are done, were cancelled, or their topics are gone."""
+
+    def __init__(self, *, moves: Sequence[dict[str, Any]], **waiting: Any) -> None:
+        super().__init__(**waiting)
+        self.moves = moves
+
+    def look(self, seen: Look) -> dict[str, Any] | None:
+        if seen.snapshot.reassignments is None:  # no controller just now: nobody can tell
+            return None
+        found = adopt([Move.from_json(move) for move in self.moves], seen.snapshot)
+        return None if found.under_way else {"moves": len(self.moves)}
+
+    def missing(self, seen: Look) -> str:
+        if seen.snapshot.reassignments is None:
+            return "a controller that tells which moves run"
+        found = adopt([Move.from_json(move) for move in self.moves], seen.snapshot)
+        return f"the end of {len(found.under_way)} moves: {some([move.tp for move in found.under_way])}"

@@ -212,6 +212,22 @@ def test_what_a_dead_execution_left_is_waited_for_and_cleaned_up(cluster: Memory
     assert all(not config for config in cluster.broker_config.values())
 
 
+def test_moves_that_are_cancelled_meanwhile_are_not_waited_for(cluster: MemoryCluster) -> None:
+    document = plan(drain=[1])
+    cluster.ticks_to_move = 500
+    MemoryClient(cluster).alter_reassignments({TopicPartition("t", 0): (4, 2, 3)})
+
+    class Cancelling(MemoryCluster):
+        def tick(self) -> None:
+            super().tick()
+            if self.looks > 6 and TopicPartition("t", 0) in self.moving:
+                MemoryClient(self).alter_reassignments({TopicPartition("t", 0): None})
+
+    cluster.__class__ = Cancelling
+    with pytest.raises(NotAsPlanned, match="5 of 5"):
+        run(verify(document, deferrable=True), context())
+
+
 def test_a_plan_that_was_not_carried_out_is_not_as_planned(cluster: MemoryCluster) -> None:
     document = plan(drain=[1])
     with pytest.raises(NotAsPlanned, match="of 5 not as planned"):

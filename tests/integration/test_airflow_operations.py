@@ -1,0 +1,274 @@
+"""Operating three real brokers by real DAG runs: scheduler, triggerer, workers that die, controllers that hang."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from logyard.admin import throttles
+from logyard.admin.client import KafkaClusterClient
+from logyard.admin.settings import ClusterSettings
+from logyard.admin.snapshot import NewTopic
+from logyard.local.airflow import Airflow
+from logyard.local.airflow_api import AirflowApi, Run, TaskView
+from logyard.local.airflow_settings import connections
+from logyard.local.cluster import Cluster
+from logyard.local.dag_files import DAGS, DagFile, install
+from logyard.local.java import find_java
+from logyard.local.layout import Settings
+from tests.integration.conftest import CONFIG
+from tests.support.real_cluster import RealCluster, eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
+
+OWN_DAGS = '''
+"""A reassignment that holds its worker, and sensors: airflow finds the dag objects by name."""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from logyard.dags.factories.controller_watch import controller_watch_dag
+from logyard.dags.factories.reassign_replicas import reassign_replicas_dag
+from logyard.operators.groups import ResetOffsetsOperator
+from logyard.operators.sensors.cluster import BrokerUpSensor, UnderReplicatedPartitionsSensor
+from logyard.operators.sensors.offsets import ConsumerLagBelowSensor, OffsetsReachedSensor
+
+holding = reassign_replicas_dag("holding_", deferrable=False)
+watching = controller_watch_dag("quick_", poll_interval_s=1.0)
+with DAG(dag_id="sensing", schedule=None, dagrun_timeout=timedelta(minutes=5)) as sensing:
+    waiting = {"deferrable": True, "poke_interval": 1.0, "timeout": 120}
+    up = BrokerUpSensor(task_id="up", brokers=[0, 1, 2], **waiting)
+    whole = UnderReplicatedPartitionsSensor(task_id="whole", hold_s=3, **waiting)
+    written = OffsetsReachedSensor(task_id="written", topic="sensed", offsets={"0": 50}, **waiting)
+    reset = ResetOffsetsOperator(task_id="reset", group="readers", topics=["sensed"], to="latest")
+    read = ConsumerLagBelowSensor(task_id="read", group="readers", max_lag=0, **waiting)
+    up >> whole >> written >> reset >> read
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Yard:
+    """A cluster and the Airflow that operates it."""
+
+    cluster: RealCluster
+    airflow: Airflow
+    api: AirflowApi
+    dags: Path
+
+    def client(self) -> "closing[KafkaClusterClient]":
+        return closing(KafkaClusterClient(ClusterSettings.read(self.cluster.bootstrap, {"total_timeout_s": 30})))
+
+    def result(self, run: Run, task: str) -> Any:
+        return self.api.xcom(run, task)
+
+    def task(self, run: Run, task_id: str) -> TaskView | None:
+        return next((task for task in self.api.tasks(run) if task.task_id == task_id), None)
+
+    def pid(self, broker: int) -> int:
+        return next(int(b["pid"]) for b in self.cluster.description["brokers"] if b["id"] == broker)
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Three brokers, and Airflow over the DAGs that `install-dags` wrote."""
+    directory = tmp_path_factory.mktemp("yard")
+    dags = directory / "dags"
+    dags.mkdir()
+    (dags / "operators").mkdir()  # what many deployments have, and what must not get in our way
+    (dags / "operators" / "__init__.py").write_text("")
+    install(dags, DagFile("logyard_", "logyard_default", "spark_default"), list(DAGS))
+    (dags / "own.py").write_text(OWN_DAGS)
+    cluster, airflow = Cluster(directory / "cluster"), Airflow(directory / "airflow")
+    java = find_java(directory)
+    bundle = {"name": "dags-folder", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle"}
+    try:
+        airflow.prepare(java)
+        cluster.start(Settings(3, None, None, CONFIG))
+        reach = connections(cluster.layout.read_description(), cluster.layout.description)
+        reach["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"] = json.dumps(
+            [{**bundle, "kwargs": {"path": str(dags), "refresh_interval": 5}}]
+        )
+        airflow.start(reach, java)
+        with AirflowApi(airflow.url, "admin", airflow.home.password(), timeout_s=90) as api:
+            for dag_id in ("logyard_topics_as_code", "holding_reassign_replicas", "sensing"):
+                api.wait_dag(dag_id, 120)
+            yield Yard(RealCluster(cluster), airflow, api, dags)
+    finally:
+        airflow.stop()
+        cluster.stop()
+
+
+def test_every_dag_is_known_and_nothing_failed_to_import(yard: Yard) -> None:
+    for dag in DAGS:
+        if dag != "controller_watch":  # off until somebody turns it on
+            yard.api.wait_dag(f"logyard_{dag}", 60)
+    assert yard.api.import_errors() == []
+    assert yard.api.plugin_import_errors() == []
+    assert yard.api.get("/api/v2/dags/logyard_controller_watch")["is_paused"] is True
+
+
+def test_topics_as_code_waits_for_a_person(yard: Yard) -> None:
+    (yard.dags / "topics.yaml").write_text(
+        "version: 1\nowns: 'coded-.*'\ndefaults: {partitions: 2, replication_factor: 3}\n"
+        "topics: {coded-one: {}, coded-two: {configs: {cleanup.policy: compact}}}\n"
+    )
+    run = yard.api.trigger("logyard_topics_as_code")
+    eventually(lambda: _state(yard, run, "approve") == "awaiting_input", "the approval asks", 120)
+    with yard.client() as client:
+        assert client.snapshot(["coded-one"]).missing == ("coded-one",)
+    where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/approve/-1/hitlDetails"
+    assert "coded-two: + cleanup.policy: compact" in yard.api.get(where)["body"]
+    yard.api._send("PATCH", where, json={"chosen_options": ["Approve"], "params_input": {}})
+    yard.api.wait_run(run, 120)
+    assert yard.result(run, "apply")["changed"] == ["coded-one", "coded-two"]
+    again = yard.api.run_dag("logyard_topics_as_code", timeout_s=120)
+    assert yard.result(again, "apply")["changed"] == []  # nothing to do: nobody was asked
+
+
+def test_sensors_wait_in_the_triggerer(yard: Yard) -> None:
+    yard.cluster.create("sensed", partitions=1)
+    run = yard.api.trigger("sensing")
+    eventually(lambda: _state(yard, run, "written") == "deferred", "the sensor waits", 120)
+    yard.cluster.produce("sensed", [(b"k", b"v")] * 50)
+    yard.api.wait_run(run, 120)
+    assert yard.result(run, "whole")["held_s"] >= 3
+    assert yard.result(run, "written")["offsets"] == {"0": 50}
+    assert yard.result(run, "reset")["changed"] == {"sensed-0": {"before": None, "after": 50}}
+    assert yard.result(run, "read")["lag"] == 0
+
+
+def test_a_reassignment_outlives_its_worker(yard: Yard) -> None:
+    """SIGKILL for the task's process while replicas move under a throttle: the next try adopts the moves."""
+    with yard.client() as client:
+        _create_on(client, "moved", {0: (0, 1), 1: (1, 0)})
+        value = os.urandom(100_000)
+        yard.cluster.produce("moved", [(b"%d" % n, value) for n in range(60)])
+        run = yard.api.trigger(
+            "holding_reassign_replicas", {"topics": ["moved"], "drain": [0], "approve": False, "throttle": 150_000}
+        )
+        moving = eventually(client.list_reassignments, "replicas move", 120)
+        task = yard.task(run, "execute")
+        assert task is not None
+        _kill(task)
+        eventually(lambda: _state(yard, run, "execute") in ("up_for_retry", "queued", "scheduled"), "a retry is due")
+        assert client.list_reassignments()  # the moves went on alone
+        yard.api.wait_run(run, 240)
+        ended = yard.task(run, "execute")
+        assert ended is not None
+        assert ended.try_number == 2
+        assert set(yard.result(run, "execute")["moved"]) == {"moved-0", "moved-1"} >= {str(tp) for tp in moving}
+        assert yard.result(run, "verify")["as_planned"] == 2
+        snapshot = client.snapshot(["moved"])
+        assert all(0 not in view.replicas for _, view in snapshot.partitions())
+        assert snapshot.not_preferred(["moved"]) == []
+        assert _throttles(client, "moved") == []
+
+
+def test_marking_a_move_as_failed_cancels_it(yard: Yard) -> None:
+    with yard.client() as client:
+        _create_on(client, "stays", {0: (0, 1)})
+        value = os.urandom(100_000)
+        yard.cluster.produce("stays", [(b"k", value) for _ in range(60)])
+        conf = {"topics": ["stays"], "drain": [0], "approve": False, "throttle": 50_000}
+        run = yard.api.trigger("logyard_reassign_replicas", conf)
+        eventually(lambda: _state(yard, run, "execute") == "deferred", "the move is waited for", 120)
+        assert client.list_reassignments()
+        where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/execute"
+        yard.api._send("PATCH", where, json={"new_state": "failed"})
+        eventually(lambda: not client.list_reassignments(), "the move is cancelled")
+        eventually(lambda: not _throttles(client, "stays"), "the throttle is gone")
+        assert set(client.snapshot(["stays"]).topics["stays"].partitions[0].replicas) == {0, 1}
+        eventually(lambda: _state(yard, run, "verify") == "failed", "the verification says so", 120)
+
+
+def test_a_hung_controller_is_recovered_in_rounds(yard: Yard) -> None:
+    yard.cluster.create("survives", partitions=6)
+    holder, epoch = yard.cluster.controller()
+    os.kill(yard.pid(holder), signal.SIGSTOP)
+    run = yard.api.run_dag("logyard_recover_controller", timeout_s=300)
+    found = yard.result(run, "recover")
+    assert (found["finding"], found["controller_before"], found["restarted"]) == ("CONTROLLER_HUNG", holder, [holder])
+    assert found["epoch_after"] > epoch == found["epoch_before"]
+    assert (found["partitions_led"], found["under_replicated"]) == (found["partitions"], 0)
+    assert yard.cluster.isrs_full("survives")
+
+
+def test_a_wedged_epoch_is_recovered(yard: Yard) -> None:
+    holder, epoch = yard.cluster.controller()
+    with yard.cluster.zookeeper() as zk:
+        zk.set("/controller_epoch", b"garbage")
+    os.kill(yard.pid(holder), signal.SIGKILL)
+    run = yard.api.run_dag("logyard_recover_controller", {"epoch_before": epoch}, 300)
+    found = yard.result(run, "recover")
+    assert any("into /controller_epoch" in action for action in found["actions"])
+    assert found["epoch_after"] > epoch
+    assert yard.cluster.isrs_full("survives")
+
+
+def test_a_dead_controller_is_recovered_by_the_watch_alone(yard: Yard) -> None:
+    yard.api.wait_dag("quick_controller_watch", 60)  # which turns it on
+    time.sleep(15)  # its triggers are made, and have seen the cluster while it is well
+    holder, epoch = yard.cluster.controller()
+    os.kill(yard.pid(holder), signal.SIGKILL)
+
+    def brought_back() -> bool:
+        with yard.client() as client:
+            snapshot = client.snapshot()
+        return sorted(snapshot.brokers) == [0, 1, 2] and not snapshot.under_replicated()
+
+    runs = "/api/v2/dags/quick_controller_watch/dagRuns"
+    eventually(lambda: yard.api.get(runs)["dag_runs"], "the watch starts a run", 120)
+    eventually(brought_back, "every broker is back", 180)
+    assert yard.cluster.controller()[1] > epoch
+    eventually(lambda: _ended(yard.api.get(runs)["dag_runs"]), "its runs end", 120)
+    assert {run["run_type"] for run in yard.api.get(runs)["dag_runs"]} == {"asset_triggered"}
+    yard.api._send("PATCH", "/api/v2/dags/quick_controller_watch", json={"is_paused": True})
+
+
+def test_a_broker_is_decommissioned(yard: Yard) -> None:
+    conf = {"brokers": [2], "replication_factor": 2, "approve": False}
+    run = yard.api.run_dag("logyard_decommission_broker", conf, 300)
+    found = yard.result(run, "decommission")
+    assert (found["empty"], found["brokers"]) == (True, [2])
+    with yard.client() as client:
+        assert all(2 not in view.replicas for _, view in client.snapshot().partitions())
+    report = yard.result(yard.api.run_dag("logyard_retention_report", timeout_s=120), "report")
+    assert {entry["topic"]: entry["records"] for entry in report["topics"]}["sensed"] == 50
+
+
+def _state(yard: Yard, run: Run, task_id: str) -> str:
+    task = yard.task(run, task_id)
+    return task.state if task else "none"
+
+
+def _ended(runs: list[dict[str, Any]]) -> bool:
+    return bool(runs) and all(run["state"] == "success" for run in runs)
+
+
+def _create_on(client: KafkaClusterClient, topic: str, assignment: dict[int, tuple[int, ...]]) -> None:
+    client.create_topic(NewTopic(topic, assignment=assignment))
+    eventually(lambda: client.snapshot([topic]).ready(topic), f"{topic} is led")
+
+
+def _kill(task: TaskView) -> None:
+    """kill -9 for the process that runs the task, known by its title."""
+    title = f"airflow worker -- {task.details['id']}"
+    found = [p for p in psutil.process_iter(["cmdline"]) if " ".join(p.info["cmdline"] or ()).startswith(title)]
+    assert found, f"no process {title!r}"
+    for process in found:
+        process.send_signal(signal.SIGKILL)
+
+
+def _throttles(client: KafkaClusterClient, topic: str) -> list[str]:
+    keys = (throttles.LEADERS, throttles.FOLLOWERS, throttles.LEADER_RATE, throttles.FOLLOWER_RATE)
+    tables = [client.topic_configs(topic), *(client.broker_configs(b) for b in client.snapshot([]).brokers)]
+    return [key for table in tables for key in keys if key in table and table[key].is_override and table[key].value]
