@@ -239,7 +239,16 @@ class KafkaClusterClient:
         from kafka.structs import TopicPartition as Theirs
 
         wanted = {Theirs(*tp): OffsetAndMetadata(offset, "", None) for tp, offset in offsets.items()}
-        results = self._repeat(lambda: self._admin.alter_group_offsets(group_id, wanted))
+
+        def once() -> Any:
+            answers = self._admin.alter_group_offsets(group_id, wanted)
+            # The errors come by partition: a coordinator that moves or is only just there is worth another try.
+            passing = next((error for error in answers.values() if getattr(error, "retriable", False)), None)
+            if passing is not None:
+                raise passing()
+            return answers
+
+        results = self._repeat(once)
         for tp, error in results.items():
             translate.refuse(error.errno, f"group {group_id}, partition {TopicPartition(*tp)}: {error.__name__}")
 

@@ -28,10 +28,11 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(params=["K", "O"])
-def controlled(both: BothKinds, request: pytest.FixtureRequest) -> BothKinds:
-    """The cluster under a controller of that kind."""
-    both.controller_of(request.param)
-    return both
+def controlled(both: BothKinds, request: pytest.FixtureRequest) -> Iterator[BothKinds]:
+    """The cluster under a controller of that kind, which is the same one to the end."""
+    before = both.controller_of(request.param), both.cluster.controller()[1]
+    yield both
+    assert both.cluster.controller() == before
 
 
 @pytest.fixture

@@ -27,11 +27,12 @@ def topic(cluster: RealCluster, partitions: int, replicas: int) -> Iterator[str]
     try:
         yield name
     finally:
-        cluster.admin().delete_topics([name], operation_timeout=30)[name].result(60)
+        admin = cluster.admin()  # its work ends with the handle
+        admin.delete_topics([name], operation_timeout=30)[name].result(60)
 
 
 def produce_and_consume(
-    cluster: RealCluster, *, size: int, replicas: int, acks: str, codec: str, megabytes: int = 200
+    cluster: RealCluster, *, size: int, replicas: int, acks: str, codec: str, megabytes: int = 100
 ) -> Measured:
     """librdkafka with its default batches, six partitions: in, then out again from the start."""
     count = megabytes * 1_000_000 // max(size, 400)
