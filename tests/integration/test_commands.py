@@ -1,11 +1,13 @@
 """The commands that show and change a cluster, on three real brokers: brokers, leaders, configs."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
 
+from logyard.admin import story
 from logyard.cli import main as entry
 from logyard.local import interrupts
 from tests.support.real_cluster import RealCluster, eventually
@@ -201,3 +203,27 @@ def test_groups_from_the_first_look_to_the_end(run: Any, cluster: RealCluster) -
     assert run("groups", "delete", "--group", "readers") == gone
     status, _, err = run("groups", "describe", "--group", "readers")
     assert (status, err) == (1, "logyard: Consumer group 'readers' does not exist.\n")
+
+
+def test_a_topic_has_a_story_from_the_request_to_every_disk(run: Any, cluster: RealCluster) -> None:
+    cluster.create("storied", partitions=2, replicas=3)
+    where = ("--dir", str(cluster.directory))
+
+    def told() -> Any:
+        status = entry.main(["story", "storied", "--json", *where])
+        return status == 0
+
+    eventually(told, "the story")
+    found = story.story(
+        [line for log in logs(cluster) for line in story.parse(log.read_text().splitlines())], "storied"
+    )
+    kinds = {chapter.kind: chapter for chapter in found}
+    assert "CreateTopics" in kinds
+    done = kinds["TopicsChanged"].done
+    made = {(line.broker, partition) for line in done for partition in line.fields.get("made", "").split("'")[1::2]}
+    assert made == {(broker, f"storied-{p}") for broker in range(3) for p in range(2)}
+    assert {line.broker for line in done if line.what == "UpdateMetadata"} == {0, 1, 2}
+
+
+def logs(cluster: RealCluster) -> list[Path]:
+    return sorted((cluster.directory / "logs").glob("broker-*.log"))
