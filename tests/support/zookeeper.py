@@ -28,8 +28,9 @@ admin.enableServer=false
 class ZooKeeperServer:
     """One server; `stop` and `start` again keep its data and its port."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, heap: str = "128m") -> None:
         self._directory = directory
+        self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -42,11 +43,19 @@ class ZooKeeperServer:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        jars = Path(next(iter(_pyspark_locations()))) / "jars"
+        jars = pyspark_jars()
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [java(), "-Xmx128m", "-XX:+UseSerialGC", "-cp", f"{jars}/*", main, str(self._directory / "zk.cfg")],
+                [
+                    java(),
+                    f"-Xmx{self._heap}",
+                    "-XX:+UseSerialGC",
+                    "-cp",
+                    f"{jars}/*",
+                    main,
+                    str(self._directory / "zk.cfg"),
+                ],
                 stdout=log,
                 stderr=log,
                 cwd=self._directory,
@@ -66,8 +75,13 @@ class ZooKeeperServer:
 
     def ask(self, word: str) -> str:
         """The answer to a four-letter word, "" where nobody answers."""
+        return self.ask_port(self.port, word)
+
+    @staticmethod
+    def ask_port(port: int, word: str) -> str:
+        """The same of any server on this machine."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as link:
+            with socket.create_connection(("127.0.0.1", port), timeout=2) as link:
                 link.sendall(word.encode())
                 return b"".join(iter(lambda: link.recv(65536), b"")).decode(errors="replace")
         except OSError:
@@ -86,6 +100,11 @@ def java() -> str:
     return str(Path(spec.submodule_search_locations[0]) / "java-runtime" / "bin" / "java")
 
 
+def pyspark_jars() -> Path:
+    """The folder with ZooKeeper's jars; skips the test (or fails it) where PySpark is not installed."""
+    return Path(next(iter(_pyspark_locations()))) / "jars"
+
+
 def _pyspark_locations() -> list[str]:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
@@ -101,9 +120,9 @@ def _missing(what: str) -> None:
 
 
 @contextmanager
-def running_zookeeper(directory: Path) -> Iterator[ZooKeeperServer]:
-    """A started server, stopped at the end whatever happens."""
-    server = ZooKeeperServer(directory)
+def running_zookeeper(directory: Path, heap: str = "128m") -> Iterator[ZooKeeperServer]:
+    """A started server, stopped at the end whatever happens; `heap` is what Java may take."""
+    server = ZooKeeperServer(directory, heap)
     try:
         server.start()
         yield server

@@ -309,3 +309,13 @@ async def test_rubbish_notice_is_removed(world: World) -> None:
     world.write(Create(log_dir_events.SEQUENCE_PREFIX, b"rubbish", sequential=True))
     await world.settle()
     assert world.tree.children(log_dir_events.PATH) == []
+
+
+async def test_all_partitions_leave_out_those_that_are_led_well(world: World) -> None:
+    await world.make_topic("t", (3, 1), (1, 3))
+    await world.kill(3)
+    await world.start(3)
+    await world.grow_isr("t", 0, 1, 3)
+    await world.grow_isr("t", 1, 1, 3)
+    outcomes = await world.controller.runner.elect_leaders(ElectLeaders(ElectionKind.PREFERRED))
+    assert {tp: o.error for tp, o in outcomes.items()} == {TP: ErrorCode.NONE}

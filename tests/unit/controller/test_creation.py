@@ -219,3 +219,34 @@ async def test_settings_are_told_to_the_brokers(world: World) -> None:
     changes = world.tree.children(config_changes.PATH) or []
     told = [config_changes.decode(world.read(config_changes.path(name)) or b"") for name in changes]
     assert told == [("topics", "set")]
+
+
+async def test_the_same_topic_twice_in_one_growth(world: World) -> None:
+    await world.make_topic("t", (1, 2))
+    await world.make_topic("u", (1, 2))
+    codes = await grow(world, NewPartitions("t", 2), NewPartitions("t", 3), NewPartitions("u", 2))
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    assert sorted(world.topic("t").partitions) == [0]
+
+
+async def test_a_policy_that_fails_costs_its_own_topic_only(make_world: Callable[..., World]) -> None:
+    def fails(request: TopicRequest) -> None:
+        if request.topic == "bad":
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "policy x.Y failed: KeyError: 'oops'")
+
+    world = make_world(create_policy=fails)
+    await world.start(1)
+    created = await create(world, NewTopic("bad", 1, 1), NewTopic("good", 1, 1))
+    assert [c.error for c in created] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+
+
+async def test_a_policy_sees_what_was_resolved(make_world: Callable[..., World]) -> None:
+    seen: list[TopicRequest] = []
+    world = make_world(create_policy=seen.append, num_partitions=2, default_replication_factor=1)
+    await world.start(1)
+    by_hand = NewTopic("hand", assignments=((0, (1,)),), configs={"retention.ms": "1"})
+    await create(world, NewTopic("default"), by_hand, validate_only=True)
+    assert seen == [
+        TopicRequest("default", 2, 1, None, {}),
+        TopicRequest("hand", None, None, {0: (1,)}, {"retention.ms": "1"}),
+    ]

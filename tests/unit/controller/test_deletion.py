@@ -15,8 +15,9 @@ from logyard.broker.controller.events import (
 from logyard.broker.controller.wire import STOP_REPLICA
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.znodes import configs, delete_topics
+from logyard.broker.znodes import configs, delete_topics, log_dir_events
 from logyard.broker.znodes import topics as topic_znode
+from logyard.broker.znodes.ops import Create
 from tests.support.controller_world import World
 
 TP = TopicPartition("t", 0)
@@ -200,3 +201,51 @@ async def test_deletion_waits_for_a_move(world: World) -> None:
     assert len(traces(world, "t")) == 2
     await world.grow_isr("t", 0, 1, 2, 3)
     assert traces(world, "t") == []
+
+
+async def test_a_new_controller_waits_for_the_dead_replica_too(world: World) -> None:
+    await world.make_topic("t", (2, 3))
+    await world.kill(3)
+    await delete(world, "t")
+    await world.kill(1)
+    assert world.controller.runner.gauges()["TopicsIneligibleToDeleteCount"] == 1
+    assert len(traces(world, "t")) == 2
+    await world.start(3)
+    assert traces(world, "t") == []
+
+
+async def test_a_replica_on_a_failed_directory_holds_the_deletion_back_until_its_broker_restarts(world: World) -> None:
+    await world.make_topic("t", (2, 3))
+    world.brokers[3].failed_partitions.add(TP)
+    notice = Create(log_dir_events.SEQUENCE_PREFIX, log_dir_events.encode(3), sequential=True)
+    world.write(notice)
+    await world.settle()
+    await delete(world, "t")
+    assert len(traces(world, "t")) == 2
+    await world.kill(3)
+    await world.start(3)
+    assert traces(world, "t") == []
+
+
+async def test_deleted_and_made_again_and_again_without_a_pause(world: World) -> None:
+    ids = set()
+    for _ in range(5):
+        (created,) = await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 2, 3),)))
+        assert created.error is ErrorCode.NONE
+        ids.add(created.topic_id)
+        await delete(world, "t")
+        assert traces(world, "t") == []
+    assert len(ids) == 5
+
+
+async def test_a_topic_made_while_its_namesake_is_deleted_is_refused_until_it_is_gone(world: World) -> None:
+    await world.make_topic("t", (1, 2, 3))
+    world.brokers[3].silent = True
+    await delete(world, "t")
+    (refused,) = await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 1, 1),)))
+    assert refused.error is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert "being deleted" in (refused.message or "")
+    await world.kill(3)
+    await world.start(3)
+    (created,) = await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 1, 1),)))
+    assert created.error is ErrorCode.NONE
