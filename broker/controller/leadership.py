@@ -91,18 +91,6 @@ def on_imbalance_due(context: ControllerContext) -> Steps[None]:
     yield from effects.perform(Schedule(settings.leader_imbalance_check_interval_s, LeadersImbalanceDue()))
 
 
-def imbalance(context: ControllerContext) -> int:
-    """Return how many partitions are not led by their preferred replica (a gauge)."""
-    return sum(
-        1
-        for p in context.partitions()
-        if p.state is not None
-        and p.assignment.replicas
-        and p.state.leader != p.assignment.replicas[0]
-        and not context.is_deleting(p.tp.topic)
-    )
-
-
 def _preferred_can_lead(context: ControllerContext, partition: Partition) -> bool:
     preferred = partition.assignment.replicas[0]
     return (

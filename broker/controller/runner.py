@@ -87,6 +87,7 @@ class ControllerRunner(ControllerApi):
         self._chance = chance or SystemChance()
         self._observer = observer
         self._context = ControllerContext(settings)
+        self._gauges = gauges.Gauges(self._context)
         self._encoder = wire.Encoder(settings.level, inter_broker_listener)
         self._data_watches = WatchBook(self._put)
         self._child_watches = WatchBook(self._put)
@@ -117,6 +118,7 @@ class ControllerRunner(ControllerApi):
         for broker in self._context.reachable_ids():
             self._peers.remove_broker(broker)
         self._context.reset()
+        self._gauges.forget()
 
     def on_session_lost(self) -> None:
         """The session is gone: end what is going on, before anything can be done in a new one."""
@@ -168,10 +170,8 @@ class ControllerRunner(ControllerApi):
         return len(self._queue) + (self._working_on is not None)
 
     def gauges(self) -> dict[str, int]:
-        """Return the controller's metrics by Kafka's names; linear in partitions."""
-        return gauges.read(self._context) | {"ControllerState": self.state, "EventQueueSize": self.queue_size}
-
-    # The queue
+        """Return the controller's metrics by Kafka's names; linear in partitions when something has happened."""
+        return self._gauges.now() | {"ControllerState": self.state, "EventQueueSize": self.queue_size}
 
     def _ask(self, request: events.Request) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -205,6 +205,7 @@ class ControllerRunner(ControllerApi):
             try:
                 await self._handle(envelope)
             finally:
+                self._gauges.forget()
                 _refuse(envelope, _not_controller(envelope.event))
                 self._working_on = None
 
@@ -271,8 +272,6 @@ class ControllerRunner(ControllerApi):
             self._log.warning("the session ended while giving up /controller", event_id=envelope.id)
         self._stand_not_before = asyncio.get_running_loop().time() + _PAUSE_AFTER_FAILED_TAKE_OVER_S
         await self._resign(envelope)
-
-    # Driving a procedure
 
     async def _drive(self, steps: Steps[Any], envelope: Envelope, *, even_without_session: bool = False) -> None:
         if self._observer is not None:

@@ -72,3 +72,16 @@ async def test_leader_dies_and_controller_lives(make_world: Callable[..., World]
 
 def test_the_gauge_of_an_unclean_election_tells_one_topic_from_all() -> None:
     assert [dispatch.state_of(UncleanElectionEnabled(topic)) for topic in (None, "t")] == [13, 14]
+
+
+async def test_gauges_are_counted_anew_after_each_event_only(world: World) -> None:
+    runner = world.controller.runner
+    before = runner.gauges()
+    assert (before["GlobalPartitionCount"], before["ActiveControllerCount"]) == (0, 1)
+    await world.make_topic("t", (1, 2), (9,))
+    after = runner.gauges()
+    assert (after["GlobalPartitionCount"], after["OfflinePartitionsCount"]) == (2, 1)
+    assert runner._gauges.now() is runner._gauges.now()
+    await runner.stop()
+    assert runner.gauges()["GlobalPartitionCount"] == 0
+    await runner.start()
