@@ -200,3 +200,21 @@ def test_the_dirtiest_goes_first_and_internal_topics_before_all() -> None:
     internal = candidate("__consumer_offsets", 0.7)
     assert selection.filthiest([large, internal, small]) is internal
     assert selection.filthiest([candidate("a", 0.99, due=False)]) is None
+
+
+async def test_a_disk_without_room_is_left_with_its_rest() -> None:
+    async with LeaseWorld() as world:
+        log = world.lead()
+        fill(log, 60)
+        before, worker = content(log), Worker(world)
+        cleaner = cleaner_of(world, worker)
+        space = world.disk.space
+        worker.before = lambda: setattr(world.disk, "space", lambda path: (1 << 40, 64 << 20))
+        assert await cleaner.clean_filthiest(worker)
+        assert content(log) == before
+        assert not cleaner.uncleanable, "it is tried again"
+        world.disk.space = space
+        worker.before = lambda: None
+        world.clock.advance(60)
+        assert await cleaner.clean_filthiest(worker)
+        assert len(content(log)) < len(before)
