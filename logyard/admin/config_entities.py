@@ -195,7 +195,7 @@ def quota_line(names: Mapping[str, str | None], values: Mapping[str, float]) -> 
         for kind in (USERS, CLIENTS, IPS)
         if kind in names
     ]
-    entries = ", ".join(f"{key}={java_double(value)}" for key, value in sorted(values.items()))
+    entries = ", ".join(f"{key}={java_double(values[key])}" for key in sorted(values, key=_java_bucket))
     return f"Quota configs for {', '.join(spoken)} are {entries}"
 
 
@@ -209,6 +209,14 @@ def spoken_entity(entity: Entity) -> str:
         f"default {_SPOKEN.get(kind, kind)}" if name == DEFAULT else f"{_SPOKEN.get(kind, kind)} '{name}'"
         for kind, name in zip(entity.types, entity.names or (), strict=True)
     )
+
+
+def _java_bucket(key: str) -> tuple[int, str]:
+    """Where Java's HashMap keeps a key while it has up to twelve: the order in which Kafka's tool prints quotas."""
+    found = 0
+    for letter in key:
+        found = (found * 31 + ord(letter)) & 0xFFFFFFFF
+    return (found ^ found >> 16) & 15, key
 
 
 def java_double(value: float) -> str:

@@ -44,7 +44,7 @@ def elect(client: ElectionClient, partitions: Sequence[TopicPartition] | None, k
     if idle:
         lines.append(f"Valid replica already elected for partitions {_names(idle)}")
     lines += [
-        f"Error completing leader election ({kind.upper()}) for partition: {tp}: {problem}"
+        f"Error completing leader election ({kind.upper()}) for partition: {tp}: {_java_name(problem.code)}: {problem}"
         for tp, problem in refused.items()
     ]
     return Outcome(tuple(lines), refused)
@@ -67,6 +67,12 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 
 def _is_needless(problem: ApiError | None) -> bool:
     return problem is not None and problem.code is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _java_name(code: ErrorCode) -> str:
+    """How Kafka's tool names an error: by its class."""
+    words = code.name.removesuffix("_EXCEPTION").split("_")
+    return f"org.apache.kafka.common.errors.{''.join(word.capitalize() for word in words)}Exception"
 
 
 def _names(partitions: Sequence[TopicPartition]) -> str:

@@ -76,7 +76,7 @@ def dump_log(
     for name in files.split(","):
         _print(Path(name), dump, faults)
     sys.stdout.flush()
-    for line in faults.lines:
+    for line in [*faults.notes, *faults.lines]:
         typer.echo(line, err=True)
     if faults:
         raise LocalError("not all is well in these files: see above")

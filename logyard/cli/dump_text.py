@@ -35,9 +35,13 @@ class Detail:
 
 @dataclass
 class Faults:
-    """What is wrong, as Kafka's tool tells it at the end, and how many things that Kafka's tool tells at once."""
+    """What is wrong, as Kafka's tool tells it at the end, and how many things that Kafka's tool tells at once.
+
+    `notes` are told by it too, and are no faults: an index that is being written and has no entry yet is all zeros.
+    """
 
     lines: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     told: int = 0
 
     def __bool__(self) -> bool:
@@ -179,7 +183,8 @@ def dump_index(path: Path, faults: Faults, *, sanity_only: bool, verify_only: bo
             if not verify_only:
                 yield f"offset: {offset} position: {position}"
     if wrong:
-        faults.lines += [f"Mismatches in :{path.absolute()}", *reversed(wrong)]
+        is_blank = all(entry == (base_offset(path), 0) for entry in entries)
+        (faults.notes if is_blank else faults.lines).extend([f"Mismatches in :{path.absolute()}", *reversed(wrong)])
 
 
 def dump_time_index(path: Path, faults: Faults, *, sanity_only: bool, verify_only: bool) -> Iterator[str]:

@@ -22,7 +22,8 @@ def test_done_not_needed_refused() -> None:
     assert outcome.lines == (
         "Successfully completed leader election (PREFERRED) for partitions t-0",
         "Valid replica already elected for partitions t-1",
-        "Error completing leader election (PREFERRED) for partition: t-2: PREFERRED_LEADER_NOT_AVAILABLE",
+        "Error completing leader election (PREFERRED) for partition: t-2: "
+        "org.apache.kafka.common.errors.PreferredLeaderNotAvailableException: PREFERRED_LEADER_NOT_AVAILABLE",
     )
     assert list(outcome.refused) == [T2]
 

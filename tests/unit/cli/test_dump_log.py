@@ -99,6 +99,19 @@ def test_broken_files_are_told_and_end_with_status_1(run: Any, tmp_path: Path) -
     assert "Found out of order timestamp in :" in err
 
 
+def test_an_index_that_is_being_written_is_no_fault(run: Any, tmp_path: Path) -> None:
+    path = dumped.write_broken(tmp_path / "bad-0")
+    (path / f"{ZERO}.index").write_bytes(bytes(80))
+    assert run("dump-log", "--files", files(path, ".index")) == (
+        0,
+        f"Dumping {path / ZERO}.index\noffset: 0 position: 0\n",
+        "",
+    )
+    (path / f"{ZERO}.log").write_bytes((path / f"{ZERO}.log").read_bytes()[98:])
+    status, _, err = run("dump-log", "--files", files(path, ".index"))
+    assert (status, err) == (0, f"Mismatches in :{path / ZERO}.index\n  Index offset: 0, log offset: 1\n")
+
+
 def test_what_cannot_be_dumped(run: Any, tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("x")
