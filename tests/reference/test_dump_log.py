@@ -10,6 +10,7 @@ from logyard.broker.log.disk import OsDisk
 from logyard.broker.log.log import Origin, PartitionLog
 from logyard.broker.records import batch
 from logyard.broker.topic_config import TopicConfig
+from logyard.cli import main as entry
 from tests.support import kafka
 from tests.support.logs import NOW, TP, marker, produced
 
@@ -70,3 +71,26 @@ def test_transactions_and_snapshots_are_read(directory: Path) -> None:
     newest = text[text.index("00000000000000000905.snapshot") :]
     assert "producerId: 7 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong.empty" in newest
     assert "firstSequence: 447 lastSequence: 449 lastOffset: 903 offsetDelta: 2" in newest
+
+
+OPTIONS = (
+    ("*.log", ()),
+    ("*.log", ("--deep-iteration",)),
+    ("*.log", ("--print-data-log",)),
+    ("*.index", ()),
+    ("*.timeindex", ()),
+    ("*.txnindex", ()),
+    ("*.snapshot", ()),
+    ("*.index", ("--verify-index-only",)),
+    ("*.index", ("--index-sanity-check",)),
+)
+
+
+@pytest.mark.parametrize(("pattern", "options"), OPTIONS)
+def test_our_command_prints_what_kafkas_does(
+    directory: Path, pattern: str, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = sorted(directory.glob(pattern))
+    assert files
+    entry.main(["dump-log", *options, "--files", ",".join(str(file) for file in files)])
+    assert capsys.readouterr().out == dump(*options, files=files)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -164,3 +165,22 @@ def tool(name: str, *arguments: str, given: str = "", check: bool = True, timeou
     said = done.stdout + done.stderr
     assert not check or done.returncode == 0, f"{name} {' '.join(arguments)} ended with {done.returncode}:\n{said}"
     return said
+
+
+def watch(name: str, *arguments: str, until: str, timeout_s: float = TOOL_S) -> str:
+    """Run a tool that never ends, until it has printed `until`: all it printed. Fails the test where it does not."""
+    command = [*java(), "-cp", f"{jars_or_skip()}/*", TOOLS.get(name, name), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        ending = Timer(timeout_s, running.kill)
+        ending.start()
+        said = ""
+        try:
+            assert running.stdout is not None
+            for line in running.stdout:
+                said += line
+                if until in line:
+                    return said
+        finally:
+            ending.cancel()
+            running.kill()
+    raise AssertionError(f"{name} {' '.join(arguments)} has not said {until!r} after {timeout_s} s:\n{said}")
