@@ -149,8 +149,10 @@ class LogCleaner:
     async def clean_filthiest(self, worker: CleaningWorker) -> bool:
         """Clean the log that needs it most; returns whether there was one."""
         found = selection.filthiest(await self._candidates())
-        if found is None or found.tp in self._at_work:
+        if found is None:
             return False
+        if found.tp in self._at_work:
+            return True  # another thread was quicker: look again
         self._at_work.add(found.tp)
         try:
             await self._clean(found, worker)
