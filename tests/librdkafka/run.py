@@ -39,8 +39,10 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 TEST_TIMEOUT_S = 300
 # A test that leaves itself out (for want of a feature, say) is reported as passed, in no time.
 DOES_NOTHING_S = 0.001
-# What librdkafka's own runner sets up: every broker in a rack of its own, reads from followers, four partitions.
+# What librdkafka's own runner sets up: every broker in a rack of its own, reads from followers, four partitions; and
+# Kafka's own wait for more members, which tests that count rebalances rely on.
 BROKERS = {
+    "group.initial.rebalance.delay.ms": "3000",
     "num.partitions": "4",
     "default.replication.factor": "3",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
