@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import socket
-from contextlib import suppress
 
 import structlog
 
@@ -69,9 +68,15 @@ class Listener:
                 log.warning("connection refused", listener=self.name, peer=host, why=refusal or "too many in a second")
                 self._turn_away(sock, delay_ms)
                 continue
-            with suppress(OSError):  # the peer has gone already
+            try:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 await loop.connect_accepted_socket(lambda: self._connection(dispatcher), sock)
+            except OSError:
+                sock.close()  # the peer has gone already
+            except Exception:
+                # Whatever is wrong with one connection must not end the listener.
+                log.exception("a connection could not be taken", listener=self.name, peer=host)
+                sock.close()
 
     def _connection(self, dispatcher: Dispatcher) -> Connection:
         return Connection(

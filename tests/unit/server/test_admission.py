@@ -229,3 +229,14 @@ async def test_closing_answers_what_is_owed_and_takes_nothing_new() -> None:
         assert len(echo.held) == 1
         with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
             probe.connect(("127.0.0.1", listener.port))
+
+
+async def test_a_connection_that_cannot_be_taken_does_not_end_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with listening() as listener:
+        with monkeypatch.context() as broken:
+            broken.setattr(listener, "_connection", lambda dispatcher: 1 / 0)
+            unlucky = await connect(listener)
+            assert await unlucky.is_closed()
+        lucky = await connect(listener)
+        assert await lucky.ping()
+        lucky.close()
