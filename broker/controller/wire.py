@@ -21,6 +21,7 @@ from logyard.broker.controller.requests import (
 from logyard.broker.controller.settings import ProtocolLevel
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, BrokerInfo, TopicId, TopicPartition
+from logyard.broker.protocol.writers import Shared
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
 
@@ -136,17 +137,17 @@ def _shared_metadata(request: UpdateMetadataRequest) -> dict[str, Any]:
     for entry in request.partitions:
         topics.setdefault(entry.tp.topic, []).append(_metadata_partition(entry))
     return {
-        "topic_states": [
+        "topic_states": Shared(
             {"topic_name": name, "topic_id": request.topic_ids.get(name, ZERO_TOPIC_ID), "partition_states": entries}
             for name, entries in topics.items()
-        ],
+        ),
         "live_brokers": [_live_broker(broker) for broker in request.live_brokers],
     }
 
 
 def _ungrouped_metadata(request: UpdateMetadataRequest) -> dict[str, Any]:
     return {
-        "ungrouped_partition_states": [_metadata_partition(entry) for entry in request.partitions],
+        "ungrouped_partition_states": Shared(_metadata_partition(entry) for entry in request.partitions),
         "live_brokers": [{**_live_broker(broker), **_plain_address(broker)} for broker in request.live_brokers],
     }
 

@@ -6,7 +6,7 @@ ignored. Rule 2: None where this version has no null becomes the empty value if 
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from logyard.broker.protocol import wire
@@ -16,13 +16,30 @@ from logyard.broker.protocol.source import Body, Module, literal, runs
 Writer = Callable[[bytearray, Mapping[str, Any]], None]
 
 
+class Shared(list[Mapping[str, Any]]):
+    """An array of structs that goes into several messages as it is: written once, its bytes are used again.
+
+    For what a controller tells every broker alike; nothing in it may change once the first message is written.
+    """
+
+    def __init__(self, items: Iterable[Mapping[str, Any]] = ()) -> None:
+        super().__init__(items)
+        self.written: dict[str, bytes] = {}
+
+
 def writer(message: Message, version: int) -> Writer:
     """Compile `(out, mapping)`, which appends the body of one version to `out`.
 
     What it raises for values that do not fit is struct.error, TypeError or AttributeError: the codec names
     the message and makes ValueError of it.
     """
-    names = {"ZERO_UUID": ZERO_UUID, "uvarint": wire.uvarint, "no_null": _no_null, "pack_any": struct.pack}
+    names: dict[str, Any] = {
+        "Shared": Shared,
+        "ZERO_UUID": ZERO_UUID,
+        "uvarint": wire.uvarint,
+        "no_null": _no_null,
+        "pack_any": struct.pack,
+    }
     module = Module(message, version, names)
     entry = _struct(module, message.name, message.fields)
     made: Writer = module.run(f"write {message.name} v{version}", entry)
@@ -119,7 +136,15 @@ def _items(module: Module, body: Body, depth: int, here: str, f: Field) -> None:
     elif f.kind in FIXED:
         body.add(depth, f"out += pack_any('>%d{FIXED[f.kind][0]}' % len(v), *v)")
     elif f.kind == "struct":
-        body.add(depth, f"for each in v: {_struct(module, here, f.fields)}(out, each)")
+        write, key = _struct(module, here, f.fields), f"{here} v{module.version}"
+        body.add(
+            depth,
+            f"if type(v) is Shared and {key!r} in v.written: out += v.written[{key!r}]",
+            "else:",
+            "    begin = len(out)",
+            f"    for each in v: {write}(out, each)",
+            f"    if type(v) is Shared: v.written[{key!r}] = bytes(out[begin:])",
+        )
     else:
         body.add(depth, "for each in v:")
         _bytes(module, body, depth + 1, f.kind, "each")
