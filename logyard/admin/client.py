@@ -26,6 +26,8 @@ _TOPICS_PER_REQUEST = 200
 class KafkaClusterClient:
     """`ports.ClusterClient` over the Kafka protocol; connects at the first request. Not for several threads at once."""
 
+    reaches_dead_brokers = False
+
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
         self._opened: Any = None

@@ -127,6 +127,8 @@ class MemoryEnsemble:
 class MemoryClient:
     """`ports.ClusterClient` onto a MemoryCluster."""
 
+    reaches_dead_brokers = False
+
     def __init__(self, cluster: MemoryCluster) -> None:
         self._cluster = cluster
         self.closed = False

@@ -45,6 +45,11 @@ class Probe:
 class ClusterClient(Protocol):
     """Kafka's admin requests, as far as the operators, the command and the page need them."""
 
+    @property
+    def reaches_dead_brokers(self) -> bool:
+        """Whether a broker's settings can be changed while it is away: each one answers for itself only."""
+        ...
+
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
 
     def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None: ...

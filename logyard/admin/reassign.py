@@ -43,6 +43,11 @@ class ReassignmentRefused(LogyardError):
 class ReassignmentClient(Protocol):
     """The calls that are needed; `ports.ClusterClient` has them all."""
 
+    @property
+    def reaches_dead_brokers(self) -> bool:
+        """Whether a broker's settings can be changed while it is away."""
+        ...
+
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
 
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]: ...
@@ -253,7 +258,7 @@ def _clear(client: ReassignmentClient, targets: Sequence[tuple[TopicPartition, t
     topics = sorted({tp.topic for tp, _ in targets})
     snapshot = client.snapshot(topics)
     brokers = sorted(set(snapshot.brokers) | {broker for _, replicas in targets for broker in replicas})
-    away = [broker for broker in brokers if broker not in snapshot.brokers]
+    away = [broker for broker in brokers if broker not in snapshot.brokers and not client.reaches_dead_brokers]
     say(f"Clearing broker-level throttles on broker{_plural(brokers)} {reassign_states.ids(brokers)}")
     for broker in brokers:
         if broker not in away:

@@ -41,6 +41,8 @@ _MIN_ISR = "min.insync.replicas"
 class ZooKeeperClusterClient:
     """`reassign.ReassignmentClient` and `elections.ElectionClient` over znodes. Methods raise EnsembleUnreachable."""
 
+    reaches_dead_brokers = True  # their settings are znodes, which they read when they start
+
     def __init__(self, znodes: ZnodeClient) -> None:
         self._znodes = znodes
 

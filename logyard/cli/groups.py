@@ -19,6 +19,11 @@ from logyard.local.errors import LocalError
 
 app = typer.Typer(help="Look at and reset consumer groups.", no_args_is_help=True, rich_markup_mode=None)
 
+_SCENARIOS = (
+    "reset-offsets requires one of the following scenarios: --to-earliest, --to-latest, --to-current, --to-offset, "
+    "--shift-by, --to-datetime, --by-duration, --from-file"
+)
+
 Groups = Annotated[list[str] | None, typer.Option("--group", help="A group's name; repeatable.")]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group.")]
 Topics = Annotated[
@@ -125,10 +130,7 @@ def reset_offsets(
     plan = group_offsets.parse_csv(options.read_file("--from-file", from_file), group or []) if from_file else None
     scenario = Scenario(to_earliest, to_latest, to_current, to_offset, shift_by, _time(to_datetime, by_duration), plan)
     if scenario.count != 1 or (to_datetime is not None and by_duration is not None):
-        raise LocalError(
-            "reset-offsets requires one of the following scenarios: --to-earliest, --to-latest, --to-current, "
-            "--to-offset, --shift-by, --to-datetime, --by-duration, --from-file"
-        )
+        raise LocalError(_SCENARIOS)
     if not (all_topics or topic or plan is not None):
         raise LocalError("One of the reset scopes should be defined: --all-topics, --topic.")
     if execute and dry_run:

@@ -18,6 +18,9 @@ from logyard.local.errors import LocalError
 
 app = typer.Typer(help="Move replicas between brokers and directories.", no_args_is_help=True, rich_markup_mode=None)
 
+_WAITED = "the move goes on, its throttle too: verify again until it is done, or cancel"
+_STARTED = "`logyard reassign list` shows what moves; a throttle was left only if something does"
+
 TargetsFile = Annotated[
     Path, typer.Option("--reassignment-json-file", help="Where partitions shall be, as `generate` prints it.")
 ]
@@ -94,7 +97,7 @@ def execute(
             --throttle 50000000
     """
     text = options.read_file("--reassignment-json-file", targets_file)
-    with _open(bootstrap_server, zookeeper, command_config_file) as client:
+    with _open(bootstrap_server, zookeeper, command_config_file) as client, _told_when_interrupted(_STARTED):
         reassign.execute(
             client,
             text,
@@ -128,11 +131,8 @@ def verify(
     text = options.read_file("--reassignment-json-file", targets_file)
     with _open(bootstrap_server, zookeeper, command_config_file) as client:
         if wait:
-            try:
+            with _told_when_interrupted(_WAITED):
                 reassign.await_end(client, text, pause=options.connector.pause(), tell=_tell)
-            except interrupts.Interrupted as interrupt:
-                _tell("the move goes on, its throttle too: verify again until it is done, or cancel")
-                raise typer.Exit(128 + interrupt.number) from None
         as_wanted = reassign.verify(client, text, preserve_throttles=preserve_throttles, say=typer.echo)
     if wait and not as_wanted:
         raise LocalError("not everything is where it shall be: see above, and execute again")
@@ -181,6 +181,16 @@ def list_(
     """
     with _open(bootstrap_server, zookeeper, command_config_file) as client:
         typer.echo(reassign_states.running_text(client.list_reassignments()))
+
+
+@contextmanager
+def _told_when_interrupted(what: str) -> Iterator[None]:
+    """What a signal leaves behind is no work of this process that ends with it."""
+    try:
+        yield
+    except interrupts.Interrupted as interrupt:
+        _tell(f"interrupted by {interrupt}: {what}")
+        raise typer.Exit(128 + interrupt.number) from None
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from logyard.admin.snapshot import ConfigValue, PartitionView
 from logyard.admin.zookeeper_client import ZooKeeperClusterClient
 from logyard.broker.errors import ApiError
 from logyard.broker.model import Assignment, TopicPartition
-from logyard.broker.znodes.ops import SetData
+from logyard.broker.znodes.ops import Delete, SetData
 from tests.support.tree_znodes import TreeZnodes
 
 T0 = TopicPartition("t", 0)
@@ -76,6 +76,13 @@ def test_the_end_is_seen_and_throttles_go(client: ZooKeeperClusterClient, znodes
     changes = len(znodes.children("/config/changes") or ())
     assert reassign.verify(client, PLAN, say=said.append)
     assert len(znodes.children("/config/changes") or ()) == changes  # nothing was changed, so nothing is noted
+
+
+def test_a_dead_brokers_throttle_goes_too(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
+    client.alter_broker_configs(3, {"leader.replication.throttled.rate": "10"})
+    znodes.commit([Delete("/brokers/ids/3"), Delete("/brokers/ids/2")])
+    assert not reassign.verify(client, PLAN, say=lambda said: None)
+    assert client.broker_configs(3) == {}
 
 
 def test_elections(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:

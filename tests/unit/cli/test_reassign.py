@@ -78,8 +78,24 @@ def test_ctrl_c_while_waiting_says_what_goes_on(
     monkeypatch.setattr(reassign, "await_end", interrupted)
     status, out, err = run("reassign", "verify", *HERE, "--reassignment-json-file", plan, "--wait")
     assert (status, out) == (130, "")
-    assert err == "the move goes on, its throttle too: verify again until it is done, or cancel\n"
+    assert err == (
+        "interrupted by SIGINT: the move goes on, its throttle too: verify again until it is done, or cancel\n"
+    )
     assert topic.broker_config[1]
+
+
+def test_ctrl_c_before_anything_moves_leaves_no_throttle(
+    run: Any, topic: MemoryCluster, plan: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise interrupts.Interrupted(2)
+
+    monkeypatch.setattr(MemoryClient, "alter_reassignments", interrupted)
+    status, _, err = run("reassign", "execute", *HERE, "--reassignment-json-file", plan, "--throttle", "5")
+    assert (status, err.count("\n")) == (130, 1)
+    assert "`logyard reassign list` shows what moves" in err
+    assert not any(topic.broker_config.values())
+    assert topic.configs["t"] == {}
 
 
 def test_by_zookeeper(run: Any, znodes: TreeZnodes, plan: str) -> None:
