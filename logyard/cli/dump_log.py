@@ -93,5 +93,7 @@ def _print(path: Path, dump: Dump, faults: "Faults") -> None:
             sys.stdout.writelines(f"{line}\n" for line in lines)
     except CorruptData as problem:
         faults.lines.append(str(problem))
+    except BrokenPipeError:
+        raise
     except OSError as problem:
         raise LocalError(f"--files {problem.filename or path}: {problem.strerror}") from None

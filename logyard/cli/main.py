@@ -1,5 +1,6 @@
 """The `logyard` command: parses, calls, and turns every refusal into one line on stderr and an exit status."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LocalError, LogyardError) as error:
         return _complain(str(error), 1)
     except BrokenPipeError:
+        # Whoever read has seen enough; what is still buffered must not fail once more at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         # Typer's own errors have no public common class; what marks them is how they end a command.

@@ -1,5 +1,7 @@
 """`logyard dump-log` of healthy and of broken files; tests/reference holds it against Kafka's own."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +125,13 @@ def test_what_cannot_be_dumped(run: Any, tmp_path: Path) -> None:
     assert "begins with an offset" in run("dump-log", "--files", str(tmp_path / "x.log"))[2]
     (tmp_path / f"{ZERO}.log").write_bytes(bytes(200))
     assert "Found record size 0 smaller" in run("dump-log", "--files", str(tmp_path / f"{ZERO}.log"))[2]
+
+
+def test_a_reader_that_has_seen_enough(log: Path) -> None:
+    command = [sys.executable, "-m", "logyard.cli.main", "dump-log", "--deep-iteration", "--files", files(log, ".log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert (process.wait(60), process.stderr.read()) == (1, "")
