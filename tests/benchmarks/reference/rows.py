@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from tests.benchmarks.reference.group import Group
 from tests.benchmarks.reference.measure import Measured, Row, cpu_s, resident_mb
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster, eventually
@@ -172,6 +173,18 @@ def commits(cluster: RealCluster) -> Measured:
     return {"commits/s": 500 / taken, "CPU ms each": used * 2}
 
 
+def rebalances(cluster: RealCluster, *, members: int) -> Measured:
+    """Ten rebalances of a stable group, one after the other: every member joins and syncs."""
+    group = Group(cluster, members)
+    try:
+        group.form()
+        cpu = cpu_s(cluster)
+        taken = sorted(group.rebalance() for _ in range(10))
+        return {"ms": taken[5] * 1000, "CPU ms each": (cpu_s(cluster) - cpu) * 100}
+    finally:
+        group.close()
+
+
 def restart(cluster: RealCluster, *, number: signal.Signals) -> Measured:
     """One broker of three: until it is back in every ISR; its own log has 100 MB and some hundred partitions."""
     begun = time.perf_counter()
@@ -202,6 +215,7 @@ def rows() -> list[Row]:
     made += [Row(f"500 records/s of 1 KiB, RF 3, acks={acks}", partial(latency, acks=acks)) for acks in ("1", "all")]
     made += [
         Row("commits one by one", commits),
+        Row("rebalance of 100 members", partial(rebalances, members=100)),
         Row("1 topic of 1,000 partitions", partial(create_and_delete, topics=1, partitions=1000)),
         Row("1,000 topics of 1 partition", partial(create_and_delete, topics=1000, partitions=1)),
         Row("controller failover, 1,000 partitions", failover),
