@@ -7,7 +7,8 @@ import pytest
 from logyard.broker.controller.effects import Send
 from logyard.broker.controller.events import CreateTopics, NewTopic
 from logyard.broker.controller.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from logyard.broker.model import PartitionState, TopicPartition
+from logyard.broker.controller.wire import UPDATE_METADATA
+from logyard.broker.model import Assignment, PartitionState, TopicPartition
 from logyard.broker.znodes import (
     delete_topics,
     feature,
@@ -287,3 +288,44 @@ async def test_a_state_written_since_counts(world: World) -> None:
     before = world.state("t")
     await come_back_unseen(world, 1)
     assert world.state("t") == before
+
+
+OLD_TREE = {
+    # As Kafka 0.8 left it: no ids, no moves, registrations with host and port, an epoch that has been counted.
+    "/controller_epoch": b"12",
+    "/brokers/ids/7": b'{"jmx_port":-1,"timestamp":"1416000000000","host":"old","version":1,"port":9092}',
+    "/brokers/topics/t": b'{"version":1,"partitions":{"1":[7,1],"0":[1,7]}}',
+    "/brokers/topics/t/partitions/0/state": (
+        b'{"controller_epoch":11,"leader":7,"version":1,"leader_epoch":3,"isr":[7,1]}'
+    ),
+    "/brokers/topics/t/partitions/1/state": (
+        b'{"controller_epoch":12,"leader":9,"version":1,"leader_epoch":5,"isr":[9,1]}'
+    ),
+    "/config/topics/t": b'{"version":1,"config":{"unclean.leader.election.enable":"true"}}',
+    "/config/changes/config_change_0000000000": b'"t"',
+    "/admin/delete_topics/gone": b"",
+    "/admin/preferred_replica_election": b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
+    "/admin/reassign_partitions": b'{"version":1,"partitions":[{"topic":"nowhere","partition":0,"replicas":[1]}]}',
+}
+
+
+async def test_what_0_8_wrote_is_taken_over(empty: World) -> None:
+    for path, data in OLD_TREE.items():
+        empty.make(path, data)
+    await empty.start(1)
+    assert empty.read("/controller_epoch") == b"13"
+    topic = empty.topic("t")
+    assert topic.topic_id is not None
+    assert topic.partitions == {0: Assignment((1, 7)), 1: Assignment((7, 1))}
+    assert (empty.read("/brokers/topics/t") or b"").startswith(b'{"version":3,')
+    first, second = empty.state("t", 0), empty.state("t", 1)
+    assert first is not None
+    assert second is not None
+    # Broker 1 registered after both were written: where 7 knows more, 1 has to catch up first.
+    assert (first.leader, first.isr, first.leader_epoch, first.controller_epoch) == (7, (7,), 4, 13)
+    assert (second.leader, second.isr, second.leader_epoch, second.controller_epoch) == (1, (1,), 6, 13)
+    assert empty.tree.children("/admin/delete_topics") == []
+    assert empty.read("/admin/preferred_replica_election") is None
+    assert empty.read("/admin/reassign_partitions") is None
+    live = empty.controller.told(UPDATE_METADATA)[-1]["live_brokers"]
+    assert [(b["id"], b["endpoints"][0]["host"]) for b in live if b["id"] == 7] == [(7, "old")]
