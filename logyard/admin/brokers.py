@@ -87,7 +87,8 @@ def report(
     """Count. `min_isr`: topic → min.insync.replicas; a topic that is missing has 1."""
     views = list(snapshot.partitions())
     problems = [_problem(tp, view, min_isr.get(tp.topic, 1)) for tp, view in views]
-    known = set(snapshot.brokers) | {broker for _, view in views for broker in view.replicas}
+    counts = _counted(view for _, view in views)
+    known = set(snapshot.brokers) | set(counts)
     held: dict[int, int] | None = None
     if sizes is not None:
         held = dict.fromkeys(snapshot.brokers, 0)
@@ -99,22 +100,40 @@ def report(
         controller_epoch=controller_epoch,
         topics=len(snapshot.topics),
         partitions=len(views),
-        brokers=tuple(_count(broker, snapshot, views, held, registrations or {}) for broker in sorted(known)),
+        brokers=tuple(
+            _broker(broker, snapshot, counts.get(broker, _Counts()), held, (registrations or {}).get(broker))
+            for broker in sorted(known)
+        ),
         under_replicated=tuple(p for p in problems if not set(p.replicas) <= set(p.isr)),
         under_min_isr=tuple(p for p in problems if p.leader < 0 or len(p.isr) < min(p.min_isr, len(p.replicas))),
         offline=tuple(p for p in problems if p.leader not in snapshot.brokers),
     )
 
 
-def _count(
-    broker: int,
-    snapshot: ClusterSnapshot,
-    views: Iterable[tuple[TopicPartition, PartitionView]],
-    held: Mapping[int, int] | None,
-    registrations: Mapping[int, BrokerInfo],
+@dataclass
+class _Counts:
+    leads: int = 0
+    preferred: int = 0
+    replicas: int = 0
+    out_of_sync: int = 0
+
+
+def _counted(views: Iterable[PartitionView]) -> dict[int, _Counts]:
+    found: dict[int, _Counts] = {}
+    for view in views:
+        for broker in view.replicas:
+            counts = found.setdefault(broker, _Counts())
+            counts.replicas += 1
+            counts.leads += view.leader == broker
+            counts.preferred += view.preferred == broker
+            counts.out_of_sync += broker not in view.isr
+    return found
+
+
+def _broker(
+    broker: int, snapshot: ClusterSnapshot, counts: _Counts, held: Mapping[int, int] | None, info: BrokerInfo | None
 ) -> BrokerReport:
-    node, info = snapshot.brokers.get(broker), registrations.get(broker)
-    mine = [view for _, view in views if broker in view.replicas]
+    node = snapshot.brokers.get(broker)
     return BrokerReport(
         id=broker,
         lives=node is not None,
@@ -122,10 +141,10 @@ def _count(
         rack=node.rack if node is not None else None,
         epoch=info.epoch if info is not None else None,
         listeners=tuple(f"{e.listener}://{e.host}:{e.port}" for e in info.endpoints) if info is not None else None,
-        leads=sum(view.leader == broker for view in mine),
-        preferred=sum(view.preferred == broker for view in mine),
-        replicas=len(mine),
-        out_of_sync=sum(broker not in view.isr for view in mine),
+        leads=counts.leads,
+        preferred=counts.preferred,
+        replicas=counts.replicas,
+        out_of_sync=counts.out_of_sync,
         bytes=held.get(broker) if held is not None else None,
     )
 

@@ -1,6 +1,7 @@
 """Elections of leaders as kafka-leader-election asks for them: its file, its words."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -59,7 +60,7 @@ def parse_partitions(text: str) -> list[TopicPartition]:
             raise ValueError("a topic is a text and a partition a number")
     except (KeyError, TypeError, ValueError):
         raise BadElection("""{"partitions":[{"topic":"flights","partition":0}]} is expected in the file""") from None
-    repeated = sorted({tp for tp in found if found.count(tp) > 1})
+    repeated = sorted(tp for tp, count in Counter(found).items() if count > 1)
     if repeated:
         raise BadElection(f"Replica election data contains duplicate partitions: {_names(repeated)}")
     return found

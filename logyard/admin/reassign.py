@@ -332,7 +332,7 @@ def _known(snapshot: ClusterSnapshot, topics: Sequence[str]) -> ClusterSnapshot:
 def _current(
     snapshot: ClusterSnapshot, proposed: Mapping[TopicPartition, tuple[int, ...]]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    found = {tp: view.replicas for tp in proposed if (view := snapshot.partition(tp)) is not None}
+    found = {tp: view.replicas for tp, view in snapshot.partitions() if tp in proposed}
     missing = [tp for tp in sorted(proposed) if tp not in found]
     if missing:
         raise ApiError(

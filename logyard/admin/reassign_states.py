@@ -53,9 +53,10 @@ def partition_moves(
 ) -> dict[TopicPartition, PartitionMove]:
     """Compare targets with a snapshot that has reassignments; a partition that is gone has no replicas."""
     running = snapshot.reassignments or {}
+    views = dict(snapshot.partitions())
     found = {}
     for tp, target in targets:
-        view = snapshot.partition(tp)
+        view = views.get(tp)
         current = running[tp].replicas if tp in running else view.replicas if view else ()
         found[tp] = PartitionMove(current, target, tp not in running)
     return found
@@ -153,16 +154,18 @@ def throttle_settings(
     for tp, replicas in proposed.items():
         sources.setdefault(tp, set(current[tp]))
         destinations[tp] = set(replicas) - sources[tp]
-    topics = {
-        topic: {LEADERS: _listed(topic, sources), FOLLOWERS: _listed(topic, destinations)}
-        for topic in sorted({tp.topic for tp in sources})
-    }
+    leaders, followers = _listed(sources), _listed(destinations)
+    topics = {topic: {LEADERS: leaders[topic], FOLLOWERS: followers.get(topic, "")} for topic in sorted(leaders)}
     return ThrottleSettings(topics, sorted(set().union(*sources.values(), *destinations.values())))
 
 
-def _listed(topic: str, brokers: Mapping[TopicPartition, Iterable[int]]) -> str:
+def _listed(brokers: Mapping[TopicPartition, Iterable[int]]) -> dict[str, str]:
+    """Topic → its list."""
+    entries: dict[str, list[str]] = {}
+    for tp, held in brokers.items():
+        entries.setdefault(tp.topic, []).extend(f"{tp.partition}:{broker}" for broker in held)
     # Sorted as text, as Kafka's TreeSet of strings does.
-    return ",".join(sorted(f"{tp.partition}:{b}" for tp, held in brokers.items() if tp.topic == topic for b in held))
+    return {topic: ",".join(sorted(found)) for topic, found in entries.items()}
 
 
 @dataclass(frozen=True, slots=True)

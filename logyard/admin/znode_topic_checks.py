@@ -45,10 +45,11 @@ def half_made(found: Survey, now_ms: int) -> Iterator[Finding]:
 
 def topic_ids(found: Survey, now_ms: int) -> Iterator[Finding]:
     owners: dict[str, list[str]] = {}
+    some_have_one = any(topic.topic_id is not None for topic in found.topics.values())
     for name, topic in found.topics.items():
         if topic.topic_id is not None:
             owners.setdefault(topic_id_text(topic.topic_id), []).append(name)
-        elif any(other.topic_id is not None for other in found.topics.values()):
+        elif some_have_one:
             yield Finding(
                 topics.topic_path(name),
                 "no-topic-id",
@@ -177,7 +178,7 @@ def _requested_moves(found: Survey, now_ms: int) -> Iterator[Finding]:
     path, asked = reassignments.PATH, found.reassignments
     if asked is None:
         return
-    useless = [tp for tp, target in asked.items() if _is_useless(found, tp, target)]
+    useless = {tp: None for tp, target in asked.items() if _is_useless(found, tp, target)}
     if useless and found.age_s(path, now_ms) >= PATIENCE_S:
         kept = {tp: target for tp, target in asked.items() if tp not in useless}
         version = found.version(path)
