@@ -36,7 +36,7 @@ Suites: {suite}
 Components: main
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 """
-TEST_TIMEOUT_S = 300
+TEST_TIMEOUT_S = 600
 # A test that leaves itself out (for want of a feature, say) is reported as passed, in no time.
 DOES_NOTHING_S = 0.001
 # What librdkafka's own runner sets up: every broker in a rack of its own, reads from followers, four partitions; and
