@@ -108,6 +108,7 @@ class RequestBatch:
         self._entries: dict[tuple[TopicPartition, bool], LeaderAndIsrPartition] = {}
         self._metadata: dict[TopicPartition, Partition] = {}
         self._metadata_brokers: dict[int, None] = {}
+        self._everybody_hears = False
         self._stops: dict[int, dict[TopicPartition, StoppedPartition]] = {}
 
     def leader_and_isr(self, brokers: Iterable[int], partition: Partition, *, is_new: bool = False) -> None:
@@ -119,7 +120,8 @@ class RequestBatch:
                 queue = self._leader_and_isr.setdefault(broker, {})
                 before = queue.get(partition.tp)
                 queue[partition.tp] = self._entry(partition, state, is_new or (before is not None and before.is_new))
-        self.update_metadata([partition])
+        self._metadata[partition.tp] = partition
+        self._everybody_hears = True
 
     def _entry(self, partition: Partition, state: PartitionState, is_new: bool) -> LeaderAndIsrPartition:
         """Brokers that are told the same share one entry, which is then encoded once."""
@@ -134,9 +136,10 @@ class RequestBatch:
 
         What is told is how the partitions are when the batch is sent.
         """
-        context = self._context
-        chosen = context.reachable_ids() if brokers is None else [b for b in brokers if b in context.brokers]
-        self._metadata_brokers.update(dict.fromkeys(chosen))
+        if brokers is None:
+            self._everybody_hears = True
+        else:
+            self._metadata_brokers.update(dict.fromkeys(b for b in brokers if b in self._context.brokers))
         for partition in partitions:
             self._metadata[partition.tp] = partition
 
@@ -188,6 +191,9 @@ class RequestBatch:
 
     def _update_metadata_requests(self) -> list[UpdateMetadataRequest]:
         context = self._context
+        hearers = context.reachable_ids() if self._everybody_hears else sorted(self._metadata_brokers)
+        if not hearers:
+            return []
         entries = tuple(self._metadata_of(p, p.state) for p in self._metadata.values() if p.state is not None)
         ids = self._topic_ids(e.tp.topic for e in entries)
         live = tuple(context.brokers[b] for b in context.reachable_ids())
@@ -195,7 +201,7 @@ class RequestBatch:
             UpdateMetadataRequest(
                 broker, context.brokers[broker].epoch, context.settings.broker_id, context.epoch, entries, ids, live
             )
-            for broker in sorted(self._metadata_brokers)
+            for broker in hearers
         ]
 
     def _stop_replica_requests(self) -> list[StopReplicaRequest]:
