@@ -41,8 +41,8 @@ class Batch(NamedTuple):
 class ZooKeeperRules:
     """Hears of every write (`wrote`); raises BrokenPromise into the run through `broken`."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, *, leaders_write: bool) -> None:
+        self._cluster, self._leaders_write = cluster, leaders_write
         self._tree, self._trace = cluster.tree, cluster.trace
         self.broken: BrokenPromise | None = None
         self.epoch = 0
@@ -73,9 +73,23 @@ class ZooKeeperRules:
         self._trace.count("controller elected")
 
     def _check_author(self, session: int, ops: list[ZkOp]) -> None:
-        if session != self._author:
+        if session != self._author and not (self._leaders_write and all(map(self._is_isr_change, ops))):
             paths = [op.path for op in ops]
             raise BrokenPromise(f"session {session} wrote {paths}, but the controller is of session {self._author}")
+
+    def _is_isr_change(self, op: ZkOp) -> bool:
+        """What a leader below 2.7-IV2 may write without the controller: another ISR, and nothing else."""
+        if not isinstance(op, SetData) or not op.path.endswith("/state") or op.version < 0:
+            return False
+        _, _, _, topic, _, number, _ = op.path.split("/")
+        found = self.born(TopicPartition(topic, int(number)))
+        before = None if found is None else self._states.get(found[0])
+        after = partition_state.decode(op.data, op.version)
+        return before is not None and (after.leader, after.leader_epoch, after.controller_epoch) == (
+            before.leader,
+            before.leader_epoch,
+            before.controller_epoch,
+        )
 
     def born(self, tp: TopicPartition) -> tuple[Born, Assignment] | None:
         """The partition's present life, and its replicas; None where there is none."""
@@ -303,10 +317,13 @@ def raw_batches(machine: Machine, log: Any, offset: int) -> Iterator[tuple[Batch
 class Rules:
     """All of them, and whether the cluster has come to rest."""
 
-    def __init__(self, cluster: Cluster, *, may_lose: bool = False) -> None:
-        """`may_lose`: what was exposed may be lost; replicas have to agree at rest all the same."""
+    def __init__(self, cluster: Cluster, *, may_lose: bool = False, leaders_write: bool = False) -> None:
+        """`may_lose`: what was exposed may be lost; replicas have to agree at rest all the same.
+
+        `leaders_write`: leaders change their ISR in the state znode themselves.
+        """
         self._cluster = cluster
-        self.zookeeper = ZooKeeperRules(cluster)
+        self.zookeeper = ZooKeeperRules(cluster, leaders_write=leaders_write)
         self.brokers = BrokerRules(cluster, self.zookeeper, may_lose=may_lose)
 
     def check(self, *, whole: bool = False) -> None:

@@ -21,6 +21,11 @@ class Plan:
     def has_topic_ids(self) -> bool:
         return self.level not in ("2.5", "2.7")
 
+    @property
+    def leaders_write_isr(self) -> bool:
+        """Below 2.7-IV2 there is no AlterPartition."""
+        return self.level == "2.5"
+
     def settings(self) -> dict[str, str]:
         found = {}
         if self.synced:

@@ -35,7 +35,7 @@ class Scenario:
         self._chance = random.Random(f"{name} steps")
         self.steps, self.plan, self.trace, self.ledger = steps, plan, trace, Ledger(keeps=not plan.beyond)
         self.cluster = Cluster(loop, network, trace, name, **plan.settings())
-        self.rules = Rules(self.cluster, may_lose=plan.beyond)
+        self.rules = Rules(self.cluster, may_lose=plan.beyond, leaders_write=plan.leaders_write_isr)
         self.faults = Faults(self.cluster, self.rules, name, any_power_loss=plan.synced or plan.beyond)
         self._admin = Admin("admin", self.cluster, name)
         self._producers = self._make_producers(name)
