@@ -1,0 +1,147 @@
+"""Every wait goes into the triggerer and comes back: made anew from JSON, ended by what the cluster does meanwhile."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from airflow.sdk.exceptions import TaskDeferred
+
+from logyard.admin.memory import MemoryClient
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.snapshot import NewTopic
+from logyard.broker.model import TopicPartition
+from logyard.operators.sensors.cluster import (
+    BrokerUpSensor,
+    ControllerElectedSensor,
+    ReassignmentDoneSensor,
+    TopicReadySensor,
+    UnderReplicatedPartitionsSensor,
+)
+from logyard.operators.sensors.offsets import ConsumerLagBelowSensor, OffsetsReachedSensor
+from logyard.operators.topics import AddPartitionsOperator, DeleteTopicOperator
+from logyard.operators.triggers.base import WaitFailed
+from tests.support.airflow_tasks import context, first_event, run, use
+
+pytestmark = pytest.mark.airflow
+
+ONE = TopicPartition("t", 0)
+PLAN = {"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3]}]}
+Change = Callable[[MemoryCluster], None]
+
+
+class Changing(MemoryCluster):
+    """Does something by itself once it was looked at a few times."""
+
+    def tick(self) -> None:
+        super().tick()
+        change: Change | None = getattr(self, "change", None)
+        if change is not None and self.looks >= self.due:  # type: ignore[attr-defined]
+            self.change = None  # type: ignore[attr-defined]
+            change(self)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    made = MemoryCluster({1: None, 2: None, 3: None}, ticks_to_expire=0)
+    client = MemoryClient(made)
+    client.create_topic(NewTopic("t", assignment={0: (1, 2)}))
+    client.snapshot()
+    use(monkeypatch, made)
+    return made
+
+
+def later(cluster: MemoryCluster, change: Change) -> None:
+    cluster.__class__ = Changing
+    cluster.due, cluster.change = cluster.looks + 3, change  # type: ignore[attr-defined]
+
+
+def lose(cluster: MemoryCluster, broker: int) -> None:
+    cluster.kill(broker)
+    cluster.tick()
+    cluster.tick()
+
+
+def _make(cluster: MemoryCluster) -> None:
+    MemoryClient(cluster).create_topic(NewTopic("u", 1, 1))
+
+
+def _write(cluster: MemoryCluster) -> None:
+    cluster.end_offsets[ONE] = 5
+
+
+def _commit(cluster: MemoryCluster) -> None:
+    cluster.group_commits["g"] = {ONE: 0}
+
+
+WAITS: list[tuple[Any, dict[str, Any], Change | None, Change, str]] = [
+    (TopicReadySensor, {"topic": "u"}, None, _make, "partitions"),
+    (BrokerUpSensor, {"brokers": [3]}, lambda c: lose(c, 3), lambda c: c.start(3), "brokers"),
+    (UnderReplicatedPartitionsSensor, {}, lambda c: lose(c, 2), lambda c: c.start(2), "partitions"),
+    (ControllerElectedSensor, {"other_than": 1}, None, lambda c: lose(c, 1), "controller"),
+    (
+        ReassignmentDoneSensor,
+        {"plan": PLAN},
+        None,
+        lambda c: MemoryClient(c).alter_reassignments({ONE: (2, 3)}) and None,
+        "done",
+    ),
+    (OffsetsReachedSensor, {"topic": "t", "offsets": 5}, None, _write, "offsets"),
+    (ConsumerLagBelowSensor, {"group": "g"}, None, _commit, "lag"),
+]
+
+
+@pytest.mark.parametrize(
+    ("sensor", "fields", "before", "change", "key"), WAITS, ids=lambda v: getattr(v, "__name__", "")
+)
+def test_a_sensor_comes_back_with_what_it_waited_for(
+    cluster: MemoryCluster, sensor: Any, fields: dict[str, Any], before: Change | None, change: Change, key: str
+) -> None:
+    if before is not None:
+        before(cluster)
+    later(cluster, change)
+    result, deferrals = run(sensor(task_id="s", deferrable=True, poke_interval=0.01, **fields), context())
+    assert deferrals == 1
+    assert key in result
+
+
+@pytest.mark.parametrize(
+    ("sensor", "fields", "before", "change", "key"), WAITS, ids=lambda v: getattr(v, "__name__", "")
+)
+def test_a_sensor_that_waited_too_long_fails_and_says_for_what(
+    cluster: MemoryCluster, sensor: Any, fields: dict[str, Any], before: Change | None, change: Change, key: str
+) -> None:
+    if before is not None:
+        before(cluster)
+    operator = sensor(task_id="s", deferrable=True, poke_interval=0.01, timeout=0.0, **fields)
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.execute(context())
+    assert deferred.value.timeout is not None  # later than the trigger's own, which says more
+    event = first_event(deferred.value.trigger)
+    with pytest.raises(WaitFailed, match=r"gave up waiting for .+"):
+        operator.execute_complete(context(), event)
+
+
+def test_partitions_that_are_led_later_are_waited_for(cluster: MemoryCluster) -> None:
+    cluster.controller, cluster.electing = None, False  # nobody gives the new ones leaders
+
+    def elect(found: MemoryCluster) -> None:
+        found.electing = True
+
+    later(cluster, elect)
+    operator = AddPartitionsOperator(task_id="p", topic="t", partitions=3, deferrable=True, poll_interval_s=0.01)
+    result, deferrals = run(operator, context())
+    assert (deferrals, result["after"], len(result["partitions"])) == (1, 3, 3)
+
+
+def test_a_deletion_that_takes_a_while_is_waited_for(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = MemoryClient.delete_topic
+    monkeypatch.setattr(
+        MemoryClient, "delete_topic", lambda client, name: later(cluster, lambda c: at_once(MemoryClient(c), name))
+    )
+    operator = DeleteTopicOperator(task_id="d", topic="t", deferrable=True, poll_interval_s=0.01)
+    result, deferrals = run(operator, context())
+    assert (deferrals, result["deleted"]) == (1, True)
+    assert "t" not in cluster.configs
