@@ -183,12 +183,13 @@ class SegmentedLog:
         """
         self.check_usable()
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        if end <= self.recovery_point and self._unsynced.is_clear:
+        first = self.number_of(self.recovery_point)
+        behind = self.number_of(end - 1) + 1 if end > self.recovery_point else first
+        while first > 0 and self.segments[first - 1].unsynced:
+            first -= 1  # its records are durable, but it was sealed since: its end and its indexes are not
+        segments = self.segments[first:behind]
+        if not segments and self._unsynced.is_clear:
             return None
-        segments: list[Segment] = []
-        if end > self.recovery_point:
-            first, last = self.number_of(self.recovery_point), self.number_of(end - 1)
-            segments = self.segments[first : last + 1]
         files = [file for segment in segments for file in (segment.log_file(), *segment.unsynced)]
         return FlushPlan(self.disk, end, self.cuts, files, segments, self._unsynced.seen())
 

@@ -551,3 +551,31 @@ def test_every_record_is_checked_where_that_is_asked_for() -> None:
         log.append_as_leader(memoryview(wrong), 0, now_ms=NOW)
     assert caught.value.code is ErrorCode.INVALID_RECORD
     assert log.log_end_offset == 0
+
+
+def test_a_segment_sealed_behind_a_flush_is_synced_with_the_next() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk, TopicConfig(preallocate=True, segment_bytes=5000, index_interval_bytes=0))
+    fill(log, 5)
+    log.flush()
+    log.roll(log.log_end_offset, NOW)
+    log.flush()
+    fill(log, 1)
+    log.flush()
+    assert log.prepare_flush() is None
+    kept = content(log)
+    disk.restart(lambda n: 0)  # nothing unsynced is left
+    again = opened(disk, log.config, Checkpointed(recovery_point=log.recovery_point))
+    assert content(again) == kept
+    assert disk.status(again.segments[0].path(".log")).size == log.segments[0].size < 5000
+
+
+def test_after_a_kill_a_preallocated_tail_is_no_damage() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk, TopicConfig(preallocate=True, segment_bytes=5000))
+    fill(log, 20)
+    again = opened(disk, log.config)
+    assert content(again) == content(log)
+    assert disk.status(again.active.path(".log")).size == 5000
+    fill(again, 5, epoch=1)
+    assert content(opened(disk, log.config)) == content(again)
