@@ -40,6 +40,9 @@ def dump_log(
     skip_record_metadata: Annotated[
         bool, typer.Option("--skip-record-metadata", help="With --print-data-log: keys and values alone.")
     ] = False,
+    offsets_decoder: Annotated[
+        bool, typer.Option("--offsets-decoder", help="Records of __consumer_offsets, as JSON.")
+    ] = False,
     max_bytes: Annotated[
         int | None, typer.Option("--max-bytes", min=0, help="Stop after so many bytes of a .log.")
     ] = None,
@@ -55,8 +58,8 @@ def dump_log(
     from logyard.cli import dump_text  # its codecs are loaded only where they are needed
 
     faults = dump_text.Faults()
-    contents = print_data_log or skip_record_metadata
-    detail = dump_text.Detail(deep_iteration, contents, skip_record_metadata, max_bytes)
+    contents = print_data_log or skip_record_metadata or offsets_decoder
+    detail = dump_text.Detail(deep_iteration, contents, skip_record_metadata, offsets_decoder, max_bytes)
 
     def dump(path: Path) -> Iterator[str] | None:
         options = {"sanity_only": index_sanity_check, "verify_only": verify_index_only}

@@ -15,6 +15,7 @@ from logyard.broker.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, decode_
 from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.records import batch, compression, legacy
 from logyard.broker.records.header import LOG_OVERHEAD, SEQUENCE_MAX, BatchHeader, TimestampType
+from logyard.cli import dump_offsets
 
 _TIMES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
 _MARKERS = {batch.ABORT: "ABORT", batch.COMMIT: "COMMIT"}
@@ -25,11 +26,12 @@ _LENGTH_MIN = 14  # the smallest message there ever was
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much of a log is shown. `max_bytes` None: all of it."""
+    """How much of a log is shown. `offsets`: as records of `__consumer_offsets`. `max_bytes` None: all of it."""
 
     records: bool = False
     contents: bool = False
     skip_metadata: bool = False
+    offsets: bool = False
     max_bytes: int | None = None
 
 
@@ -151,11 +153,20 @@ def _record_line(record: batch.Record, header: BatchHeader, extra: str, detail: 
             f"valueSize: {_size(record.value)}{extra}"
         )
     if detail.contents and not header.is_control:
-        if record.key is not None:
-            line += f"{prefix}key: {record.key.decode('utf-8', 'replace')}"
-        if record.value is not None:
-            line += f" payload: {record.value.decode('utf-8', 'replace')}"
+        key, payload = _shown(record, detail)
+        line += "" if key is None else f"{prefix}key: {key}"
+        line += "" if payload is None else f" payload: {payload}"
     return line
+
+
+def _shown(record: batch.Record, detail: Detail) -> tuple[str | None, str | None]:
+    if detail.offsets:
+        try:
+            return dump_offsets.decode(record.offset, record.key, record.value)
+        except ValueError as problem:
+            raise CorruptData(str(problem)) from None
+    key, value = (None if data is None else data.decode("utf-8", "replace") for data in (record.key, record.value))
+    return key, value
 
 
 # -- indexes -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer
 
 from logyard.cli import main as entry
 from logyard.local import interrupts
+from tests.reference.test_our_dump_log import ours
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster, eventually
 
@@ -155,14 +156,14 @@ def test_groups_and_elections_are_told_in_the_same_words(run: Run, cluster: Real
             assert rows(out.splitlines()) == rows(theirs(cluster, "consumer-groups", "--describe", *words)), words
     finally:
         consumer.close()
-    for ours, words in (
+    for named, words in (
         (("list",), ("--list",)),
         (("list", "--state"), ("--list", "--state")),
         (("reset-offsets", *group, "--all-topics", "--to-earliest", "--export"),) * 2,
     ):
-        status, out, _ = run("groups", *ours)
-        named = words if words[0].startswith("--") else ("--reset-offsets", *words[1:], "--dry-run")
-        assert (status, rows(out.splitlines())) == (0, rows(theirs(cluster, "consumer-groups", *named)))
+        status, out, _ = run("groups", *named)
+        asked = words if words[0].startswith("--") else ("--reset-offsets", *words[1:], "--dry-run")
+        assert (status, rows(out.splitlines())) == (0, rows(theirs(cluster, "consumer-groups", *asked)))
     assert run("groups", "delete", *group) == (
         0,
         "Deletion of requested consumer groups ('readers') was successful.\n",
@@ -182,6 +183,9 @@ def test_kafkas_own_files_are_dumped_alike(cluster: RealCluster) -> None:
     files = [file for root in directories for file in sorted(root.glob("grouped-*/*.log"))]
     assert files
     named = ("--files", ",".join(map(str, files)), "--print-data-log")
-    from tests.reference.test_our_dump_log import ours
-
     assert ours(*named) == kafka.tool("dump-log", *named).splitlines()
+    groups = [file for root in directories for file in sorted(root.glob("__consumer_offsets-*/*.log"))]
+    named = ("--files", ",".join(map(str, groups)), "--offsets-decoder")
+    found = ours(*named)
+    assert any('"protocolType":"consumer"' in line and '"assignedPartitions":[' in line for line in found)
+    assert found == kafka.tool("dump-log", *named).splitlines()
