@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from logyard.admin.balance import BAND, Bytes
+from logyard.admin.balance import Bytes
 from logyard.admin.execution import Move
 from logyard.admin.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.broker.errors import LogyardError
@@ -147,11 +147,12 @@ class _Board:
                 return
 
     def even_bytes(self) -> None:
-        """Bytes within the band; where counts are balanced too, they stay within a tenth of theirs."""
-        count_max = None
+        """Bytes within the band; where counts are balanced too, they stay within one of each other."""
+        counts = None
         if self.goals.balance:
-            count_max = math.ceil(sum(self.count.values()) / len(self.count) * (1 + BAND))
-        Bytes(self.placed, self.start.sizes, list(self.allowed), self.racks, count_max).even_out()
+            average = sum(self.count.values()) / len(self.count)
+            counts = min(math.floor(average), *self.count.values()), max(math.ceil(average), *self.count.values())
+        Bytes(self.placed, self.start.sizes, list(self.allowed), self.racks, counts).even_out()
 
     def even_leaders(self) -> None:
         """Step 5. Without `balance` only partitions that move anyway are re-ordered: they cost nothing more."""

@@ -19,7 +19,7 @@ def inputs(draw: st.DrawFn) -> tuple[PlanInput, Goals]:
     sizes = {tp: draw(st.integers(0, 5)) * 1000 for tp in replicas}
     drain = draw(st.sets(st.sampled_from(sorted(brokers)), max_size=count - 1))
     asked = draw(st.sampled_from([None, None, 1, 2, 3]))
-    goals = Goals(frozenset(drain), asked, draw(st.booleans()), draw(st.integers(0, 3)))
+    goals = Goals(frozenset(drain), asked, draw(st.booleans()), draw(st.booleans()), draw(st.integers(0, 3)))
     return PlanInput(replicas, brokers, sizes), goals
 
 
@@ -59,7 +59,7 @@ def test_repair_touches_only_what_it_must(case: tuple[PlanInput, Goals]) -> None
     """Without racks, balance and another factor: slots on brokers that may stay keep their broker."""
     start, goals = case
     plain = PlanInput(start.replicas, dict.fromkeys(start.brokers), start.sizes)
-    goals = Goals(goals.drain, None, False, goals.seed)
+    goals = Goals(goals.drain, None, False, False, goals.seed)
     after = apply(plain, goals)
     if after is None:
         return
