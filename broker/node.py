@@ -365,7 +365,7 @@ class Node:
         self.replicas.settings.take_over(effective)
         self.store.producer_id_expiration_ms = effective.int("producer.id.expiration.ms")
         if self._world.admission is not None:
-            self._world.admission.limits.take_over(effective)
+            self._world.admission.take_over(effective)
 
     def _log_dir_failed(self, path: str, partitions: list[TopicPartition]) -> None:
         log.error("log directory offline", path=path, replicas=len(partitions))

@@ -97,6 +97,11 @@ class Admission:
     def __len__(self) -> int:
         return len(self._guests)
 
+    def take_over(self, config: BrokerConfig) -> None:
+        """Take the limits that changed; who waits for room looks again. Raises LogyardError as `Limits.take_over`."""
+        self.limits.take_over(config)
+        self._room.set()
+
     async def wait_for_room(self, *, protected: bool) -> None:
         """Return when one more connection may be taken; a protected listener's never waits for the others'."""
         while not protected and len(self._guests) >= self.limits.connections_max:

@@ -195,6 +195,18 @@ async def test_over_the_broker_s_maximum_one_waits_until_another_leaves() -> Non
         second.close()
 
 
+async def test_a_raised_maximum_lets_in_who_waits() -> None:
+    async with listening(connections_max=1) as listener:
+        first, second = await connect(listener), await connect(listener)
+        waiting = asyncio.create_task(second.ping())
+        assert await first.ping()
+        config = BrokerConfig.parse("zookeeper.connect=z:1\nlog.dirs=/x\nmax.connections=2\n")
+        listener._admission.take_over(config)
+        assert await waiting
+        first.close()
+        second.close()
+
+
 async def test_a_silent_connection_is_closed_but_not_one_that_is_owed_an_answer() -> None:
     echo = Echo()
     async with listening(echo, idle_ms=60) as listener:
