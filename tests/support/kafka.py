@@ -83,13 +83,9 @@ def running(
     directory: Path, kinds: str, config: Mapping[str, str] | None = None, jvm: Sequence[str] = BROKER_JVM
 ) -> Iterator[RealCluster]:
     """A cluster on one ZooKeeper; each letter of `kinds` is a broker: K is Apache Kafka, O is ours."""
-    options = [f"--jvm={option}" for option in jvm]
-    either = str(REFERENCE / "either_broker.py")
-    jars = str(jars_or_skip())
     directory.mkdir(parents=True, exist_ok=True)
     kinds_file(directory).write_text(kinds)
-    command = [sys.executable, "-P", either, "--kinds", str(kinds_file(directory)), "--jars", jars, *options, "--"]
-    cluster = Cluster(directory, broker_command=command)
+    cluster = cluster_at(directory, jvm)
     replicas = str(min(3, len(kinds)))
     keys = {**CONFIG, "offsets.topic.replication.factor": replicas, **(config or {})}
     try:
@@ -97,6 +93,14 @@ def running(
         yield RealCluster(cluster)
     finally:
         cluster.stop()
+
+
+def cluster_at(directory: Path, jvm: Sequence[str] = BROKER_JVM) -> Cluster:
+    """The cluster of that directory, as `running` starts it; another process may start and stop its brokers too."""
+    options = [f"--jvm={option}" for option in jvm]
+    either, kinds, jars = str(REFERENCE / "either_broker.py"), str(kinds_file(directory)), str(jars_or_skip())
+    command = [sys.executable, "-P", either, "--kinds", kinds, "--jars", jars, *options, "--"]
+    return Cluster(directory, broker_command=command)
 
 
 def kinds_file(directory: Path) -> Path:

@@ -33,7 +33,7 @@ def topic(cluster: RealCluster, partitions: int, replicas: int) -> Iterator[str]
 
 
 def produce_and_consume(
-    cluster: RealCluster, *, size: int, replicas: int, acks: str, codec: str, megabytes: int = 100
+    cluster: RealCluster, *, size: int, replicas: int, acks: str, codec: str, megabytes: int = 60
 ) -> Measured:
     """librdkafka with its default batches, six partitions: in, then out again from the start."""
     count = megabytes * 1_000_000 // max(size, 400)
