@@ -8,6 +8,8 @@ from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
+    if message.transactional_id == "":
+        raise ApiError(ErrorCode.INVALID_REQUEST, "an empty transactional id: leave it out or give it a name")
     if message.transactional_id is not None:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactions are not served by this broker")
     producer_id = await services.controller_channel.next_producer_id()
