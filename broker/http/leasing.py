@@ -30,6 +30,8 @@ from logyard.broker.log.disk import remove_if_there
 from logyard.broker.log.leases import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, ended
 from logyard.broker.model import TopicPartition
 
+# Small, since each piece is handed to the socket in one go: nobody else is served meanwhile.
+READ_PIECE_BYTES = 256 << 10
 # Left free on a file system: a full one would take the whole log directory offline.
 SPARE_BYTES = 64 << 20
 
@@ -119,7 +121,7 @@ class SegmentLeasing:
             return
         file = await self._run(partial(self._leases.ports.disk.open, path))
         while start < end:
-            piece = await self._run(partial(file.read_at, min(parts.PIECE_BYTES, end - start), start))
+            piece = await self._run(partial(file.read_at, min(READ_PIECE_BYTES, end - start), start))
             if not piece:
                 # Cut in place: the lease is lost, and the client must not take less for the whole.
                 raise StorageError(f"{path}: ends at {start}, {end} was leased")
@@ -298,7 +300,9 @@ class SegmentLeasing:
             "now_ms": ports.clock.now_ms(),
             "log_dirs": [{"path": path, "online": path in online} for path in ports.store.log_dirs],
             "partitions": rows,
-            "strays": statuses.strays(found, ports.store.all_logs(), self._leases.is_ours),
+            "strays": statuses.strays(
+                found, [*ports.store.all_logs(), *ports.store.future_logs()], self._leases.is_ours
+            ),
         }
 
     async def partition(self, topic: str, partition: int) -> Json:

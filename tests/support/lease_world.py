@@ -49,10 +49,13 @@ class _Timers:
 class LeaseWorld:
     """Broker 1. Use as `async with`; `call` speaks HTTP to it and returns (status, JSON)."""
 
-    def __init__(self, disk: Disk | None = None, root: str = ROOT, config: TopicConfig = COMPACTED) -> None:
+    def __init__(
+        self, disk: Disk | None = None, root: str = ROOT, config: TopicConfig = COMPACTED, *more_roots: str
+    ) -> None:
         self.clock = ManualClock()
         self.disk = disk if disk is not None else MemoryDisk(self.clock.now_ms)
         self.root = root
+        self.more_roots = more_roots
         self.config = config
         self.metadata = MetadataCache()
         self.before_work: Callable[[], None] = lambda: None
@@ -72,7 +75,7 @@ class LeaseWorld:
     async def __aenter__(self) -> "LeaseWorld":
         loop = asyncio.get_running_loop()
         self.store = LogStore(
-            StoreSettings(log_dirs=(self.root,)),
+            StoreSettings(log_dirs=(self.root, *self.more_roots)),
             self.disk,
             self.clock,
             self._run,

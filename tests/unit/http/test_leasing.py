@@ -937,6 +937,18 @@ class TestStatuses:
             }
             assert await world.refusal("GET", "/partitions/t/1") == (404, "unknown_partition")
 
+    async def test_a_replica_that_moves_is_not_compacted_and_its_copy_is_no_stray(self) -> None:
+        async with LeaseWorld(None, ROOT, COMPACTED, "/other") as world:
+            world.store.get_or_create(TP, None, COMPACTED, True, ROOT)
+            fill(world.lead(), 20)
+            world.store.begin_move(TP, "/other")
+            body = {"topic": TP.topic, "partition": TP.partition, "run_id": "r", "purpose": "compact"}
+            assert await world.refusal("POST", "/leases", body) == (409, "moving")
+            await world.ok("POST", "/leases", body | {"purpose": "audit"})
+            assert (await world.ok("GET", "/partitions"))["strays"] == []
+            world.store.begin_move(TP, ROOT)
+            await world.ok("POST", "/leases", body)
+
     async def test_all_partitions_and_strays(self) -> None:
         async with LeaseWorld() as world:
             world.lead()
