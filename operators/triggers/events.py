@@ -15,6 +15,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from logyard.admin.looks import Look
 from logyard.admin.snapshot import ClusterSnapshot
+from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.triggers.base import constructor_fields
 from logyard.operators.triggers.watch import ClusterWatch
 
@@ -56,6 +57,9 @@ class ControllerChangedEvent(ClusterEvent):
     One event for each change: `since` is who was controller before, `controller` who is now (-1: nobody). That a
     controller answers is judged by ListPartitionReassignments, and only where it was answered before: whoever is not
     allowed to ask is not alarmed for ever.
+
+    Without ZooKeeper (where the connection names none) Kafka's brokers name any broker as controller: only its loss
+    and its return are events, not who it is.
     """
 
     def __init__(self, *, patience: int = 3, **listening: Any) -> None:
@@ -64,6 +68,12 @@ class ControllerChangedEvent(ClusterEvent):
         self._known: int | None = None
         self._without = 0
         self._answered = False
+        self.names_count = True
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        self.names_count = (await ClusterHook(self.logyard_conn_id).asettings()).zookeeper is not None
+        async for event in super().run():
+            yield event
 
     def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
         found = self._controller(seen.snapshot) if seen else -1
@@ -76,7 +86,7 @@ class ControllerChangedEvent(ClusterEvent):
         before, self._known = self._known, found
         if before is None and found >= 0:
             return []
-        if before == found:
+        if before == found or (not self.names_count and before is not None and before >= 0 <= found):
             return []
         return [{"controller": found, "since": before, "problem": str(problem) if problem else None}]
 

@@ -155,6 +155,18 @@ def test_a_change_of_the_controller_is_one_event(cluster: MemoryCluster) -> None
     assert [(c["controller"], c["since"]) for c in event.changes(look(cluster), None)] == [(3, -1)]
 
 
+def test_without_zookeeper_only_the_loss_of_the_controller_is_an_event(cluster: MemoryCluster) -> None:
+    event = ControllerChangedEvent(patience=1)
+    event.names_count = False
+    for anybody in (1, 3, 2):
+        cluster.controller = anybody
+        assert event.changes(look(cluster), None) == []
+    cluster.controller, cluster.electing = None, False
+    assert [c["controller"] for c in event.changes(look(cluster), None)] == [-1]
+    cluster.controller = 1
+    assert [c["controller"] for c in event.changes(look(cluster), None)] == [1]
+
+
 def test_a_controller_that_no_longer_answers_counts_as_none(cluster: MemoryCluster) -> None:
     from dataclasses import replace
 
@@ -227,7 +239,7 @@ def test_event_triggers_serialize_and_go_with_asset_watchers(made: Any) -> None:
     Asset("a", watchers=[AssetWatcher(name="w", trigger=event)])
 
 
-def test_an_event_comes_through_the_shared_poll(cluster: MemoryCluster) -> None:
+def test_an_event_comes_through_the_shared_poll(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     class Changing(MemoryCluster):
         def tick(self) -> None:
             super().tick()
@@ -235,6 +247,7 @@ def test_an_event_comes_through_the_shared_poll(cluster: MemoryCluster) -> None:
                 self.controller = 2
 
     cluster.__class__ = Changing
+    use(monkeypatch, cluster, zookeeper="memory:2")
     event = first_event(ControllerChangedEvent(poll_interval_s=0.01))
     assert (event["event"], event["controller"], event["since"]) == ("ControllerChangedEvent", 2, 1)
     assert event["logyard_conn_id"] == "logyard_default"
