@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -207,6 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("tests", nargs="*", help="parts of the names of the tests to run; none: all of allowed.txt")
     parser.add_argument("--source", type=Path, help="an unpacked (and maybe built) source instead of Debian's")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the brokers end with us
     output = BUILD / "output"
     output.mkdir(parents=True, exist_ok=True)
     tests = build(options.source or fetch(BUILD))
