@@ -4,7 +4,7 @@ Rule 1: nothing is stamped, and no producer's state changes, before every batch 
 Rule 2: the stamps go into the caller's buffer, and that buffer is written: no copy is made.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
@@ -66,7 +66,7 @@ class Chunk:
     last_offset: int
     max_timestamp: int
     timestamp_offset: int
-    epochs: list[tuple[int, int]] = field(default_factory=list)
+    epochs: list[tuple[int, int]]
     producers: "Staged | None" = None
 
 
@@ -225,7 +225,7 @@ def admit_from_leader(data: memoryview, log: Admission, size_max: int) -> tuple[
                 )
             if not chunks or position + header.length - start > size_max:
                 start = position
-                chunks.append(Chunk(data[:0], header.base_offset, header.last_offset, NO_TIME, header.last_offset))
+                chunks.append(Chunk(data[:0], header.base_offset, header.last_offset, NO_TIME, header.last_offset, []))
             chunk = chunks[-1]
             end = position + header.length
             if header.producer_id >= 0:

@@ -272,7 +272,10 @@ class Segment:
             self.bytes_since_index = 0
             self._look_whether_full()
         self.bytes_since_index += size
-        self.remember(first_offset, position)
+        positions = self._positions
+        positions[first_offset] = position
+        if len(positions) >= POSITIONS_KEPT:
+            self._older_positions, self._positions = positions, {}
 
     def _look_whether_full(self) -> None:
         entries, time_entries = self._entries_max
@@ -286,7 +289,9 @@ class Segment:
         """Whether a batch with that timestamp comes too late for this segment (`roll_ms` less its jitter)."""
         if self.size == 0:
             return False
-        limit = config.roll_ms - self._jitter_ms(config)
+        limit = config.roll_ms
+        if config.segment_jitter_ms:
+            limit -= self._jitter_ms(config)
         if self.first_timestamp >= 0:
             return max_timestamp - self.first_timestamp > limit
         return now_ms - self.created_ms > limit

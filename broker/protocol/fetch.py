@@ -32,6 +32,8 @@ _RESPONSE_HEAD = struct.Struct(">ii")
 _ERROR_SESSION = struct.Struct(">hi")
 _ABORTED = struct.Struct(">qq")
 _PARTITION_HEAD = struct.Struct(">ihq")
+# The same up to the records, v12 on, where no aborted transactions are told of.
+_PLAIN_HEAD = struct.Struct(">ihqqqBi")
 _INT64 = struct.Struct(">q")
 _REPLICA = struct.Struct(">iq")
 _DIVERGING = struct.Struct(">iq")
@@ -272,7 +274,7 @@ def encode_response(
         answer.out += _INT32.pack(throttle_ms)
     if version >= 7:
         answer.out += _ERROR_SESSION.pack(error_code, session_id)
-    by_topic = [list(each) for _, each in groupby(partitions, key=lambda p: (p.topic, p.topic_id))]
+    by_topic = _by_topic(list(partitions))
     answer.length(len(by_topic))
     for of_topic in by_topic:
         answer.topic(of_topic[0])
@@ -284,6 +286,12 @@ def encode_response(
     if answer.flexible:
         wire.append_node_endpoints(answer.out, node_endpoints if version >= 16 else ())
     return answer.finished()
+
+
+def _by_topic(partitions: list[FetchedPartition]) -> list[list[FetchedPartition]]:
+    if len(partitions) < 2:
+        return [partitions] if partitions else []
+    return [list(each) for _, each in groupby(partitions, key=lambda p: (p.topic, p.topic_id))]
 
 
 class _Writing:
@@ -311,6 +319,19 @@ class _Writing:
 
     def partition(self, p: FetchedPartition) -> None:
         version = self.version
+        if self.flexible and p.aborted is None:
+            self.out += _PLAIN_HEAD.pack(
+                p.partition,
+                p.error_code,
+                p.high_watermark,
+                p.last_stable_offset,
+                p.log_start_offset,
+                0,
+                p.preferred_read_replica,
+            )
+            self._records(p.records)
+            self._tags(p)
+            return
         self.out += _PARTITION_HEAD.pack(p.partition, p.error_code, p.high_watermark)
         if version >= 4:
             self.out += _INT64.pack(p.last_stable_offset)
@@ -346,6 +367,9 @@ class _Writing:
 
     def _tags(self, p: FetchedPartition) -> None:
         """Diverging epoch, current leader and snapshot id are tags 0, 1 and 2, each a struct with empty tags."""
+        if p.diverging_epoch is None and p.current_leader is None and p.snapshot_id is None:
+            self.out.append(0)
+            return
         tags = b""
         if p.diverging_epoch is not None:
             tags += b"\0\x0d" + _DIVERGING.pack(*p.diverging_epoch) + b"\0"

@@ -51,7 +51,9 @@ class DelayedProduce(Delayed):
 
     def is_ready(self, key: Hashable | None) -> bool:
         waiting = self._waiting
-        for tp in list(waiting) if key is None else [tp for tp in waiting if tp == key]:
+        for tp in list(waiting) if key is None else (key,):
+            if tp not in waiting:
+                continue
             error = _acknowledged(self._hosted, tp, waiting[tp].required_offset)
             if error is not None:
                 waiting.pop(tp).result.error = error

@@ -20,6 +20,8 @@ FETCH_BY_ID = 17
 FETCH_BY_NAME = 12
 TOPIC_IDS_SINCE = 13
 RACK_SINCE = 11
+# By the isolation level of the wire, where everything above 0 is read_committed.
+_ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 
 
 # -- Serving
@@ -34,7 +36,7 @@ def fetch_params(request: fetch.FetchRequest, version: int, listener: str) -> Fe
         max_bytes=request.max_bytes,
         replica_id=request.replica_id,
         replica_epoch=request.replica_epoch,
-        isolation=Isolation.LOG_END if follower else Isolation(min(max(request.isolation, 0), 1)),
+        isolation=Isolation.LOG_END if follower else _ISOLATIONS[request.isolation > 0],
         only_leader=follower or version < RACK_SINCE,
         min_one=version >= 3,
         rack=request.rack_id or "",

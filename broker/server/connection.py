@@ -164,9 +164,11 @@ class Connection(asyncio.BufferedProtocol):
         self._process()
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._flush()
-            self._transport.close()
+        """Send what was answered and close; what is answered from now on is dropped."""
+        self._flush()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
 
     def _make_room(self) -> None:
         """Move what is unread to the front of a buffer that has room for what is still to come."""

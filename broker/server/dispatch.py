@@ -42,28 +42,26 @@ class Dispatcher:
         self._handlers = {handler.api_key: handler for handler in handlers}
         self._pipelined = frozenset(key for key, handler in self._handlers.items() if handler.pipelined)
         self.counters = {handler.api_key: ApiCounter(handler.name) for handler in self._handlers.values()}
+        self._served = {key: (each, *SUPPORTED[key], self.counters[key]) for key, each in self._handlers.items()}
 
     def may_pipeline(self, api_key: int) -> bool:
         return api_key in self._pipelined
 
     def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
         """Answer one frame, at once or by a future; raises CorruptData where the connection must be closed."""
-        header = parse_request_header(frame)
-        handler = self._handlers.get(header.api_key)
-        if handler is None:
-            raise CorruptData(f"api key {header.api_key} is not served here")
-        low, high = SUPPORTED[header.api_key]
-        if not low <= header.api_version <= high:
-            if header.api_key == API_VERSIONS:
-                return codec.encode_response(API_VERSIONS, 0, header.correlation_id, _only_api_versions(low, high))
-            raise CorruptData(f"{handler.name} v{header.api_version} is not served, only v{low} to v{high}")
-        request = Request(
-            header.api_key, header.api_version, header.correlation_id, header.client_id, header.body, session
-        )
-        counter = self.counters[header.api_key]
+        api_key, version, correlation_id, client_id, body = parse_request_header(frame)
+        served = self._served.get(api_key)
+        if served is None:
+            raise CorruptData(f"api key {api_key} is not served here")
+        handler, low, high, counter = served
+        if not low <= version <= high:
+            if api_key == API_VERSIONS:
+                return codec.encode_response(API_VERSIONS, 0, correlation_id, _only_api_versions(low, high))
+            raise CorruptData(f"{handler.name} v{version} is not served, only v{low} to v{high}")
+        request = Request(api_key, version, correlation_id, client_id, body, session)
         counter.requests += 1
         begun = time.perf_counter()
-        if self._quotas.request is not None and header.api_key not in EXEMPT:
+        if self._quotas.request is not None and api_key not in EXEMPT:
             request.begun_s = begun
         try:
             if handler.raw is not None:

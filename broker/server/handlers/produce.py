@@ -24,12 +24,14 @@ LEADERS_SINCE = 10
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
     asked = produce.parse_request(request.api_version, request.body)
-    entries = [(TopicPartition(topic, partition), records) for topic, partition, records in asked.partitions]
     if asked.transactional_id is not None:
         refusal = "transactions are not served by this broker"
-        results = [ProduceResult(tp, ErrorCode.INVALID_TXN_STATE, message=refusal) for tp, _ in entries]
-        return _answer(services, request, asked.acks, results)
-    entries, refused = _fit(request.api_version, entries)
+        refused = [
+            ProduceResult(TopicPartition(topic, partition), ErrorCode.INVALID_TXN_STATE, message=refusal)
+            for topic, partition, _ in asked.partitions
+        ]
+        return _answer(services, request, asked.acks, refused)
+    entries, refused = _fit(request.api_version, asked.partitions)
     outcome = services.replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
     if isinstance(outcome, list):
         return _answer(services, request, asked.acks, outcome + refused)
@@ -46,11 +48,12 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
 Entries = list[tuple[TopicPartition, memoryview]]
 
 
-def _fit(version: int, entries: Entries) -> tuple[Entries, list[ProduceResult]]:
+def _fit(version: int, asked: list[tuple[str, int, memoryview]]) -> tuple[Entries, list[ProduceResult]]:
     """Check what depends on the version, and turn the message sets of old clients (v0 to v2) into v2 batches."""
     fit: Entries = []
     refused = []
-    for tp, records in entries:
+    for topic, partition, records in asked:
+        tp = TopicPartition(topic, partition)
         try:
             batch.check_produce_version(records, version)
             if version < 3 and is_legacy(records):
@@ -86,14 +89,16 @@ def _answer(services: Services, request: Request, acks: int, results: list[Produ
 
 
 def _outcome(result: ProduceResult) -> produce.PartitionOutcome:
+    topic, partition = result.tp
     return produce.PartitionOutcome(
-        result.tp.topic,
-        result.tp.partition,
-        int(result.error),
+        topic,
+        partition,
+        result.error,
         result.base_offset,
         result.append_time_ms,
         result.log_start_offset,
-        error_message=result.message,
+        (),
+        result.message,
     )
 
 

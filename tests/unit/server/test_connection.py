@@ -173,6 +173,17 @@ def test_what_was_answered_is_sent_before_a_bad_frame_closes_the_connection() ->
     assert server.wire.closed
 
 
+async def test_an_answer_that_comes_after_the_close_is_dropped() -> None:
+    server = Server()
+    late = frame(OTHER, b"late")
+    server.hold = True
+    server.feed(sized(late))
+    server.connection.close()
+    await server.answer(late)
+    assert server.wire.closed
+    assert server.wire.written == []
+
+
 def test_a_peer_that_fills_the_buffer_gets_a_larger_one_up_to_a_bound() -> None:
     server = Server()
     data = sized(frame(OTHER, b"x" * 1000)) * 2000
