@@ -21,13 +21,14 @@ _CANDIDATES = 64
 
 @dataclass(slots=True)
 class Bytes:
-    """Who holds how much. `racks` is empty where they do not count; `counts`: fewest and most replicas of a broker."""
+    """Who holds how much. `racks` is empty where they do not count; `keep_counts`: no move makes the
+    numbers of replicas less even; then only exchanges help."""
 
     placed: Placement
     sizes: Mapping[TopicPartition, int]
     brokers: Sequence[int]
     racks: Mapping[int, str | None]
-    counts: tuple[int, int] | None = None
+    keep_counts: bool = False
     held: dict[int, int] = field(default_factory=dict)
     lists: dict[int, list[tuple[int, TopicPartition]]] = field(default_factory=dict)
 
@@ -74,10 +75,8 @@ class Bytes:
         return False
 
     def _best_move(self, source: int, target: int, gap: int) -> TopicPartition | None:
-        if self.counts is not None:
-            fewest, most = self.counts
-            if len(self.lists[target]) >= most or len(self.lists[source]) <= fewest:
-                return None
+        if self.keep_counts and len(self.lists[source]) <= len(self.lists[target]):
+            return None
         return next((tp for tp in self._near(source, gap // 2, gap) if self._may(tp, source, target)), None)
 
     def _best_exchange(self, source: int, target: int, gap: int) -> tuple[TopicPartition, TopicPartition] | None:

@@ -10,7 +10,6 @@ In the order of what may not be given up (operations-facts, "A planner for Logya
 A slot keeps its place in the list, so that a broker that replaces a preferred leader becomes the preferred leader.
 """
 
-import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,10 +70,16 @@ def plan_moves(start: PlanInput, goals: Goals) -> list[Move]:
     board = _Board(start, goals)
     for tp in board.order:
         board.repair(tp)
-    if goals.balance:
-        board.even_replicas()
-    if goals.balance_disk:
-        board.even_bytes()
+    # Moving bytes can open a way to even counts that racks had closed. This ends: evening counts makes them more even,
+    # evening bytes never less.
+    while True:
+        before = dict(board.placed)
+        if goals.balance:
+            board.even_replicas()
+        if goals.balance_disk:
+            board.even_bytes()
+        if board.placed == before or not (goals.balance and goals.balance_disk):
+            break
     board.even_leaders()
     return [
         Move(tp, tuple(start.replicas[tp]), board.placed[tp], start.sizes.get(tp, 0))
@@ -95,16 +100,21 @@ class _Board:
         self.placed: Placement = {tp: tuple(replicas) for tp, replicas in start.replicas.items()}
         # Large partitions first: they find the emptiest brokers while there is still a choice.
         self.order = sorted(self.placed, key=lambda tp: (-start.sizes.get(tp, 0), tp))
-        held = [b for replicas in self.placed.values() for b in replicas if b in self.allowed]
-        self.count = {broker: held.count(broker) for broker in sorted(self.allowed)}
-        self.bytes = dict.fromkeys(self.count, 0)
-        for tp, replicas in self.placed.items():
-            for broker in replicas:
-                if broker in self.bytes:
-                    self.bytes[broker] += start.sizes.get(tp, 0)
+        self.count: dict[int, int] = {}
+        self.bytes: dict[int, int] = {}
+        self._count()
         shuffled = sorted(self.count)
         random.Random(goals.seed).shuffle(shuffled)
         self.turn = {broker: index for index, broker in enumerate(shuffled)}
+
+    def _count(self) -> None:
+        self.count = dict.fromkeys(sorted(self.allowed), 0)
+        self.bytes = dict.fromkeys(self.count, 0)
+        for tp, replicas in self.placed.items():
+            for broker in replicas:
+                if broker in self.count:
+                    self.count[broker] += 1
+                    self.bytes[broker] += self.start.sizes.get(tp, 0)
 
     def repair(self, tp: TopicPartition) -> None:
         """Steps 1 to 3 for one partition."""
@@ -147,12 +157,9 @@ class _Board:
                 return
 
     def even_bytes(self) -> None:
-        """Bytes within the band; where counts are balanced too, they stay within one of each other."""
-        counts = None
-        if self.goals.balance:
-            average = sum(self.count.values()) / len(self.count)
-            counts = min(math.floor(average), *self.count.values()), max(math.ceil(average), *self.count.values())
-        Bytes(self.placed, self.start.sizes, list(self.allowed), self.racks, counts).even_out()
+        """Bytes within the band; where counts are balanced too, they get no less even."""
+        Bytes(self.placed, self.start.sizes, list(self.allowed), self.racks, self.goals.balance).even_out()
+        self._count()
 
     def even_leaders(self) -> None:
         """Step 5. Without `balance` only partitions that move anyway are re-ordered: they cost nothing more."""

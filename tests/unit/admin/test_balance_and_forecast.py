@@ -34,7 +34,7 @@ def test_one_large_partition_goes_where_there_is_room() -> None:
 def test_a_large_replica_is_exchanged_for_a_small_one_where_counts_have_to_stay() -> None:
     sizes = dict(zip(tps(4), (100, 100, 10, 10), strict=True))
     start = PlanInput({tp: (1,) if sizes[tp] > 50 else (2,) for tp in sizes}, {1: None, 2: None}, sizes)
-    board = Bytes(dict(start.replicas), sizes, [1, 2], {}, counts=(0, 2))
+    board = Bytes(dict(start.replicas), sizes, [1, 2], {}, keep_counts=True)
     board.even_out()
     assert board.held == {1: 110, 2: 110}
 
