@@ -35,11 +35,11 @@ CONFIG = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="rows whose name has these words")
+    parser.add_argument("--only", action="append", help="rows whose name has these words; repeatable")
     parser.add_argument("--rounds", type=int, help="counted runs a row (default: 5)")
     parser.add_argument("--json", type=Path, default=OUT)
     options = parser.parse_args()
-    chosen = [row for row in rows.rows() if options.only in row.name]
+    chosen = [row for row in rows.rows() if not options.only or any(o in row.name for o in options.only)]
     if options.rounds:
         chosen = [
             replace(row, rounds=min(row.rounds, options.rounds) if row.rounds == 1 else options.rounds)

@@ -57,6 +57,7 @@ def connection(cluster: RealCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     made = {"conn_type": "logyard", "host": cluster.bootstrap, "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(made))
+    monkeypatch.setenv("AIRFLOW__LOGYARD__ALLOW_CONNECTION_LAUNCHER", "True")
 
 
 def result(operator: Any) -> Any:
