@@ -4,7 +4,7 @@
     python tests/librdkafka/run.py 0011 0090          # only the tests whose names contain one of these
     python tests/librdkafka/run.py --source DIR 0011  # a source that is built already
 
-The source is fetched with apt (a deb-src list of our own, nothing of the system's is touched), built once under
+The source is fetched with apt (by lists of our own made of the system's, which are not touched), built once under
 build/librdkafka and kept. allowed.txt names the tests that must pass (and where not all of one can, those of its
 subtests that must, each run by itself); left-out.txt names all others, each with its reason: a test that is in neither
 is an error. What a test says is in build/librdkafka/output/NUMBER-SCENARIO.log.
@@ -30,13 +30,7 @@ from logyard.local.layout import Settings
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "librdkafka"
-DEBIAN = "bookworm"
-SOURCES = """Types: deb deb-src
-URIs: http://deb.debian.org/debian
-Suites: {suite}
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-"""
+APT = Path("/etc/apt")
 TEST_TIMEOUT_S = 600
 # A test that leaves itself out (for want of a feature, say) is reported as passed, in no time.
 DOES_NOTHING_S = 0.001
@@ -70,12 +64,14 @@ def fetch(into: Path) -> Path:
     found = sorted(into.glob("librdkafka-*/"))
     if found:
         return found[0]
-    for folder in ("lists/partial", "cache/archives/partial"):
+    for folder in ("lists/partial", "cache/archives/partial", "sources.d"):
         (into / folder).mkdir(parents=True, exist_ok=True)
-    (into / "src.sources").write_text(SOURCES.format(suite=DEBIAN))
+    for listed in (APT / "sources.list", *sorted((APT / "sources.list.d").glob("*.[ls]*"))):
+        if listed.suffix in (".list", ".sources") and listed.exists():
+            (into / "sources.d" / listed.name).write_text(with_sources(listed.read_text()))
     options = [
-        f"Dir::Etc::sourcelist={into}/src.sources",
-        "Dir::Etc::sourceparts=-",
+        "Dir::Etc::sourcelist=/dev/null",
+        f"Dir::Etc::sourceparts={into}/sources.d",
         f"Dir::State::lists={into}/lists",
         f"Dir::Cache={into}/cache",
         "Acquire::Languages=none",
@@ -86,6 +82,15 @@ def fetch(into: Path) -> Path:
     subprocess.run(["dpkg", "-x", next(into.glob("rapidjson-dev_*.deb")).name, "headers"], cwd=into, check=True)
     subprocess.run([*apt, "source", "librdkafka"], cwd=into, check=True)
     return next(iter(into.glob("librdkafka-*/")))
+
+
+def with_sources(text: str) -> str:
+    """The Debian archives of one of apt's lists (either form), asked for sources too; others are left out."""
+    if "Types:" in text:
+        stanzas = [stanza for stanza in re.split(r"\n\s*\n", text) if "debian" in stanza.lower()]
+        return "\n\n".join(re.sub(r"(?m)^Types:.*$", "Types: deb deb-src", stanza) for stanza in stanzas) + "\n"
+    lines = [line for line in text.splitlines() if line.startswith("deb ") and "debian" in line.lower()]
+    return "".join(f"{line}\ndeb-src {line.removeprefix('deb ')}\n" for line in lines)
 
 
 def build(source: Path) -> Path:

@@ -51,3 +51,12 @@ def test_words_choose_allowed_tests_and_names_any() -> None:
     assert run.chosen([], ["0001_a", "0002_b"], known) == ["0001_a", "0002_b"]
     assert run.chosen(["0001"], ["0001_a", "0002_b"], known) == ["0001_a"]
     assert run.chosen(["0001_a_local"], ["0001_a", "0002_b"], known) == ["0001_a_local"]
+
+
+def test_apt_s_lists_are_asked_for_sources_too() -> None:
+    stanzas = "Types: deb\nURIs: http://mirror/debian\nSuites: x\n\nTypes: deb\nURIs: http://other/repo\nSuites: y\n"
+    assert run.with_sources(stanzas) == "Types: deb deb-src\nURIs: http://mirror/debian\nSuites: x\n"
+    lines = "# main\ndeb [signed-by=k] http://mirror/debian x main\ndeb http://other/repo y main\n"
+    assert run.with_sources(lines) == (
+        "deb [signed-by=k] http://mirror/debian x main\ndeb-src [signed-by=k] http://mirror/debian x main\n"
+    )
