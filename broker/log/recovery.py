@@ -90,6 +90,7 @@ class _Loader:
         self.epochs = EpochCache(log_end_offset=lambda: self.end)
         self.epochs_on_disk: list[EpochEntry] = []
         self.runs: list[EpochRun] = []
+        self.snapshots: list[int] = []
         self.producers = ProducerStates()
 
     def load(self) -> LogState:
@@ -123,6 +124,7 @@ class _Loader:
         files = [(path, found) for path, found in swap.segment_files(self.disk, self.directory) if not found.suffix]
         bases = {found.offset for _, found in files if found.kind == layout.LOG}
         aborted = {found.offset for _, found in files if found.kind == layout.TXN_INDEX}
+        self.snapshots = [found.offset for _, found in files if found.kind == layout.SNAPSHOT]
         for path, found in files:
             if found.kind != layout.SNAPSHOT and found.offset not in bases:
                 self.disk.remove(path)  # an index without its log
@@ -224,6 +226,7 @@ class _Loader:
             self.add_segment(log_start)
             self.producers = ProducerStates()
             self.epochs.clear()
+            self.snapshots = []
             for offset in replay.snapshot_offsets(self.disk, self.directory):
                 remove_if_there(self.disk, replay.snapshot_path(self.directory, offset))
 
@@ -287,11 +290,15 @@ class _Loader:
     def load_producers(self, log_start: int, *, replay_all: bool) -> None:
         """Keep one snapshot per segment (and one at the end); after a clean start, load the states from them."""
         bases = {segment.base_offset for segment in self.segments}
-        for offset in replay.snapshot_offsets(self.disk, self.directory):
+        kept: list[int] = []
+        # After a recovery there are others than were found at first.
+        for offset in self.snapshots if replay_all else replay.snapshot_offsets(self.disk, self.directory):
             if (offset not in bases and offset != self.end) or offset > self.end:
                 remove_if_there(self.disk, replay.snapshot_path(self.directory, offset))
+            else:
+                kept.append(offset)
         if replay_all:
-            self.producers = replay.rebuild(self.disk, self.directory, self.segments, log_start, self.end)
+            self.producers = replay.rebuild(self.disk, self.directory, self.segments, log_start, self.end, kept)
 
     def read_topic_id(self) -> TopicId | None:
         path = f"{self.directory}/{layout.PARTITION_METADATA}"

@@ -30,12 +30,15 @@ def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStat
     return path
 
 
-def load_snapshot(disk: Disk, directory: str, up_to: int) -> tuple[ProducerStates, int | None]:
+def load_snapshot(
+    disk: Disk, directory: str, up_to: int, offsets: Sequence[int] | None = None
+) -> tuple[ProducerStates, int | None]:
     """Read the latest sound snapshot at or below `up_to`; corrupt ones on the way are removed.
 
-    Returns the states and the snapshot's offset, None where there is none.
+    Returns the states and the snapshot's offset, None where there is none. `offsets` are those there are, ascending,
+    where the caller knows them already.
     """
-    for offset in reversed(snapshot_offsets(disk, directory)):
+    for offset in reversed(snapshot_offsets(disk, directory) if offsets is None else offsets):
         if offset > up_to:
             continue
         path = snapshot_path(directory, offset)
@@ -115,8 +118,15 @@ def aborted_in(states: ProducerStates, segment: Segment) -> list[AbortedTxn]:
     return aborted
 
 
-def rebuild(disk: Disk, directory: str, segments: Sequence[Segment], log_start: int, end: int) -> ProducerStates:
-    """Return the producer states at `end` from the latest snapshot and the log."""
-    states, offset = load_snapshot(disk, directory, end)
+def rebuild(
+    disk: Disk,
+    directory: str,
+    segments: Sequence[Segment],
+    log_start: int,
+    end: int,
+    snapshots: Sequence[int] | None = None,
+) -> ProducerStates:
+    """Return the producer states at `end` from the latest snapshot (see `load_snapshot`) and the log."""
+    states, offset = load_snapshot(disk, directory, end, snapshots)
     replay(states, segments, log_start if offset is None else offset, end)
     return states
