@@ -98,9 +98,10 @@ class Segment:
 
     def log_file(self) -> DiskFile:
         """Return the open log file, opening it for reading where it is not open."""
-        if self.file is None:
-            self.file = self.disk.open(self.path(layout.LOG))
-        return self.file
+        file = self.file
+        if file is None:
+            file = self.file = self.disk.open(self.path(layout.LOG))
+        return file
 
     def reader(self) -> "Segment":
         """A second reader of the segment as it is now: what it opens and lets go of is its own."""
@@ -149,17 +150,13 @@ class Segment:
 
     @property
     def index(self) -> OffsetIndex:
-        if self._index is None:
-            self.load_indexes()
-            assert self._index is not None
-        return self._index
+        index = self._index
+        return self.load_indexes()[0] if index is None else index
 
     @property
     def time_index(self) -> TimeIndex:
-        if self._time_index is None:
-            self.load_indexes()
-            assert self._time_index is not None
-        return self._time_index
+        index = self._time_index
+        return self.load_indexes()[1] if index is None else index
 
     @property
     def aborted(self) -> list[AbortedTxn]:
@@ -181,12 +178,17 @@ class Segment:
             return 0
         return len(self._index) * OFFSET_ENTRY_SIZE + len(self._time_index) * TIME_ENTRY_SIZE
 
-    def load_indexes(self) -> None:
-        """Read both index files; raises CorruptData or FileNotFoundError where they have to be rebuilt."""
-        if self._index is None or self._time_index is None:
-            time_data = read_whole(self.disk, self.path(layout.TIME_INDEX))
-            self._time_index = TimeIndex.decode(self.base_offset, time_data)
-            self._index = OffsetIndex.decode(self.base_offset, read_whole(self.disk, self.path(layout.INDEX)))
+    def load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Read both index files; raises CorruptData or FileNotFoundError where they have to be rebuilt.
+
+        A thread may be in here while the log's own lets go of them: what is returned stays good.
+        """
+        index, times = self._index, self._time_index
+        if index is None or times is None:
+            times = TimeIndex.decode(self.base_offset, read_whole(self.disk, self.path(layout.TIME_INDEX)))
+            index = OffsetIndex.decode(self.base_offset, read_whole(self.disk, self.path(layout.INDEX)))
+            self._index, self._time_index = index, times
+        return index, times
 
     def reset_indexes(self) -> None:
         """Start both indexes empty, and what goes with them: everything is about to be seen again."""

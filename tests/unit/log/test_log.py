@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
-from logyard.broker.log.disk import DiskError
+from logyard.broker.log.disk import DiskError, DiskFile
 from logyard.broker.log.log import Origin, PartitionLog
 from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.log.open_segments import OpenSegments
@@ -579,3 +579,24 @@ def test_after_a_kill_a_preallocated_tail_is_no_damage() -> None:
     assert disk.status(again.active.path(".log")).size == 5000
     fill(again, 5, epoch=1)
     assert content(opened(disk, log.config)) == content(again)
+
+
+def test_a_thread_keeps_what_it_reads_though_the_segment_lets_go_of_it() -> None:
+    log = new_log(config=SMALL)
+    fill(log, 40)
+    segment = log.segments[0]
+
+    class Impatient(MemoryDisk):
+        """Lets the segment go whenever a file of it is opened, as another reader's turn might."""
+
+        def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
+            found = log.disk.open(path, create=create, write=write)
+            segment.release()
+            return found
+
+    segment.release()
+    segment.disk = Impatient()
+    assert segment.index.floor(segment.base_offset) == 0
+    assert segment.time_index.floor(0) == segment.base_offset
+    assert segment.log_file().size() == segment.size
+    assert log.timestamp_search(NOW)() == (NOW, 0, 0)
