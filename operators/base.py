@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator, conf
 
 from logyard.admin.looks import Look, take
 from logyard.admin.settings import BadSettings
-from logyard.operators.hooks.cluster import ClusterHook
+from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
 
@@ -69,18 +69,19 @@ class ClusterOperator(BaseOperator):
         }
 
     def wait(self, trigger: ClusterTrigger, method_name: str, **kwargs: Any) -> dict[str, Any]:
-        """Return what `trigger` waits for if it is there; else defer to `method_name`, or poll. Raises WaitFailed."""
+        """Return what `trigger` waits for if it comes soon; else defer to `method_name`, or poll. Raises WaitFailed."""
         hook, said = self.hook, ""
         with hook.client() as client:
             pause = hook.pause()
             deadline = pause.monotonic() + self.wait_timeout_s
+            defer_at = pause.monotonic() + min(defer_after_s(), self.wait_timeout_s)
             while True:
                 seen = take(client, trigger.wants())
                 values = trigger.look(seen)
                 if values is not None:
                     return values
                 said = self._say(trigger, seen, said)
-                if self.deferrable:
+                if self.deferrable and pause.monotonic() >= defer_at:
                     break
                 if pause.monotonic() >= deadline:
                     raise WaitFailed(f"gave up waiting for {said}")
@@ -97,6 +98,14 @@ class ClusterOperator(BaseOperator):
         if missing != said:
             self.log.info("waiting for %s", missing)
         return missing
+
+
+def defer_after_s() -> float:
+    """`[logyard] defer_after_s`: for how long an operator looks by itself before it defers, in seconds.
+
+    Most waits are over in less; a deferral takes as long as two heartbeats of the worker at least (`settle_s`).
+    """
+    return conf.getfloat(CONFIG_SECTION, "defer_after_s", fallback=5.0)
 
 
 def as_mapping(name: str, value: Mapping[str, Any] | str | None) -> dict[str, Any]:

@@ -154,6 +154,9 @@ def _config() -> dict[str, Any]:
         "logyard": {
             "description": "How Logyard's operators work.",
             "options": {
+                "defer_after_s": _option(
+                    "Seconds for which an operator that may defer looks by itself before it does.", "float", "5", "0"
+                ),
                 "broker_start_command": _option(
                     "A JSON list of arguments that starts a broker; {broker_id}, {host}, {rack} are filled in.",
                     "string",

@@ -73,6 +73,8 @@ def reassign_replicas_dag(
             throttle_before=BEFORE,
             deferrable=deferrable,
             trigger_rule="all_done",
+            retries=1,
+            retry_delay=timedelta(seconds=15),
             wait_timeout_s=6 * 3600,
             logyard_conn_id=logyard_conn_id,
         )

@@ -41,6 +41,8 @@ def recover_controller_dag(prefix: str = params.PREFIX, logyard_conn_id: str = p
             restart_brokers="{{ params.restart_brokers }}",
             dry_run="{{ params.dry_run }}",
             deferrable=True,
+            retries=1,
+            retry_delay=timedelta(seconds=5),
             logyard_conn_id=logyard_conn_id,
         )
     return dag

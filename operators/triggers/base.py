@@ -17,7 +17,7 @@ from logyard.operators.triggers.watch import ClusterWatch
 
 DONE, FAILED, TIMEOUT = "done", "failed", "timeout"
 
-_HEARTBEAT_MARGIN_S = 1.0
+_MARGIN_S_MIN = 1.0
 
 
 class WaitFailed(LogyardError):
@@ -62,10 +62,10 @@ def settle_s() -> float:
 
     A worker notices the end of its task's process at its next heartbeat only. A deferral that is resumed before that
     meets the first part's end in the scheduler after the second part was queued, and is taken for killed from outside
-    (docs/decisions/0015): so no event leaves sooner than a heartbeat, and a moment for the scheduler, after it began.
+    (docs/decisions/0015): so no event leaves sooner than two heartbeats, one of them for the scheduler, after it began.
     """
     interval = conf.getfloat("workers", "min_heartbeat_interval", fallback=5.0)
-    return interval + _HEARTBEAT_MARGIN_S if interval > 0 else 0.0
+    return interval + max(interval, _MARGIN_S_MIN) if interval > 0 else 0.0
 
 
 class ClusterTrigger(BaseTrigger):

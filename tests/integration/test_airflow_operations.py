@@ -246,8 +246,15 @@ def test_a_broker_is_decommissioned(yard: Yard) -> None:
     assert (found["empty"], found["brokers"]) == (True, [2])
     with yard.client() as client:
         assert all(2 not in view.replicas for _, view in client.snapshot().partitions())
-    report = yard.result(yard.api.run_dag("logyard_retention_report", timeout_s=120), "report")
-    assert {entry["topic"]: entry["records"] for entry in report["topics"]}["sensed"] == 50
+
+
+def test_what_topics_keep_is_reported(yard: Yard) -> None:
+    yard.cluster.create("kept", partitions=1, replicas=2, retention_ms="-1")
+    yard.cluster.produce("kept", [(b"k", b"v")] * 50)
+    run = yard.api.run_dag("logyard_retention_report", {"topics": ["kept"]}, 120)
+    found = yard.result(run, "report")
+    assert [(entry["topic"], entry["records"]) for entry in found["topics"]] == [("kept", 50)]
+    assert found["findings"] == {"kept": ["nothing limits it: its records are kept for ever"]}
 
 
 def _state(yard: Yard, run: Run, task_id: str) -> str:

@@ -71,6 +71,24 @@ def test_a_deferral_goes_through_the_trigger_and_back(cluster: MemoryCluster) ->
     assert all(p["leader"] > 0 for p in result["partitions"])
 
 
+def test_what_comes_soon_is_not_deferred(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LOGYARD__DEFER_AFTER_S", "5")
+    cluster.controller, cluster.electing = None, False
+
+    class Slow(MemoryCluster):
+        def tick(self) -> None:
+            super().tick()
+            self.electing = self.looks > 4
+
+    cluster.__class__ = Slow
+    result, deferrals = run(create(deferrable=True, poll_interval_s=1.0), context())
+    assert (deferrals, len(result["partitions"])) == (0, 3)
+    MemoryClient(cluster).delete_topic("t")
+    cluster.controller, cluster.electing, cluster.looks = None, False, -100
+    with pytest.raises(TaskDeferred):
+        create(deferrable=True, poll_interval_s=1.0).execute(context())
+
+
 def test_a_second_run_finds_its_work_done(cluster: MemoryCluster) -> None:
     run(create(), context())
     result, _ = run(create(if_exists="reconcile"), context())
