@@ -26,7 +26,9 @@ from logyard.broker.controller.events import (
     ReassignmentRequested,
 )
 from logyard.broker.controller.leaders import Strategy
+from logyard.broker.controller.replicas import Replica
 from logyard.broker.controller.requests import RequestBatch
+from logyard.broker.controller.states import Failures
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 from logyard.broker.znodes import partition_state, reassignments
@@ -190,66 +192,60 @@ def _is_running(context: ControllerContext, tp: TopicPartition, move: Assignment
 def _start_all(
     context: ControllerContext, moves: Mapping[TopicPartition, Assignment]
 ) -> Steps[dict[TopicPartition, Outcome]]:
-    outcomes: dict[TopicPartition, Outcome] = {}
-    for tp, move in moves.items():
-        partition = context.partition(tp)
-        assert partition is not None
-        try:
-            yield from _advance(context, partition, move)
-            outcomes[tp] = Outcome()
-        except states.Refused as refused:
-            outcomes[tp] = Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(refused))
-            yield from effects.note("reassignment is held up", level="error", partition=str(tp), reason=str(refused))
-    return outcomes
+    """Take partitions as far towards their targets as their ISRs allow, step by step and all of them in each step.
 
-
-def _advance(context: ControllerContext, partition: Partition, move: Assignment) -> Steps[None]:
-    """Take one partition as far towards the target of `move` as its ISR allows; raises Refused."""
-    deletion.mark_ineligible(context, [partition.tp.topic])
-    yield from _adopt(context, partition, move)
-    if _target_in_sync(context, partition):
-        yield from _finish(context, partition)
-    else:
-        yield from effects.note(
-            "reassignment waits for its target to be in sync",
-            partition=str(partition.tp),
-            adding=list(move.adding),
-            removing=list(move.removing),
-        )
-        yield from _tell_all_replicas(context, partition)
-        fresh = [b for b in move.adding if partition.replica_phase(b) is ReplicaPhase.NON_EXISTENT]
-        yield from replicas.change(context, [(partition, b) for b in fresh], ReplicaPhase.NEW)
-
-
-def _adopt(context: ControllerContext, partition: Partition, move: Assignment) -> Steps[None]:
-    """Steps U: znode, memory, and an end to replicas that only a superseded move wanted."""
-    before = partition.assignment
-    if before != move:
-        yield from _write_assignment(context, partition, move)
-        partition.assignment = move
-        yield from _stop_and_delete(context, partition, [b for b in before.replicas if b not in move.replicas])
-        # Stopping takes the stopped replicas out of the assignment in memory; the move never had them.
-        partition.assignment = move
-        yield from _replace_stopped_leader(context, partition)
-    context.reassigning[partition.tp] = None
-    if not context.settings.level.alter_partition:
-        tp = partition.tp
-        yield from effects.watch_data([(partition_state.path(tp), ReassigningStateChanged(tp))])
-
-
-def _replace_stopped_leader(context: ControllerContext, partition: Partition) -> Steps[None]:
-    """A stopped replica may have led (an added one that was preferred already): another takes over at once."""
-    state = partition.state
-    if state is not None and not context.is_online(state.leader, partition.tp):
-        yield from partitions.change(context, [partition], PartitionPhase.OFFLINE)
-        yield from partitions.change(context, [partition], PartitionPhase.ONLINE)
-
-
-def _write_assignment(context: ControllerContext, partition: Partition, wanted: Assignment) -> Steps[None]:
-    topic, number = partition.tp
-    failures = yield from topics.rewrite(context, {topic: {number: wanted}})
+    One write of a topic's znode holds all of its moves: a topic that moves as a whole costs no more per partition.
+    """
+    deletion.mark_ineligible(context, {tp.topic for tp in moves})
+    failures = yield from _adopt(context, moves)
+    moving = [p for tp in moves if tp not in failures and (p := context.partition(tp)) is not None]
+    ready = [p for p in moving if _target_in_sync(context, p)]
+    known = {p.tp for p in ready}
+    yield from _await_targets(context, [p for p in moving if p.tp not in known])
+    failures |= yield from _finish(context, ready)
     if failures:
-        raise states.Refused(f"the topic znode could not be written: {failures[topic]}")
+        reasons = {str(tp): why for tp, why in failures.items()}
+        yield from effects.note("reassignments are held up", level="error", reasons=reasons)
+    return {tp: Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, failures[tp]) if tp in failures else Outcome() for tp in moves}
+
+
+def _adopt(context: ControllerContext, moves: Mapping[TopicPartition, Assignment]) -> Steps[Failures]:
+    """Steps U: znodes, memory, and an end to replicas that only a superseded move wanted."""
+    known = {tp: p for tp in moves if (p := context.partition(tp)) is not None}
+    changed = {tp: moves[tp] for tp, partition in known.items() if partition.assignment != moves[tp]}
+    failures = yield from _write_assignments(context, changed)
+    adopted = [known[tp] for tp in changed if tp not in failures]
+    obsolete: list[Replica] = []
+    for partition in adopted:
+        move = changed[partition.tp]
+        obsolete += [(partition, b) for b in partition.assignment.replicas if b not in move.replicas]
+        partition.assignment = move
+    yield from _stop_and_delete(context, obsolete)
+    for partition in adopted:
+        # Stopping takes the stopped replicas out of the assignment in memory; the move never had them.
+        partition.assignment = changed[partition.tp]
+    yield from _replace_stopped_leaders(context, adopted)
+    moving = [tp for tp in known if tp not in failures]
+    context.reassigning.update(dict.fromkeys(moving))
+    if not context.settings.level.alter_partition:
+        yield from effects.watch_data([(partition_state.path(tp), ReassigningStateChanged(tp)) for tp in moving])
+    return failures
+
+
+def _replace_stopped_leaders(context: ControllerContext, adopted: Sequence[Partition]) -> Steps[None]:
+    """A stopped replica may have led (an added one that was preferred already): another takes over at once."""
+    led_by_nobody = [p for p in adopted if p.state is not None and not context.is_online(p.state.leader, p.tp)]
+    if led_by_nobody:
+        yield from partitions.change(context, led_by_nobody, PartitionPhase.OFFLINE)
+        yield from partitions.change(context, led_by_nobody, PartitionPhase.ONLINE)
+
+
+def _write_assignments(context: ControllerContext, wanted: Mapping[TopicPartition, Assignment]) -> Steps[Failures]:
+    by_topic: dict[str, dict[int, Assignment]] = {}
+    for tp, assignment in wanted.items():
+        by_topic.setdefault(tp.topic, {})[tp.partition] = assignment
+    failed = yield from topics.rewrite(context, by_topic)
+    return {tp: f"the topic znode could not be written: {failed[tp.topic]}" for tp in wanted if tp.topic in failed}
 
 
 def _target_in_sync(context: ControllerContext, partition: Partition) -> bool:
@@ -262,54 +258,97 @@ def _target_in_sync(context: ControllerContext, partition: Partition) -> bool:
     )
 
 
-def _tell_all_replicas(context: ControllerContext, partition: Partition) -> Steps[None]:
+def _await_targets(context: ControllerContext, waiting: Sequence[Partition]) -> Steps[None]:
+    """Steps A: every replica hears of the whole list, added ones are started."""
+    if not waiting:
+        return
+    yield from effects.note(
+        "reassignments wait for their targets to be in sync",
+        partitions={str(p.tp): list(p.assignment.target) for p in waiting},
+    )
+    yield from _tell_all_replicas(context, waiting)
+    yield from replicas.change(context, _fresh(waiting), ReplicaPhase.NEW)
+
+
+def _fresh(moving: Sequence[Partition]) -> list[Replica]:
+    """Added replicas that have not been started yet."""
+    return [(p, b) for p in moving for b in p.assignment.adding if p.replica_phase(b) is ReplicaPhase.NON_EXISTENT]
+
+
+def _tell_all_replicas(context: ControllerContext, moving: Sequence[Partition]) -> Steps[None]:
     """Leader epoch + 1, and LeaderAndIsr with the new lists to all replicas, the added ones as new."""
 
     def bump(_: Partition, state: PartitionState) -> PartitionState:
         return states.next_state(context, state)
 
-    failures = yield from states.change(context, [partition], bump)
+    failures = yield from states.change(context, moving, bump)
     if failures:
-        yield from effects.note("leader epoch was not raised", level="error", reason=failures[partition.tp])
-        return
+        reasons = {str(tp): why for tp, why in failures.items()}
+        yield from effects.note("leader epochs were not raised", level="error", reasons=reasons)
     batch = RequestBatch(context)
-    batch.leader_and_isr(partition.assignment.origin, partition)
-    batch.leader_and_isr(partition.assignment.adding, partition, is_new=True)
+    for partition in moving:
+        if partition.tp not in failures:
+            batch.leader_and_isr(partition.assignment.origin, partition)
+            batch.leader_and_isr(partition.assignment.adding, partition, is_new=True)
     yield from announce.send(batch)
 
 
-def _finish(context: ControllerContext, partition: Partition) -> Steps[None]:
-    """Steps B: the target is in sync; drop everything else."""
-    move = partition.assignment
-    adding = [b for b in move.adding if partition.replica_phase(b) is ReplicaPhase.NON_EXISTENT]
+def _finish(context: ControllerContext, ready: Sequence[Partition]) -> Steps[Failures]:
+    """Steps B: targets are in sync; drop everything else. Returns what has to wait, and why."""
+    if not ready:
+        return {}
+    moves = {p.tp: p.assignment for p in ready}
     # A move resumed by another controller or started with its target in sync has not seen these yet.
-    yield from replicas.change(context, [(partition, b) for b in adding], ReplicaPhase.NEW)
-    yield from replicas.change(context, [(partition, b) for b in move.adding], ReplicaPhase.ONLINE)
-    plain = Assignment(move.target)
-    partition.assignment = plain
-    state = partition.state
-    assert state is not None
-    if state.leader in plain.replicas and context.is_online(state.leader, partition.tp):
-        yield from _tell_all_replicas(context, partition)
-    else:
-        failures = yield from partitions.change(context, [partition], PartitionPhase.ONLINE, Strategy.REASSIGN)
-        if failures:
+    yield from replicas.change(context, _fresh(ready), ReplicaPhase.NEW)
+    yield from replicas.change(context, [(p, b) for p in ready for b in moves[p.tp].adding], ReplicaPhase.ONLINE)
+    for partition in ready:
+        partition.assignment = Assignment(moves[partition.tp].target)
+    failures = yield from _lead_from_targets(context, ready)
+    for partition in ready:
+        if partition.tp in failures:
             # Without a leader in the target its old replicas must stay: the move goes on later.
-            partition.assignment = move
-            raise states.Refused(failures[partition.tp])
-    yield from _stop_and_delete(context, partition, move.removing)
-    partition.assignment = plain
-    yield from _write_assignment(context, partition, plain)
-    context.reassigning.pop(partition.tp, None)
-    yield from _drop_from_znode(context, lambda tp, target: tp == partition.tp and target == plain.replicas)
-    yield from announce.metadata(context, [partition])
-    yield from effects.note("reassignment is done", partition=str(partition.tp), replicas=list(plain.replicas))
-    yield from deletion.resume_for(context, [partition.tp.topic])
+            partition.assignment = moves[partition.tp]
+    done = [p for p in ready if p.tp not in failures]
+    yield from _stop_and_delete(context, [(p, b) for p in done for b in moves[p.tp].removing])
+    for partition in done:
+        partition.assignment = Assignment(moves[partition.tp].target)
+    failures |= yield from _write_assignments(context, {p.tp: p.assignment for p in done})
+    yield from _conclude(context, [p for p in done if p.tp not in failures])
+    return failures
 
 
-def _stop_and_delete(context: ControllerContext, partition: Partition, brokers: Sequence[int]) -> Steps[None]:
+def _lead_from_targets(context: ControllerContext, ready: Sequence[Partition]) -> Steps[Failures]:
+    """A leader that is in the target stays, one that is not (or is gone) gives way to one that is."""
+    staying: list[Partition] = []
+    changing: list[Partition] = []
+    for partition in ready:
+        leader = partition.leader
+        stays = leader in partition.assignment.replicas and context.is_online(leader, partition.tp)
+        (staying if stays else changing).append(partition)
+    if staying:
+        yield from _tell_all_replicas(context, staying)
+    if not changing:
+        return {}
+    return dict((yield from partitions.change(context, changing, PartitionPhase.ONLINE, Strategy.REASSIGN)))
+
+
+def _conclude(context: ControllerContext, done: Sequence[Partition]) -> Steps[None]:
+    """The topic znodes hold plain targets: nothing remembers these moves any more."""
+    if not done:
+        return
+    finished = {p.tp: p.assignment.replicas for p in done}
+    for tp in finished:
+        context.reassigning.pop(tp, None)
+    yield from _drop_from_znode(context, lambda tp, target: finished.get(tp) == target)
+    yield from announce.metadata(context, done)
+    yield from effects.note(
+        "reassignments are done", partitions={str(tp): list(target) for tp, target in finished.items()}
+    )
+    yield from deletion.resume_for(context, list(dict.fromkeys(tp.topic for tp in finished)))
+
+
+def _stop_and_delete(context: ControllerContext, theirs: Sequence[Replica]) -> Steps[None]:
     """Take replicas out of the ISR and delete their files, without waiting for the brokers' answers."""
-    theirs = [(partition, b) for b in brokers]
     for phase in (
         ReplicaPhase.OFFLINE,
         ReplicaPhase.DELETION_STARTED,

@@ -6,11 +6,14 @@ from uuid import UUID
 
 import pytest
 
+from logyard.broker.controller.effects import ZkMulti
 from logyard.broker.controller.events import (
+    AlterPartition,
     AlterReassignments,
     CreatePartitions,
     ElectionKind,
     ElectLeaders,
+    IsrChange,
     ListReassignments,
     NewPartitions,
 )
@@ -390,3 +393,44 @@ async def test_leaders_that_write_state_znodes_end_a_move(make_world: Callable[.
     after = world.state("t")
     assert after is not None
     assert (after.leader, after.isr) == (3, (2, 3))
+
+
+async def test_a_topic_that_moves_as_a_whole_is_written_twice(make_world: Callable[..., World]) -> None:
+    """Once for the beginning and once for the end, whatever the number of its partitions."""
+    world = make_world()
+    await world.start(1, 2, 3)
+    await world.make_topic("t", *[(1, 2)] * 20)
+    before = len(world.controller.effects)
+    targets = tuple((TopicPartition("t", n), (3, 2)) for n in range(20))
+    outcomes = await world.controller.runner.alter_reassignments(AlterReassignments(targets))
+    assert {o.error for o in outcomes.values()} == {ErrorCode.NONE}
+    await world.settle()
+    changes = []
+    for number in range(20):
+        state = world.state("t", number)
+        assert state is not None
+        changes.append(IsrChange(number, state.leader_epoch, (1, 2, 3), state.partition_epoch, topic="t"))
+    leader = world.brokers[1]
+    await world.controller.runner.alter_partition(AlterPartition(1, leader.epoch, tuple(changes)))
+    await world.settle()
+    assert set(world.topic("t").partitions.values()) == {Assignment((3, 2))}
+    path = topic_znode.topic_path("t")
+    multis = [e for _, e in world.controller.effects[before:] if isinstance(e, ZkMulti)]
+    written = [op for e in multis for ops in e.multis for op in ops if isinstance(op, SetData) and op.path == path]
+    assert len(written) == 2
+    assert len(world.brokers[1].deleted) == 20
+    assert await world.controller.runner.list_reassignments(ListReassignments()) == {}
+
+
+async def test_one_move_that_cannot_end_does_not_hold_up_the_others(six: World) -> None:
+    await six.make_topic("u", (1, 2), (1, 2))
+    stuck, free = TopicPartition("u", 0), TopicPartition("u", 1)
+    outcomes = await six.controller.runner.alter_reassignments(AlterReassignments(((stuck, (4, 2)), (free, (5, 2)))))
+    assert {o.error for o in outcomes.values()} == {ErrorCode.NONE}
+    await six.kill(4)
+    await six.grow_isr("u", 1, 1, 2, 5)
+    assert six.topic("u").partitions[1] == Assignment((5, 2))
+    assert six.topic("u").partitions[0] == Assignment((4, 2, 1), (4,), (1,))
+    await six.start(4)
+    await six.grow_isr("u", 0, 1, 2, 4)
+    assert six.topic("u").partitions[0] == Assignment((4, 2))
