@@ -103,7 +103,7 @@ class _Loader:
             self.recover(self.known.recovery_point)
         self.restart_if_behind()
         log_start = max(self.segments[0].base_offset, self.known.log_start_offset or 0)
-        self.settle_epochs(epochs_lost, log_start)
+        self.settle_epochs(epochs_lost, log_start, clean=clean)
         self.load_producers(log_start, replay_all=clean)
         active = self.segments[-1]
         active.activate(self.config)
@@ -259,14 +259,18 @@ class _Loader:
                 segment.release()
         self.epochs = EpochCache(reconcile((), self.runs, 0), log_end_offset=lambda: self.end)
 
-    def settle_epochs(self, lost: bool, log_start: int) -> None:
-        """Bring the epochs in line with the log's bounds, and the file in line with them."""
+    def settle_epochs(self, lost: bool, log_start: int, *, clean: bool) -> None:
+        """Bring the epochs in line with the log's bounds, and the file in line with them.
+
+        After a clean stop the file may keep epochs in which nothing was written: every load drops them again, and
+        two syncs for each empty log were most of what a start with thousands of them took.
+        """
         if lost:
             self.epochs_from_log()
         self.epochs.truncate_from_end(self.end)
         self.epochs.truncate_from_start(log_start)
-        entries = list(self.epochs.entries)
-        if entries != self.epochs_on_disk:
+        entries, on_disk = list(self.epochs.entries), self.epochs_on_disk
+        if entries != (on_disk[: len(entries)] if clean and not lost else on_disk):
             path = f"{self.directory}/{layout.LEADER_EPOCHS}"
             write_whole(self.disk, path, checkpoints.encode_epochs(entries))
 

@@ -307,3 +307,27 @@ def test_old_message_formats_are_walked_and_checked() -> None:
 
 def content_bytes(log: PartitionLog) -> bytes:
     return bytes(log.read(0, 1 << 20, limit_offset=log.log_end_offset, min_one=True).load())
+
+
+def test_a_clean_start_of_an_empty_log_writes_nothing_for_the_epoch_it_was_led_in() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk, SMALL)
+    log.epochs.assign(7, 0)  # as a leader does, before anything is appended
+    log.close()
+    before = read_whole(disk, f"{DIRECTORY}/leader-epoch-checkpoint")
+    inode = disk.status(f"{DIRECTORY}/leader-epoch-checkpoint").inode
+    again = opened(disk, SMALL, Checkpointed(clean=True))
+    assert list(again.epochs.entries) == []
+    assert read_whole(disk, f"{DIRECTORY}/leader-epoch-checkpoint") == before
+    assert disk.status(f"{DIRECTORY}/leader-epoch-checkpoint").inode == inode
+    again.append_as_leader(produced([b"v"]), 8, now_ms=NOW)
+    again.close()
+    assert [(e.epoch, e.start_offset) for e in opened(disk, SMALL, Checkpointed(clean=True)).epochs.entries] == [(8, 0)]
+
+
+def test_an_unclean_start_brings_the_epoch_file_in_line() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk, SMALL)
+    log.epochs.assign(7, 0)
+    assert list(opened(disk, SMALL).epochs.entries) == []
+    assert read_whole(disk, f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n0\n"
