@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import logging
 import resource
 import signal
@@ -45,10 +46,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _run(config: BrokerConfig) -> int:
     broker = Broker(config)
+    broker.before_serving = _spare_the_collector
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, broker.stop)
     return await broker.run()
+
+
+def _spare_the_collector() -> None:
+    """Take all that the start has made out of the garbage collector's sight.
+
+    It stays as long as the process does, and looking through a thousand partitions for cycles is a pause of 60 ms.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

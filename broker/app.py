@@ -10,7 +10,7 @@ import random
 import resource
 import sys
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -92,6 +92,7 @@ class Broker:
         self._registration: registration.BrokerRegistration | None = None
         self._listeners: list[Any] = []
         self._http: HttpServer | None = None
+        self.before_serving: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
         """Begin an orderly shutdown; may be called again, from a signal handler too."""
@@ -139,6 +140,7 @@ class Broker:
         await node.start()
         if self._http is not None:
             await self._http.start(node.http_app())
+        self.before_serving()
         for listener in self._listeners:
             await listener.serve(node.dispatcher)
         addresses = ", ".join(f"{li.name}://{li.host}:{li.port}" for li in self._listeners)
