@@ -7,9 +7,9 @@ read or written here.
 from collections.abc import Iterable, Iterator
 
 from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.facts import batch_facts
 from logyard.broker.compaction.rewrite import Tally, rewrite_batch
-from logyard.broker.compaction.survey import CONTROL, BatchFacts, KeyMap, Survey
-from logyard.broker.errors import CorruptData
+from logyard.broker.compaction.survey import KeyMap, Survey
 from logyard.broker.records import decode
 from logyard.broker.records.header import BatchHeader, iter_headers
 
@@ -62,30 +62,3 @@ def rewrite_batches(batches: Iterable[Batch], decision: Decision, tally: Tally) 
         outcome = rewrite_batch(pending[1], pending[0], decision, ends_group=True, tally=tally)
         if outcome is not None:
             yield outcome
-
-
-def batch_facts(header: BatchHeader, batch: memoryview) -> BatchFacts:
-    """Return what the survey asks of a batch; control batches are opened for their marker type."""
-    if header.magic != 2:
-        raise CorruptData(f"batch at offset {header.base_offset}: message format v{header.magic} cannot be compacted")
-    return BatchFacts(
-        header.base_offset,
-        header.base_offset + header.last_offset_delta,
-        header.attributes,
-        header.base_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        marker_type(header, batch) if header.attributes & CONTROL else None,
-    )
-
-
-def marker_type(header: BatchHeader, batch: memoryview) -> int | None:
-    """Return the type in a control batch's first record (key: int16 version, int16 type), None when it holds no
-    record."""
-    if header.count == 0:
-        return None
-    for _offset, key, _has_value in decode.keys(batch, header):
-        if key is None or len(key) < 4:
-            break
-        return int.from_bytes(key[2:4], "big", signed=True)
-    raise CorruptData(f"control batch at offset {header.base_offset}: its key is not a version and a type")

@@ -9,7 +9,8 @@ from array import array
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from logyard.broker.compaction.cleaner import Batch, marker_type
+from logyard.broker.compaction.cleaner import Batch
+from logyard.broker.compaction.facts import marker_type
 from logyard.broker.compaction.offsets import OffsetSet
 from logyard.broker.compaction.survey import CONTROL, TRANSACTIONAL
 from logyard.broker.compaction.transactions import AbortedTransaction, Fate, TransactionFilter

@@ -14,8 +14,8 @@ from typing import IO, Any
 import numpy as np
 from crc32c import crc32c
 
-from logyard.broker.compaction.cleaner import batch_facts
 from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.facts import batch_facts
 from logyard.broker.compaction.offsets import OffsetSet
 from logyard.broker.compaction.ranges import SegmentRange, group_segments
 from logyard.broker.compaction.survey import Survey

@@ -68,14 +68,17 @@ def measure(directory: Path) -> list[Row]:
         }
         took: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
         moved: dict[str, list[float]] = {kind: [] for kind in kinds}
+        busy: dict[str, list[float]] = {kind: [] for kind in kinds}
         with _beside(_keep_dirty, broker):
             for _ in range(ROUNDS):
                 for kind, beside in kinds.items():
                     with beside() as done:
-                        begun = time.perf_counter()
+                        begun, loop_s = time.perf_counter(), _loop_cpu_s(broker)
                         took[kind].append(_latencies(broker))
-                        moved[kind].append(done() / (time.perf_counter() - begun))
-        return _rows(took, moved)
+                        elapsed = time.perf_counter() - begun
+                        moved[kind].append(done() / elapsed)
+                        busy[kind].append((_loop_cpu_s(broker) - loop_s) / elapsed)
+        return [*_rows(took, moved), *_loop_rows(busy)]
 
 
 def _rows(took: dict[str, list[list[float]]], moved: dict[str, list[float]]) -> list[Row]:
@@ -92,6 +95,16 @@ def _rows(took: dict[str, list[list[float]]], moved: dict[str, list[float]]) -> 
     rows.append(Row("Lease traffic meanwhile", median(moved["beside lease traffic"]) / 1e6, "MB/s"))
     rows.append(Row("Cleanings a minute", median(moved["beside the cleaner"]) * 60, ""))
     return rows
+
+
+def _loop_rows(busy: dict[str, list[float]]) -> list[Row]:
+    """How much of a processor the event loop takes: what a busy machine does not blur."""
+    return [Row(f"The event loop's CPU, {kind}", median(found) * 100, "%") for kind, found in busy.items()]
+
+
+def _loop_cpu_s(broker: Server) -> float:
+    """CPU seconds of the broker's main thread, which runs the loop."""
+    return int(Path(f"/proc/{broker.pid}/task/{broker.pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def _doubt(alone: list[list[float]]) -> str:
