@@ -286,8 +286,11 @@ def test_a_time_out_does_not_stop_what_was_asked(one: RealCluster) -> None:
         (response,) = codec.decode_response(DELETE_TOPICS, 4, memoryview(answer))[1].responses
         assert response.error_code == REQUEST_TIMED_OUT
         with one.zookeeper() as zk:
-            eventually(lambda zk=zk: not zk.exists(f"/brokers/topics/{topic}"), "gone all the same")
-            assert not zk.exists(f"/admin/delete_topics/{topic}")
+            # The request is the last of its znodes to go.
+            request = f"/admin/delete_topics/{topic}"
+            eventually(lambda zk=zk, path=request: not zk.exists(path), "gone all the same")
+            assert not zk.exists(f"/brokers/topics/{topic}")
+            assert not zk.exists(f"/config/topics/{topic}")
 
 
 def ask_create(port: int, topic: str) -> int:
