@@ -51,7 +51,7 @@ def main() -> int:
         theirs = kafka.running(Path(home, "kafka"), "KKK", CONFIG, jvm=KAFKA_JVM)
         with ours as a, theirs as b:
             for cluster in (a, b):
-                cluster.create("kept", 100, 3)
+                rows.create(cluster, "kept", 30, 3)
                 cluster.produce("kept", [(None, os.urandom(1000)) for _ in range(100_000)])
             for row in chosen:
                 found = measure.compare(row, a, b)

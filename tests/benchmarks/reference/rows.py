@@ -19,12 +19,18 @@ from tests.support.real_cluster import RealCluster, eventually
 _names = itertools.count()
 
 
+def create(cluster: RealCluster, name: str, partitions: int, replicas: int) -> None:
+    """Make a topic and wait until all its replicas are in sync; patient, on a machine that may be busy."""
+    admin = cluster.admin()
+    wait(admin.create_topics([NewTopic(name, partitions, replicas)], operation_timeout=100))
+    eventually(lambda: cluster.isrs_full(name), f"{name} in sync", 100)
+
+
 @contextlib.contextmanager
 def topic(cluster: RealCluster, partitions: int, replicas: int) -> Iterator[str]:
     """A topic for one run, deleted after it."""
     name = f"bench-{next(_names)}"
-    cluster.create(name, partitions, replicas)
-    eventually(lambda: cluster.isrs_full(name), "led")
+    create(cluster, name, partitions, replicas)
     try:
         yield name
     finally:
