@@ -298,7 +298,7 @@ class LeaderFetcher:
         for tp, state in asking.items():
             latest = state.log.epochs.latest
             if latest is None:
-                state.cut(-1, -1)
+                self._cut(state, -1, -1)
             else:
                 queries.append(EpochQuery(tp, latest, state.leader_epoch))
             self._changed[tp] = None
@@ -307,11 +307,15 @@ class LeaderFetcher:
             if answered is None or not self._is_current(answered, answered.leader_epoch):
                 continue
             if answer.error is ErrorCode.NONE:
-                answered.cut(answer.epoch, answer.end_offset)
+                self._cut(answered, answer.epoch, answer.end_offset)
             elif answer.error is ErrorCode.FENCED_LEADER_EPOCH:
                 self._give_up(answered, answer.error)
             else:
                 self._delay(answered)
+
+    def _cut(self, state: FetchState, epoch: int, end: int) -> None:
+        if state.cut(epoch, end) is Outcome.FAILED:
+            self._give_up(state, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class ReplicaFetchers:

@@ -117,13 +117,16 @@ class FetchState:
         return Outcome.PROGRESS if progress else Outcome.IDLE
 
     def cut(self, epoch: int, end: int) -> Outcome:
-        """Cut what the leader's (epoch, end offset) shows to be foreign."""
+        """Cut what the leader's (epoch, end offset) shows to be foreign; TRUNCATED, or FAILED where the disk does."""
         log = self.log
         where = follower.truncation(epoch, end, log.epochs, log.log_end_offset, log.high_watermark)
-        log.truncate_to(where.offset)
-        # Also where no record had to go: an epoch that this broker led without writing a record ends here as well,
-        # or the leader would find the same divergence for ever.
-        log.epochs.truncate_from_end(log.log_end_offset)
+        try:
+            log.truncate_to(where.offset)
+            # Also where no record had to go: an epoch that this broker led without writing a record ends here as well,
+            # or the leader would find the same divergence for ever.
+            log.epochs.truncate_from_end(log.log_end_offset)
+        except StorageError:
+            return Outcome.FAILED
         self.offset = log.log_end_offset
         if where.done:
             self.truncating = False

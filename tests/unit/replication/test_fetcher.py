@@ -329,6 +329,25 @@ def test_old_protocols_ask_for_epochs_first(loop):
     run(loop, story, truncates_on_fetch=False)
 
 
+def test_a_disk_that_fails_while_epochs_are_asked_for_costs_one_partition(loop):
+    async def story(f):
+        def broken(offset):
+            raise StorageError("disk")
+
+        f.world.tell(f.world.order(leader=9, replicas=(1, 9)), f.world.order(T1, leader=9, replicas=(1, 9)))
+        for tp in (T0, T1):
+            f.log(tp).append_as_follower(memoryview(b"".join(stored(n, 1) for n in range(4))))
+        f.log(T0).truncate_to = broken
+        f.leader.epochs = {1: (ErrorCode.NONE, 1, 2)}
+        f.world.tell(f.world.order(leader=2, leader_epoch=5), f.world.order(T1, leader=2, leader_epoch=5))
+        await asyncio.sleep(0.1)
+        assert list(f.fetchers.failed) == [T0]
+        assert f.log(T1).log_end_offset == 2
+        assert [a.tp for a in f.leader.asked[0].partitions] == [T1]
+
+    run(loop, story, truncates_on_fetch=False)
+
+
 def test_session_epochs_wrap_past_zero():
     assert [next_epoch(e) for e in (0, 1, EPOCH_MAX)] == [1, 2, 1]
 
