@@ -1,0 +1,71 @@
+"""alter.config.policy.class.name: what the policy is shown, and that a refusal leaves the settings as they are."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from logyard.broker.clock import ManualClock
+from logyard.broker.controller.policies import ConfigRequest, PolicyViolation
+from logyard.broker.errors import ErrorCode
+from logyard.broker.server.handlers import alter_configs, incremental_alter_configs
+from logyard.broker.server.handlers.incremental_alter_configs import DELETE, SET
+from logyard.broker.zk.memory import MemoryZooKeeper
+from logyard.broker.zk.registration import create_persistent_paths
+from logyard.broker.zk.tree import ZooKeeperTree
+from logyard.broker.znodes import configs
+from logyard.broker.znodes.ops import Create
+
+
+def resource(*settings: tuple[str, str | None, int]) -> Any:
+    named = [SimpleNamespace(name=n, value=v, config_operation=o) for n, v, o in settings]
+    return SimpleNamespace(resource_type=2, resource_name="t", configs=named)
+
+
+@pytest.fixture
+async def services() -> Any:
+    """As much of a broker as these handlers touch; its policy refuses a retention of one millisecond."""
+    zk = MemoryZooKeeper(ZooKeeperTree(ManualClock()))
+    await create_persistent_paths(zk)
+    await zk.multi([Create(configs.topic_path("t"), configs.encode({"segment.bytes": "1048576"}))])
+    seen: list[ConfigRequest] = []
+
+    def policy(request: ConfigRequest) -> None:
+        seen.append(request)
+        if request.configs.get("retention.ms") == "1":
+            raise PolicyViolation("nobody could read it in time")
+
+    overrides = SimpleNamespace(topic_overrides=lambda name: {"segment.bytes": "1048576"})
+    return SimpleNamespace(zk=zk, metadata={"t": None}, configs=overrides, alter_config_policy=policy, seen=seen)
+
+
+async def settings(services: Any) -> dict[str, str]:
+    (znode,) = await services.zk.read([configs.topic_path("t")])
+    return configs.decode(znode.data)
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_a_refusal_reaches_the_client_and_changes_nothing(services: Any, validate_only: bool) -> None:
+    asked = resource(("retention.ms", "1", SET))
+    message = SimpleNamespace(resources=[asked], validate_only=validate_only)
+    answer = await incremental_alter_configs.handle(services, SimpleNamespace(api_version=1), message)  # type: ignore[arg-type]
+    (response,) = answer["responses"]
+    assert response["error_code"] == ErrorCode.POLICY_VIOLATION
+    assert response["error_message"] == "nobody could read it in time"
+    assert await settings(services) == {"segment.bytes": "1048576"}
+
+
+async def test_the_policy_is_shown_what_the_request_names(services: Any) -> None:
+    asked = resource(("retention.ms", "5000", SET), ("segment.bytes", None, DELETE))
+    message = SimpleNamespace(resources=[asked], validate_only=False)
+    answer = await incremental_alter_configs.handle(services, SimpleNamespace(api_version=1), message)  # type: ignore[arg-type]
+    assert answer["responses"][0]["error_code"] == 0
+    assert services.seen == [ConfigRequest("topic", "t", {"retention.ms": "5000", "segment.bytes": None})]
+    assert await settings(services) == {"retention.ms": "5000"}
+
+
+async def test_an_invalid_setting_never_reaches_the_policy(services: Any) -> None:
+    message = SimpleNamespace(resources=[resource(("colour", "red", SET))], validate_only=False)
+    answer = await alter_configs.handle(services, SimpleNamespace(api_version=2), message)  # type: ignore[arg-type]
+    assert answer["responses"][0]["error_code"] == ErrorCode.INVALID_CONFIG
+    assert services.seen == []
