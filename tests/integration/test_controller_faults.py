@@ -139,8 +139,7 @@ def test_a_controller_killed_while_it_makes_a_topic(one: RealCluster, moment: st
         half_made = len(states(zk, topic))
         heard = sum(bool(one.replica_dirs(topic, n)) for n in range(partitions))
         one.cluster.stop_broker(before, signal.SIGKILL)
-        assert half_made <= partitions
-        assert heard == 0, "it was stopped after the brokers had heard of the topic"
+        assert heard == 0, f"the brokers had heard of the topic already, {half_made} states were written"
         another_controller(one, before, epoch)
         eventually(lambda: len(states(zk, topic)) == partitions, "states of all partitions", 60)
     one.cluster.start_broker(before)
