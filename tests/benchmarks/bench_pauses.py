@@ -49,8 +49,8 @@ def measure(directory: Path) -> list[Row]:
 def _latencies(broker: Server) -> list[float]:
     """Seconds of each of a steady row of Produce requests, one at a time.
 
-    Counted from the sending: where the machine cannot keep the pace, the pace gives way. Counted from when each was due,
-    one slow second of the neighbours would be in every figure after it.
+    Counted from the sending: where the machine cannot keep the pace, the pace gives way. Counted from when each was
+    due, one slow second of the neighbours would be in every figure after it.
     """
     wire, frame, took = Wire(broker, 1), frames.produce(1000, 1), []
     wire.exchange(frame, 200)
