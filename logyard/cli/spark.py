@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from logyard.spark_jobs import packaging
+from logyard.spark_jobs import shipping
 
 app = typer.Typer(help="Bring the jobs to a Spark cluster.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -33,12 +33,12 @@ def package(
         logyard spark package --output build --with-env
     """
     zip_path, environment = output / "logyard-spark.zip", output / "logyard-env.tar.gz" if with_env else None
-    count = packaging.write_zip(zip_path)
+    count = shipping.write_zip(zip_path)
     typer.echo(f"{zip_path}: {count} modules, {zip_path.stat().st_size:,} bytes")
-    scripts = [packaging.write_job(output, job) for job in packaging.JOBS]
+    scripts = [shipping.write_job(output, job) for job in shipping.JOBS]
     typer.echo(f"jobs: {', '.join(map(str, scripts))}")
     if environment is not None:
         typer.echo("packing the libraries…", err=True)
-        wanted = packaging.write_environment(environment)
+        wanted = shipping.write_environment(environment)
         typer.echo(f"{environment}: {', '.join(wanted)}; {environment.stat().st_size:,} bytes")
-    typer.echo(packaging.submit_words(zip_path, scripts[0], environment))
+    typer.echo(shipping.submit_words(zip_path, scripts[0], environment))

@@ -18,7 +18,7 @@ import pytest
 
 from logyard.local import ports
 from logyard.local.java import find_java
-from logyard.spark_jobs import packaging
+from logyard.spark_jobs import shipping
 from tests.support.real_cluster import RealCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -121,9 +121,9 @@ def test_jobs_out_of_a_zip_over_the_network(cluster: RealCluster, spark_cluster:
     seen = subprocess.run([spark_cluster.python, "-c", "import logyard"], capture_output=True, cwd=tmp_path)
     assert seen.returncode != 0, "the workers' Python has Logyard already: nothing would be proven"
     made = tmp_path / "made"
-    packaging.write_zip(made / "logyard-spark.zip")
-    for job in packaging.JOBS:
-        packaging.write_job(made, job)
+    shipping.write_zip(made / "logyard-spark.zip")
+    for job in shipping.JOBS:
+        shipping.write_job(made, job)
     cluster.create("far", 2, 3, cleanup_policy="compact", segment_bytes="32768")
     acknowledged = cluster.produce("far", EVENTS, **{"batch.size": 4096})
 

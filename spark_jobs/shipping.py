@@ -1,5 +1,7 @@
 """What executors need that have no Logyard: its Python as one zip (`--py-files`), and a packed environment with the
 libraries (`--archives`). A wheel in `--py-files` is not found by executors; a zip is (tried with Spark 4.2).
+
+(Not called packaging: spark-submit puts this folder first on the path, where it would hide the library of that name.)
 """
 
 import io

@@ -9,18 +9,18 @@ from typing import Any
 import pyspark
 import pytest
 
-from logyard.spark_jobs import packaging
+from logyard.spark_jobs import shipping
 
 
 def test_every_job_can_be_imported_from_the_zip_alone(tmp_path: Path) -> None:
     made = tmp_path / "logyard-spark.zip"
-    count = packaging.write_zip(made)
+    count = shipping.write_zip(made)
     names = zipfile.ZipFile(made).namelist()
     assert len(names) == count == len(set(names))
     assert all(name.startswith("logyard/") and name.endswith(".py") for name in names)
     site = Path(pyspark.__file__).parents[1]
     code = "import logyard.spark_jobs.{0} as job; print(job.__file__)"
-    for job in packaging.JOBS:
+    for job in shipping.JOBS:
         environment = {"PYTHONPATH": f"{made}:{site}", "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
         done = subprocess.run(
             [sys.executable, "-S", "-c", code.format(job)],
@@ -34,23 +34,23 @@ def test_every_job_can_be_imported_from_the_zip_alone(tmp_path: Path) -> None:
 
 
 def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
-    packaging.write_zip(tmp_path / "a.zip")
-    packaging.write_zip(tmp_path / "b.zip")
+    shipping.write_zip(tmp_path / "a.zip")
+    shipping.write_zip(tmp_path / "b.zip")
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert all("==" in line for line in packaging.requirements())
-    monkeypatch.setattr(packaging, "LIBRARIES", ("numpy", "no-such-library"))
-    with pytest.raises(packaging.CannotPackage, match="no-such-library is not installed"):
-        packaging.requirements()
+    assert all("==" in line for line in shipping.requirements())
+    monkeypatch.setattr(shipping, "LIBRARIES", ("numpy", "no-such-library"))
+    with pytest.raises(shipping.CannotPackage, match="no-such-library is not installed"):
+        shipping.requirements()
 
 
 def test_the_line_to_copy() -> None:
-    words = packaging.submit_words(Path("b/logyard-spark.zip"), Path("b/compact.py"), Path("b/env.tar.gz"))
+    words = shipping.submit_words(Path("b/logyard-spark.zip"), Path("b/compact.py"), Path("b/env.tar.gz"))
     assert "--py-files b/logyard-spark.zip --archives b/env.tar.gz#env" in words
     assert "spark.pyspark.python=./env/bin/python" in words
-    assert "archives" not in packaging.submit_words(Path("z"), Path("j"), None)
+    assert "archives" not in shipping.submit_words(Path("z"), Path("j"), None)
 
 
 def test_the_command(tmp_path: Path, capsys: Any) -> None:
