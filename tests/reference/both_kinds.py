@@ -25,6 +25,10 @@ class BothKinds:
     def admin(self) -> KafkaClusterClient:
         return KafkaClusterClient(ClusterSettings(bootstrap=tuple(self.cluster.bootstrap.split(","))))
 
+    def close(self) -> None:
+        if "admin" in self.__dict__:
+            self.admin.close()
+
     def of(self, kind: str) -> list[int]:
         return [broker for broker, letter in enumerate(self.kinds) if letter == kind]
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,9 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module", params=["KKO", "OOK"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothKinds]:
     kafka.jars_or_skip()
-    with kafka.running(tmp_path_factory.mktemp(request.param), request.param) as cluster:
-        yield BothKinds(cluster, request.param)
+    home = tmp_path_factory.mktemp(request.param)
+    with kafka.running(home, request.param) as cluster, closing(BothKinds(cluster, request.param)) as both:
+        yield both
 
 
 @pytest.fixture(params=["K", "O"])

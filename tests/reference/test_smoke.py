@@ -1,6 +1,7 @@
 """What `make test` runs beside Apache Kafka: one broker of its and two of ours in one cluster, either in control."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -26,5 +27,6 @@ pytestmark = pytest.mark.reference_smoke
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothKinds]:
     kafka.jars_or_skip()
-    with kafka.running(tmp_path_factory.mktemp("smoke") / "cluster", "KOO") as cluster:
-        yield BothKinds(cluster, "KOO")
+    home = tmp_path_factory.mktemp("smoke") / "cluster"
+    with kafka.running(home, "KOO") as cluster, closing(BothKinds(cluster, "KOO")) as both:
+        yield both
