@@ -1,7 +1,5 @@
 """Airflow's home for these tests is a directory of their own, set before anything imports Airflow."""
 
-import os
-import tempfile
+from tests.support import airflow_home
 
-os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="logyard-test-airflow-"))
-os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+airflow_home.prepare()
