@@ -157,9 +157,14 @@ class PartitionLog(SegmentedLog):
         self.log_end_offset = chunk.last_offset + 1
         if chunk.producers is not None:
             self._remember(chunk.producers)
-        if self.log_end_offset - self.recovery_point >= config.flush_messages:
+        if self.owes_sync:
             # The topic asks that what is acknowledged be synced, and everybody waits for it.
             self.flush()
+
+    @property
+    def owes_sync(self) -> bool:
+        """Whether as many records are unsynced as `flush.messages` allows at most before they are acknowledged."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def _remember(self, staged: Staged) -> None:
         for entry in staged.entries.values():

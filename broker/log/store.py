@@ -7,7 +7,7 @@ A directory that failed once (any DiskError) is offline until the next start: it
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -209,11 +209,22 @@ class LogStore:
                     return  # another worker met the error that ends this
                 for (name, tp), state in zip(group, states, strict=True):
                     self._inventory.take_in(directory, name, tp, state)
+                await self._sync_recovered(tp for _, tp in group)
                 before, done = done, done + len(group)
                 if done // 1000 > before // 1000 or (done == len(wanted) and done > LOADED_TOGETHER):
                     self._note(f"{directory.path}: {done} of {len(wanted)} logs loaded")
 
         await asyncio.gather(*(worker() for _ in range(self.settings.recovery_threads_per_dir)))
+
+    async def _sync_recovered(self, tps: Iterable[TopicPartition]) -> None:
+        """Where records are synced before they are acknowledged, what only a kill left unsynced is synced, too.
+
+        A leader alone in its ISR shows it at once: it must not be gone after a loss of power.
+        """
+        for log in filter(None, map(self._inventory.logs.get, tps)):
+            if log.owes_sync:
+                with suppress(StorageError):
+                    await self._upkeep.flush(log)
 
     # -- making and removing --------------------------------------------------------------------------------
 

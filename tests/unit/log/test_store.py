@@ -4,6 +4,7 @@ import asyncio
 import errno
 import uuid
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ class House:
         self.offline: list[tuple[str, list[TopicPartition]]] = []
         self.cuts: list[tuple[TopicPartition, int]] = []
         self.stores: list[LogStore] = []
+        self.config = CONFIG
 
     def store(self, settings: StoreSettings = SETTINGS) -> LogStore:
         store = LogStore(
@@ -45,7 +47,7 @@ class House:
             self.disk,
             self.clock,
             self.run,
-            topic_config=lambda topic: CONFIG,
+            topic_config=lambda topic: self.config,
             new_uuid=lambda: ID,
             note=self.notes.append,
             on_offline=lambda path, replicas: self.offline.append((path, replicas)),
@@ -213,6 +215,20 @@ class TestStart:
         assert again is not None
         assert (again.log_end_offset, again.high_watermark) == (58, 58)
         assert any("to be recovered" in note for note in house.notes)
+
+    async def test_where_records_are_synced_at_once_a_recovered_tail_is_too(self, house: House) -> None:
+        """A leader alone in its ISR shows it at once; a loss of power then took it back (simulator, seed 20)."""
+        store = await house.loaded()
+        store.get_or_create(A0, ID, CONFIG, is_new=True)
+        await store.close()
+        write(await house.loaded(), A0, 30)
+        house.disk.restart()  # a kill: nothing is synced, nothing is lost
+        house.config = replace(CONFIG, flush_messages=1)
+        await house.loaded()
+        house.disk.restart(lambda n: 0)  # a loss of power
+        again = (await house.loaded()).get(A0)
+        assert again is not None
+        assert again.log_end_offset == 60
 
     async def test_a_damaged_recovery_point_file_costs_a_recovery_not_the_directory(self, house: House) -> None:
         store = await house.loaded()
