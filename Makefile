@@ -30,9 +30,9 @@ check: setup ## format, lint, types, fast tests: under two minutes
 	$(BIN)/mypy -p logyard
 	$(PYTEST) -n 2 -m "not integration and not reference and not spark and not airflow" $(FAST)
 
-test: setup ## all tests; of those beside Apache Kafka a smoke, where Maven can fetch it: under 25 minutes
+test: setup ## the tests, of the long ones and of those beside Apache Kafka a short path: under 25 minutes
 	$(PYTEST) -n 2 -m "not reference" $(PURE)
-	$(PYTEST) -m "not reference" $(REAL)
+	$(PYTEST) -m "not reference and not long" $(REAL)
 	$(PYTEST) -m reference_smoke tests/reference/test_smoke.py
 
 proof: setup ## everything, any length; what passed at this commit is not run again; build/proof.json

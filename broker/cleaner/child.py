@@ -11,49 +11,65 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from typing import Any
 
 from logyard.broker.cleaner import work
+from logyard.broker.cleaner.process import NEW_RATE
 from logyard.broker.log.disk import OsDisk
 
 # Cleaning can wait: requests go first where both want the processor.
 NICENESS = 10
 LOOK_BYTES = 256 << 10
+UNBOUND = 1e308
 
 
-def paced(bytes_per_second: float) -> Callable[[int], None]:
-    """Return what sleeps so that no more bytes go through than that, on average."""
-    began = time.monotonic()
-    done = looked = 0
+class Pace:
+    """Sleeps so that no more bytes go through than a rate on average, which may change meanwhile."""
 
-    def pace(size: int) -> None:
-        nonlocal done, looked
-        done += size
-        if done - looked < min(LOOK_BYTES, bytes_per_second):
+    def __init__(self) -> None:
+        self._changed = threading.Event()
+        self.set(UNBOUND)
+
+    def set(self, bytes_per_second: float) -> None:
+        """Go by this rate from now on; who sleeps by another is woken."""
+        self._rate, self._began = bytes_per_second, time.monotonic()
+        self._done = self._looked = 0
+        self._changed.set()
+
+    def __call__(self, size: int) -> None:
+        """So many bytes are through."""
+        self._done += size
+        if self._done - self._looked < min(LOOK_BYTES, self._rate):
             return
-        looked = done
-        ahead = done / bytes_per_second - (time.monotonic() - began)
-        if ahead > 0:
-            time.sleep(ahead)
-
-    return pace
+        self._looked = self._done
+        self._changed.clear()
+        while (ahead := self._done / self._rate - (time.monotonic() - self._began)) > 0:
+            if self._changed.wait(ahead):
+                return
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the broker says when
     os.nice(NICENESS)
-    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    pace = Pace()
+    threading.Thread(target=_receive, args=(requests, pace), daemon=True).start()
     disk = OsDisk()
     while True:
-        answer = work.answer(json.loads(requests.get()), disk, paced)
+        answer = work.answer(requests.get(), disk, lambda _bytes_per_second: pace)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 
-def _receive(requests: "queue.SimpleQueue[bytes]") -> None:
+def _receive(requests: "queue.SimpleQueue[Any]", pace: Pace) -> None:
     for line in sys.stdin.buffer:
-        requests.put(line)
+        request = json.loads(line)
+        # Set here, not where the work begins: a rate that comes right behind its request must not be lost.
+        if NEW_RATE in request:
+            pace.set(request[NEW_RATE])
+        else:
+            pace.set(request.get("bytes_per_second", UNBOUND))
+            requests.put(request)
     os._exit(0)
 
 

@@ -19,6 +19,8 @@ Json = dict[str, Any]
 
 # A lease names every segment and producer of a log.
 LINE_BYTES_MAX = 256 << 20
+# A line with this key alone is no request: work under way goes on at that rate.
+NEW_RATE = "new_bytes_per_second"
 ENDING_S = 5.0
 
 
@@ -31,6 +33,10 @@ class CleaningWorker(Protocol):
 
     async def clean(self, request: Json) -> Json:
         """Return what `work.answer` does for this request; raises WorkerDied. Cancelling it ends the process."""
+        ...
+
+    def pace(self, bytes_per_second: float) -> None:
+        """Let the work under way, if there is any, go on at another rate."""
         ...
 
     async def end(self) -> None:
@@ -76,6 +82,11 @@ class ChildProcess:
         answer: Json = json.loads(line)
         return answer
 
+    def pace(self, bytes_per_second: float) -> None:
+        stdin = None if self._process is None else self._process.stdin
+        if stdin is not None and not stdin.is_closing():
+            stdin.write(json.dumps({NEW_RATE: bytes_per_second}).encode() + b"\n")
+
     async def end(self) -> None:
         process = self._process
         if process is None:
@@ -108,5 +119,7 @@ class InProcess:
         copied: Json = json.loads(json.dumps(request))
         answer: Json = json.loads(json.dumps(work.answer(copied, self._disk, self._throttle)))
         return answer
+
+    def pace(self, bytes_per_second: float) -> None: ...
 
     async def end(self) -> None: ...

@@ -74,6 +74,7 @@ class LogCleaner:
     def __init__(self, ports: CleanerPorts, settings: CleanerSettings) -> None:
         self._ports = ports
         self._settings = settings
+        self._workers: dict[int, CleaningWorker] = {}
         self._threads: dict[int, asyncio.Task[None]] = {}
         self._at_work: set[TopicPartition] = set()
         self._trouble: dict[TopicPartition, _Trouble] = {}
@@ -93,10 +94,12 @@ class LogCleaner:
         self._employ()
 
     def configure(self, settings: CleanerSettings) -> None:
-        """Go by these settings: those who rest look again at once, work under way keeps what it began with."""
+        """Go by these settings: those who rest look again at once, work under way goes on at the new rate."""
         if settings == self._settings:
             return
         self._settings = settings
+        for worker in self._workers.values():
+            worker.pace(settings.bytes_per_second_each)
         self._changed.set()
         self._changed = asyncio.Event()
         if self._running:
@@ -125,7 +128,7 @@ class LogCleaner:
         }
 
     async def _thread(self, number: int) -> None:
-        worker = self._ports.open_worker()
+        worker = self._workers[number] = self._ports.open_worker()
         try:
             while number < self._settings.threads:
                 busy = False
@@ -137,6 +140,7 @@ class LogCleaner:
                     await worker.end()
                     await self._rest()
         finally:
+            del self._workers[number]
             await worker.end()
 
     async def _rest(self) -> None:

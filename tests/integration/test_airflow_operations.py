@@ -28,7 +28,7 @@ from logyard.local.layout import Settings
 from tests.integration.conftest import CONFIG
 from tests.support.real_cluster import RealCluster, eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
 
 OWN_DAGS = '''
 """A reassignment that holds its worker, and sensors: airflow finds the dag objects by name."""

@@ -21,7 +21,7 @@ from logyard.local.java import find_java
 from logyard.spark_jobs import shipping
 from tests.support.real_cluster import RealCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 
 EVENTS = [(b"key%d" % (i % 31), b"value %d" % i * 5) for i in range(4_000)]
 

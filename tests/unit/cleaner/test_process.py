@@ -5,13 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from logyard.broker.cleaner.child import paced
+from logyard.broker.cleaner.child import Pace
 from logyard.broker.cleaner.process import ChildProcess, WorkerDied
+from logyard.broker.cleaner.settings import CleanerSettings
 from logyard.broker.log.disk import OsDisk
 from tests.support.cleaning_world import Worker, cleaner_of
 from tests.support.lease_world import TP, LeaseWorld, fill, latest
@@ -84,10 +86,39 @@ def test_a_child_does_not_outlive_a_broker_that_is_killed() -> None:
 
 
 def test_work_is_paced() -> None:
-    pace = paced(1_000_000)
+    pace = Pace()
+    pace.set(1_000_000)
     began = time.monotonic()
     for _ in range(8):
         pace(16 << 10)
     assert time.monotonic() - began < 0.05, "below the rate's first look"
     pace(180 << 10)
     assert time.monotonic() - began > 0.25
+
+
+def test_a_new_rate_wakes_who_sleeps_by_the_old_one() -> None:
+    pace = Pace()
+    pace.set(1)
+    sleeping = threading.Thread(target=pace, args=(3600,), daemon=True)
+    sleeping.start()
+    pace.set(1e9)
+    sleeping.join(10)
+    assert not sleeping.is_alive()
+
+
+async def test_a_child_takes_a_new_rate_in_the_midst_of_its_work(tmp_path: Path) -> None:
+    child = ChildProcess()
+    async with LeaseWorld(OsDisk(), str(tmp_path)) as world:
+        world.lead()
+        slow = CleanerSettings(bytes_per_second=1, dedupe_buffer_bytes=1 << 20)
+        cleaner = cleaner_of(world, Worker(world), slow)
+        log = world.store.get(TP)
+        assert log is not None
+        fill(log, 60)
+        cleaning = asyncio.ensure_future(cleaner.clean_filthiest(child))
+        while child.pid is None:
+            await asyncio.sleep(0.01)
+        child.pace(1e9)
+        async with asyncio.timeout(30):
+            assert await cleaning
+        await child.end()
