@@ -141,6 +141,7 @@ class History:
         self.wrote(bytes(data), count)
 
     def idempotent(self, count: int) -> None:
+        self.log.want_producers()  # a truncation left them to be read again
         known = self.log.producers.entries.get(9)
         first = 0 if known is None else known.last_sequence + 1
         data = produced([b"y" * 10] * count, producer_id=9, producer_epoch=0, base_sequence=first)
