@@ -42,12 +42,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def write_aside(path: str, text: str) -> None:
-    """Write a file under another name, then rename it."""
+def write_aside(path: str, content: str | bytes) -> None:
+    """Write a file under another name, then rename it; text as UTF-8."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
+    with open(temporary, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)

@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from logyard.broker.errors import LogyardError
+from logyard.spark_jobs.outcome import write_aside
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("broker", "spark_jobs")
@@ -40,7 +41,7 @@ def write_zip(path: Path) -> int:
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sources:
             archive.writestr(zipfile.ZipInfo(_name_of(source, home), _DATE), source.read_bytes())
-    _put(path, data.getvalue())
+    write_aside(str(path), data.getvalue())
     return len(sources)
 
 
@@ -56,7 +57,7 @@ def _name_of(source: Path, home: Path) -> str:
 def write_job(directory: Path, job: str) -> Path:
     """Write the two-line script that spark-submit wants for a job of the zip; returns its path."""
     path = directory / f"{job}.py"
-    _put(path, f"import sys\nfrom logyard.spark_jobs.{job} import main\nsys.exit(main())\n".encode())
+    write_aside(str(path), f"import sys\nfrom logyard.spark_jobs.{job} import main\nsys.exit(main())\n")
     return path
 
 
@@ -101,10 +102,3 @@ def submit_words(zip_path: Path, job_path: Path, environment: Path | None) -> st
         words += ["--archives", f"{environment}#{INSIDE}", "--conf", f"spark.pyspark.python=./{INSIDE}/bin/python"]
         words += ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
     return " ".join([*words, str(job_path), "--bootstrap-server", "HOST:9092", "--tokens", "tokens.json"])
-
-
-def _put(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
