@@ -56,7 +56,7 @@ def main() -> None:
     threading.Thread(target=_receive, args=(requests, pace), daemon=True).start()
     disk = OsDisk()
     while True:
-        answer = work.answer(requests.get(), disk, lambda _bytes_per_second: pace)
+        answer = work.answer(requests.get(), disk, pace)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

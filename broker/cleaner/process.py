@@ -7,7 +7,6 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -111,13 +110,12 @@ class ChildProcess:
 class InProcess:
     """Cleans on the spot."""
 
-    def __init__(self, disk: Disk, throttle: Callable[[float], Callable[[int], None]] = work.unthrottled) -> None:
+    def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._throttle = throttle
 
     async def clean(self, request: Json) -> Json:
         copied: Json = json.loads(json.dumps(request))
-        answer: Json = json.loads(json.dumps(work.answer(copied, self._disk, self._throttle)))
+        answer: Json = json.loads(json.dumps(work.answer(copied, self._disk, work.unthrottled)))
         return answer
 
     def pace(self, bytes_per_second: float) -> None: ...

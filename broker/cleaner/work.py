@@ -9,7 +9,6 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from logyard.broker.compaction.cleaner import Batch, rewrite_batches, survey_batches
@@ -215,17 +214,16 @@ class _Part:
         self._file.sync()
 
 
-def answer(request: Json, disk: Disk, throttle: Callable[[float], Callable[[int], None]]) -> Json:
-    """Carry out `{"lease", "keys_max", "bytes_per_second"}`; what goes wrong is told as `{"failed", "message"}`.
+def answer(request: Json, disk: Disk, throttle: Callable[[int], None]) -> Json:
+    """Carry out `{"lease", "keys_max"}`; what goes wrong is told as `{"failed", "message"}`.
 
     With a `decision` (base64) that one is applied, without one the log's own is made.
-    `throttle(bytes_per_second)` makes what paces the work. `failed` is `corrupt`, `storage` or `error` (ours).
+    `throttle(bytes)` paces the work. `failed` is `corrupt`, `storage` or `error` (ours).
     """
     try:
-        pace = throttle(request["bytes_per_second"])
         if "decision" in request:
-            return apply(request["lease"], Decision.decode(base64.b64decode(request["decision"])), disk, pace)
-        return clean(request["lease"], request["keys_max"], disk, pace)
+            return apply(request["lease"], Decision.decode(base64.b64decode(request["decision"])), disk, throttle)
+        return clean(request["lease"], request["keys_max"], disk, throttle)
     except CorruptData as error:
         return {"failed": "corrupt", "message": str(error)}
     except (StorageError, FileNotFoundError) as error:
@@ -234,9 +232,5 @@ def answer(request: Json, disk: Disk, throttle: Callable[[float], Callable[[int]
         return {"failed": "error", "message": f"{type(error).__name__}: {error}"}
 
 
-def unthrottled(bytes_per_second: float) -> Callable[[int], None]:
+def unthrottled(_size: int) -> None:
     """Pace nothing."""
-    return partial(_ignore, bytes_per_second)
-
-
-def _ignore(_bytes_per_second: float, _size: int) -> None: ...

@@ -96,7 +96,7 @@ def run_history(seed: int) -> int:
         segments = cut(rng, inside)
         producers = producers_of(rng, log)
         lease = leased(disk, segments, clean_offset, end, now_ms, aborted, producers, rng.choice([300, 10**6]))
-        made = work.clean(lease, rng.choice([1, 3, 1000]), disk, work.unthrottled(1.0))
+        made = work.clean(lease, rng.choice([1, 3, 1000]), disk, work.unthrottled)
         range_end = made["range_end"]
         assert range_end == end or (clean_offset < range_end < end)
         stopped_early += range_end < end
