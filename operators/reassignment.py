@@ -240,7 +240,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
             store.set(_STORED_THROTTLE, before.as_json())
         context["ti"].xcom_push(key=THROTTLE_BEFORE, value=before.as_json())
         if rate and moves:
-            set_throttle(client, moves, rate)
+            set_throttle(client, moves, rate, self.hook.pause())
             self.log.info("throttled to %d bytes per second on each broker", rate)
         return before
 

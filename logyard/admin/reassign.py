@@ -142,7 +142,7 @@ def execute(
     try:
         if throttle >= 0:
             before = throttles.capture(client, list(settings.topics), settings.brokers)
-            _limit(client, settings, throttle)
+            _limit(client, settings, throttle, pause)
             say(f"The inter-broker throttle limit was set to {throttle} B/s")
         if log_dir_throttle >= 0:
             for broker in movers:
@@ -247,11 +247,10 @@ def _take_back(
         throttles.restore(client, before)
 
 
-def _limit(client: ReassignmentClient, settings: reassign_states.ThrottleSettings, rate: int) -> None:
+def _limit(client: ReassignmentClient, settings: reassign_states.ThrottleSettings, rate: int, pause: Pause) -> None:
     for topic, values in settings.topics.items():
         client.alter_topic_configs(topic, values)
-    for broker in settings.brokers:
-        client.alter_broker_configs(broker, {throttles.LEADER_RATE: str(rate), throttles.FOLLOWER_RATE: str(rate)})
+    throttles.set_rates(client, settings.brokers, rate, pause)
 
 
 def _clear(client: ReassignmentClient, targets: Sequence[tuple[TopicPartition, tuple[int, ...]]], say: Say) -> None:

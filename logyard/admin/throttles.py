@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from logyard.admin.execution import Move
+from logyard.admin.ports import Pause
 from logyard.admin.snapshot import ConfigValue
 from logyard.broker.errors import ApiError, ErrorCode
 
@@ -75,17 +76,33 @@ def capture(client: ConfigClient, topics: Iterable[str], brokers: Iterable[int])
     )
 
 
-def set_throttle(client: ConfigClient, moves: Sequence[Move], rate: int) -> Throttle:
+def set_throttle(client: ConfigClient, moves: Sequence[Move], rate: int, pause: Pause) -> Throttle:
     """Throttle the moves to `rate` bytes per second on each broker; returns what `restore` puts back."""
     lists = throttled_replicas(moves)
     brokers = throttled_brokers(moves)
     before = capture(client, lists, brokers)
-    for broker in brokers:
-        client.alter_broker_configs(broker, {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)})
     for topic, keys in lists.items():
         values = {k: _joined(before.topics[topic][k], entries) for k, entries in keys.items()}
         client.alter_topic_configs(topic, values)
+    set_rates(client, brokers, rate, pause)
     return before
+
+
+def set_rates(client: ConfigClient, brokers: Sequence[int], rate: int, pause: Pause, patience_s: float = 5.0) -> None:
+    """Set the brokers' rates, then wait until each says that it holds them, for `patience_s` at most.
+
+    A broker learns of a setting a moment after it is written, in the order of the writes: once it knows its rate, it
+    knows the lists of topics written before, and a move that starts then is throttled from its first byte on.
+    """
+    rates = {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)}
+    for broker in brokers:
+        client.alter_broker_configs(broker, rates)
+    deadline = pause.monotonic() + patience_s
+    unsure = list(brokers)
+    while unsure and pause.monotonic() < deadline:
+        unsure = [broker for broker in unsure if _own(client.broker_configs(broker), tuple(rates)) != rates]
+        if unsure:
+            pause.sleep(0.02)
 
 
 def restore(client: ConfigClient, before: Throttle) -> None:

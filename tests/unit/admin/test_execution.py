@@ -13,7 +13,7 @@ from logyard.admin.execution import (
     progress,
     state_hash,
 )
-from logyard.admin.memory import MemoryClient
+from logyard.admin.memory import MemoryClient, MemoryPause
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.snapshot import NewTopic
 from logyard.broker.errors import CorruptData
@@ -102,7 +102,7 @@ def test_throttles_are_set_and_put_back_as_they_were(client: MemoryClient) -> No
     client.alter_topic_configs("t", {throttles.LEADERS: "5:5"})
     before_brokers = {b: dict(client.broker_configs(b)) for b in (1, 2, 3, 4)}
     before_topic = client.topic_configs("t")
-    kept = throttles.set_throttle(client, [Move(T0, (1, 2), (3, 2))], 1000)
+    kept = throttles.set_throttle(client, [Move(T0, (1, 2), (3, 2))], 1000, MemoryPause(MemoryCluster({1: None})))
     assert client.broker_configs(3)[throttles.FOLLOWER_RATE].value == "1000"
     assert client.topic_configs("t")[throttles.LEADERS].value == "5:5,0:1,0:2"
     assert client.topic_configs("t")[throttles.FOLLOWERS].value == "0:3"
@@ -112,7 +112,25 @@ def test_throttles_are_set_and_put_back_as_they_were(client: MemoryClient) -> No
 
 
 def test_throttles_of_a_vanished_topic_are_left_out(client: MemoryClient) -> None:
-    kept = throttles.set_throttle(client, [Move(T0, (1, 2), (3, 2))], 1000)
+    kept = throttles.set_throttle(client, [Move(T0, (1, 2), (3, 2))], 1000, MemoryPause(MemoryCluster({1: None})))
     client.delete_topic("t")
     throttles.restore(client, kept)
     assert client.broker_configs(3) == {}
+
+
+def test_a_throttle_is_set_when_every_broker_knows_it(client: MemoryClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    pause, answered = MemoryPause(MemoryCluster({1: None})), client.broker_configs
+    # Broker 3 hears of its rate a while after it was written.
+    monkeypatch.setattr(client, "broker_configs", lambda b: {} if b == 3 and pause.monotonic() < 0.5 else answered(b))
+    start = pause.monotonic()
+    throttles.set_throttle(client, [Move(T0, (1, 2), (3, 2))], 1000, pause)
+    assert 0.5 <= pause.monotonic() - start < 1
+
+
+def test_a_broker_that_never_tells_its_throttle_holds_a_move_up_for_a_moment_only(
+    client: MemoryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause = MemoryPause(MemoryCluster({1: None}))
+    monkeypatch.setattr(client, "broker_configs", lambda _: {})
+    throttles.set_rates(client, [1, 2], 1000, pause, patience_s=5)
+    assert 5 <= pause.monotonic() < 6

@@ -80,7 +80,7 @@ def test_a_retry_adopts_what_runs_and_puts_the_first_trys_throttle_back(cluster:
     first = execute(document, throttle="700", deferrable=True)
     with pytest.raises(TaskDeferred):
         first.execute(context(store))
-    assert cluster.broker_config[2][throttles.LEADER_RATE] == "700"
+    assert throttles.LEADERS in cluster.configs["t"]
     # The worker died. The next try finds moves under way and a throttle that it must not take for somebody else's.
     run(execute(document, throttle="700"), context(store))
     assert all(not config for config in cluster.broker_config.values())
@@ -149,7 +149,7 @@ def test_killing_a_deferred_task_cancels_its_moves_and_puts_the_throttle_back(cl
     cluster.ticks_to_move = 500
     with pytest.raises(TaskDeferred) as deferred:
         execute(document, throttle="700", deferrable=True).execute(context())
-    assert cluster.broker_config[2][throttles.LEADER_RATE] == "700"
+    assert throttles.LEADERS in cluster.configs["t"]
     asyncio.run(remade(deferred.value.trigger).on_kill())
     assert not any(a.is_reassigning for a in cluster.assignments.values())
     assert all(not config for config in cluster.broker_config.values())
@@ -159,18 +159,19 @@ def test_killing_a_deferred_task_cancels_its_moves_and_puts_the_throttle_back(cl
 def test_a_throttle_is_remembered_before_it_is_set(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker dies while it sets the throttle: the next try must not take the half of it for somebody else's."""
     document, store = plan(drain=[1]), Store()
-    whole = MemoryClient.alter_topic_configs
+    whole = MemoryClient.alter_broker_configs
 
     def dies(*_: object, **__: object) -> None:
         raise SystemExit("killed")
 
-    monkeypatch.setattr(MemoryClient, "alter_topic_configs", dies)
+    monkeypatch.setattr(MemoryClient, "alter_broker_configs", dies)
     with pytest.raises(SystemExit):
         execute(document, throttle="700").execute(context(store))
-    assert cluster.broker_config[2][throttles.LEADER_RATE] == "700"
-    monkeypatch.setattr(MemoryClient, "alter_topic_configs", whole)
+    assert throttles.LEADERS in cluster.configs["t"]
+    monkeypatch.setattr(MemoryClient, "alter_broker_configs", whole)
     run(execute(document, throttle="700"), context(store))
     assert all(not config for config in cluster.broker_config.values())
+    assert cluster.configs["t"] == {}
 
 
 def test_a_dry_run_names_the_first_wave_and_moves_nothing(cluster: MemoryCluster) -> None:
