@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from tests.benchmarks.reference import measure, rows
+from tests.benchmarks.reference import catalogue, measure, rows
 from tests.support import kafka
 
 OUT = Path(__file__).resolve().parents[3] / "build" / "bench-reference.json"
@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="counted runs a row (default: 5)")
     parser.add_argument("--json", type=Path, default=OUT)
     options = parser.parse_args()
-    chosen = [row for row in rows.rows() if not options.only or any(o in row.name for o in options.only)]
+    chosen = [row for row in catalogue.rows() if not options.only or any(o in row.name for o in options.only)]
     if options.rounds:
         chosen = [
             replace(row, rounds=min(row.rounds, options.rounds) if row.rounds == 1 else options.rounds)

@@ -1,4 +1,4 @@
-"""The rows: each a function of a cluster that does its work and returns figures named with their units."""
+"""Rows of the data plane and of groups: each does its work on a cluster and returns figures named with their units."""
 
 import contextlib
 import itertools
@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from tests.benchmarks.reference.group import Group
-from tests.benchmarks.reference.measure import Measured, Row, cpu_s, resident_mb
+from tests.benchmarks.reference.measure import Measured, cpu_s, resident_mb
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster, eventually
 
@@ -143,27 +143,6 @@ def led(metadata: Any, names: list[str], partitions: int) -> bool:
     )
 
 
-def failover(cluster: RealCluster) -> Measured:
-    """/controller is deleted: until another broker leads and has created a topic."""
-    admin = cluster.admin()
-    with cluster.zookeeper() as zk:
-        before = zk.get("/controller")[1].czxid
-        begun = time.perf_counter()
-        zk.delete("/controller")
-        while (stat := zk.exists("/controller")) is None or stat.czxid == before:
-            time.sleep(0.002)
-        name = f"after-{next(_names)}"
-
-        def made() -> bool:
-            wait(admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=30))
-            return True
-
-        eventually(made, "a topic by the new controller", 60)
-        taken = time.perf_counter() - begun
-    wait(admin.delete_topics([name], operation_timeout=30))
-    return {"s": taken}
-
-
 def commits(cluster: RealCluster) -> Measured:
     """One member, one offset, one synchronous commit after the other."""
     with topic(cluster, 1, 3) as name:
@@ -204,29 +183,3 @@ def restart(cluster: RealCluster, *, number: signal.Signals) -> Measured:
 
 def resident(cluster: RealCluster) -> Measured:
     return {"resident MB of three brokers": resident_mb(cluster)}
-
-
-def rows() -> list[Row]:
-    """In the order in which they run; memory is looked at before and after the load."""
-    made = [Row("memory, idle", resident, rounds=1)]
-    for size in (100, 1024, 16384):
-        for replicas, acks in ((1, "1"), (3, "all")):
-            for codec in ("none", "lz4"):
-                work = partial(produce_and_consume, size=size, replicas=replicas, acks=acks, codec=codec)
-                made.append(Row(f"librdkafka {size} B, RF {replicas}, acks={acks}, {codec}", work))
-    made += [
-        Row(f"Java producer {size} B, RF 3, acks=all", partial(java_produce, size=size, acks="all"))
-        for size in (100, 1024)
-    ]
-    made += [Row(f"500 records/s of 1 KiB, RF 3, acks={acks}", partial(latency, acks=acks)) for acks in ("1", "all")]
-    made += [
-        Row("commits one by one", commits),
-        Row("rebalance of 100 members", partial(rebalances, members=100)),
-        Row("1 topic of 1,000 partitions", partial(create_and_delete, topics=1, partitions=1000)),
-        Row("1,000 topics of 1 partition", partial(create_and_delete, topics=1000, partitions=1)),
-        Row("controller failover, 1,000 partitions", failover),
-        Row("restart of one broker, clean", partial(restart, number=signal.SIGTERM)),
-        Row("restart of one broker, killed", partial(restart, number=signal.SIGKILL)),
-        Row("memory, after all this", resident, rounds=1),
-    ]
-    return made

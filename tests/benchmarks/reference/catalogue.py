@@ -1,0 +1,45 @@
+"""Which rows `make bench-reference` measures."""
+
+import signal
+from functools import partial
+
+from tests.benchmarks.reference import moves, spark_jobs
+from tests.benchmarks.reference import rows as work
+from tests.benchmarks.reference.measure import Row
+
+
+def rows() -> list[Row]:
+    """In the order in which they run; memory is looked at before and after the load."""
+    made = [Row("memory, idle", work.resident, rounds=1)]
+    for size in (100, 1024, 16384):
+        for replicas, acks in ((1, "1"), (3, "all")):
+            for codec in ("none", "lz4"):
+                each = partial(work.produce_and_consume, size=size, replicas=replicas, acks=acks, codec=codec)
+                made.append(Row(f"librdkafka {size} B, RF {replicas}, acks={acks}, {codec}", each))
+    made += [
+        Row(f"Java producer {size} B, RF 3, acks=all", partial(work.java_produce, size=size, acks="all"))
+        for size in (100, 1024)
+    ]
+    made += [
+        Row(f"500 records/s of 1 KiB, RF 3, acks={acks}", partial(work.latency, acks=acks)) for acks in ("1", "all")
+    ]
+    made += [
+        Row("commits one by one", work.commits),
+        Row("rebalance of 100 members", partial(work.rebalances, members=100)),
+        Row("1 topic of 1,000 partitions", partial(work.create_and_delete, topics=1, partitions=1000)),
+        Row("1,000 topics of 1 partition", partial(work.create_and_delete, topics=1000, partitions=1)),
+        Row("controller failover, 1,000 partitions", moves.failover),
+        Row("restart of one broker, clean", partial(work.restart, number=signal.SIGTERM)),
+        Row("restart of one broker, killed", partial(work.restart, number=signal.SIGKILL)),
+        Row("memory, after all this", work.resident, rounds=1),
+        Row("10 GB to another broker", partial(moves.reassign, gigabytes=10, throttle=0), rounds=3),
+        Row(
+            "10 GB to another broker at 100 MB/s", partial(moves.reassign, gigabytes=10, throttle=100_000_000), rounds=1
+        ),
+        Row("controlled shutdown, 3,000 leaders", moves.shutdown, rounds=3),
+        Row("controller failover, 10,000 partitions", partial(moves.failover, partitions=10_000)),
+        Row("compaction of 500 MB, ours by Spark", spark_jobs.compaction, rounds=3),
+        Row("compaction of 500 MB, ours by the cleaner", partial(spark_jobs.compaction, spark=False), rounds=3),
+        Row("export of 500 MB to Parquet", spark_jobs.export, rounds=3),
+    ]
+    return made

@@ -1,0 +1,152 @@
+"""Rows of the jobs: segments compacted by ours and by Kafka's LogCleaner, a topic exported by ours and by Spark's.
+
+Every run has a broker of its own, of the kind it is asked for, and the same records in it.
+"""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+
+from tests.benchmarks.reference.measure import Measured
+from tests.benchmarks.reference.moves import client_of
+from tests.benchmarks.reference.rows import wait
+from tests.support import kafka
+from tests.support.real_cluster import RealCluster, eventually
+
+ROOT = Path(__file__).resolve().parents[3]
+PARTITIONS, KEYS, TOPIC = 4, 200_000, "dirty"
+ALONE = {"offsets.topic.replication.factor": "1", "log.cleaner.threads": "2", "log.cleaner.backoff.ms": "100"}
+_runs = itertools.count()
+
+EXPORT = """
+import sys
+from pyspark.sql import SparkSession
+bootstrap, jars, target = sys.argv[1:]
+spark = (SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
+    .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate())
+source = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", "dirty")
+source.option("startingOffsets", "earliest").load().write.parquet(target)
+spark.stop()
+"""
+
+
+def compaction(cluster: RealCluster, *, megabytes: int = 500, spark: bool = True) -> Measured:
+    """100-byte records of 200,000 keys in four partitions; `spark`: ours by the Spark job, else by the own cleaner.
+
+    From the moment a topic is to be compacted until its closed segments are; the job's time has Spark's start in it.
+    """
+    ours = _is_ours(cluster)
+    cleaner = {"log.cleaner.enable": "false" if ours and spark else "true"}
+    with kafka.running(cluster.directory / f"run-{next(_runs)}", "O" if ours else "K", {**ALONE, **cleaner}) as alone:
+        _fill(alone, megabytes, 100)
+        goals, dirty = _closed(alone)
+        client = client_of(alone)
+        begun = time.perf_counter()
+        client.alter_topic_configs(TOPIC, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
+        client.close()
+        if ours and spark:
+            _submit("compact", alone, "--topic", TOPIC, "--force")
+        else:
+            eventually(lambda: _cleaned(alone, goals), "every closed segment cleaned", 600)
+        taken = time.perf_counter() - begun
+        assert _size(alone) < dirty, "nothing was compacted"
+    return {"s in all": taken, "MB/s": dirty / 1e6 / taken}
+
+
+def export(cluster: RealCluster, *, megabytes: int = 500) -> Measured:
+    """1 KiB records to Parquet, by our job and by Spark's Kafka source; Spark's start is in both times."""
+    ours = _is_ours(cluster)
+    with kafka.running(cluster.directory / f"run-{next(_runs)}", "O" if ours else "K", ALONE) as alone:
+        _fill(alone, megabytes, 1024)
+        target = alone.directory / "exported"
+        begun = time.perf_counter()
+        if ours:
+            _submit("export", alone, "--topic", TOPIC, "--destination", str(target))
+        else:
+            jars = ",".join(str(jar) for jar in sorted(kafka.jars_or_skip("spark").glob("*.jar")))
+            _run([sys.executable, "-c", EXPORT, alone.bootstrap, jars, str(target)])
+        taken = time.perf_counter() - begun
+    return {"s in all": taken, "MB/s": megabytes / taken}
+
+
+def _is_ours(cluster: RealCluster) -> bool:
+    return "O" in kafka.kinds_file(cluster.directory).read_text()
+
+
+def _fill(cluster: RealCluster, megabytes: int, size: int) -> None:
+    admin = cluster.admin()
+    config = {"segment.bytes": str(32 << 20), "cleanup.policy": "delete"}
+    wait(admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=config)], operation_timeout=60))
+    settings = {"bootstrap.servers": cluster.bootstrap, "linger.ms": 50, "batch.size": 200_000, "acks": "1"}
+    producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
+    values = [os.urandom(size - 10) for _ in range(64)]
+    for n in range(megabytes * 1_000_000 // size):
+        while True:
+            try:
+                producer.produce(TOPIC, values[n % 64], b"%010d" % (n * 7919 % KEYS), partition=n % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    assert producer.flush(300) == 0
+    # Jobs read closed segments: the last ones are closed by one record more in each partition.
+    client = client_of(cluster)
+    client.alter_topic_configs(TOPIC, {"segment.ms": "1"})
+    eventually(lambda: client.topic_configs(TOPIC)["segment.ms"].value == "1", "segments of a millisecond")
+    for partition in range(PARTITIONS):
+        producer.produce(TOPIC, b"last", b"last", partition=partition)
+    assert producer.flush(60) == 0
+    client.alter_topic_configs(TOPIC, {}, ["segment.ms"])
+    client.close()
+    eventually(lambda: all(len(list(folder.glob("*.log"))) > 1 for folder in _folders(cluster)), "closed segments")
+
+
+def _folders(cluster: RealCluster) -> list[Path]:
+    data = cluster.directory / "broker-0" / "data"
+    return [data / f"{TOPIC}-{partition}" for partition in range(PARTITIONS)]
+
+
+def _closed(cluster: RealCluster) -> tuple[dict[int, int], int]:
+    """The base offset of each partition's active segment, and the bytes below it."""
+    goals, size = {}, 0
+    for partition, folder in enumerate(_folders(cluster)):
+        *closed, active = sorted(folder.glob("*.log"))
+        goals[partition] = int(active.stem)
+        size += sum(file.stat().st_size for file in closed)
+    return goals, size
+
+
+def _cleaned(cluster: RealCluster, goals: dict[int, int]) -> bool:
+    """Whether the checkpoint of the cleaner (topic partition offset a line) has come as far as the active segments."""
+    checkpoint = cluster.directory / "broker-0" / "data" / "cleaner-offset-checkpoint"
+    lines = [line.split() for line in checkpoint.read_text().splitlines()[2:]] if checkpoint.exists() else []
+    reached = {int(line[1]): int(line[2]) for line in lines if line[0] == TOPIC}
+    return all(reached.get(partition, 0) >= goal for partition, goal in goals.items())
+
+
+def _size(cluster: RealCluster) -> int:
+    """Bytes of the closed segments now."""
+    return _closed(cluster)[1]
+
+
+def _submit(job: str, cluster: RealCluster, *arguments: str) -> dict[str, object]:
+    command = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[2]"]
+    command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"]
+    command += ["--conf", "spark.driver.bindAddress=127.0.0.1", str(ROOT / "spark_jobs" / f"{job}.py")]
+    command += ["--cluster-file", str(cluster.directory / "cluster.json"), *arguments]
+    return dict(json.loads(_run(command).strip().splitlines()[-1]))
+
+
+def _run(command: list[str]) -> str:
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    environment.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".numba_cache"))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
