@@ -106,7 +106,8 @@ def test_replicas_move_by_a_plan_under_a_throttle(client: KafkaClusterClient) ->
     snapshot = client.snapshot(["admin-move"], reassignments=True)
     moves = plan_moves(PlanInput.of(snapshot, ["admin-move"], client.replica_sizes()), Goals(drain=frozenset({0})))
     assert len(make_plan(snapshot, moves).moves) == 4
-    before = throttles.set_throttle(client, moves, 10_000_000)
+    before = throttles.set_throttle(client, moves, 10_000_000, RealConnector().pause())
+    assert all(client.broker_configs(b)[throttles.FOLLOWER_RATE].value == "10000000" for b in (0, 1, 2))
     assert client.alter_reassignments({m.tp: m.target for m in moves}) == {m.tp: None for m in moves}
     eventually(lambda: len(progress(moves, client.snapshot(reassignments=True)).done) == 4, "every move done", 60)
     throttles.restore(client, before)
