@@ -8,10 +8,17 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from logyard.admin.client import KafkaClusterClient
 from logyard.admin.ensemble import KazooEnsemble
-from logyard.admin.ports import ClusterClient, ClusterUnreachable, Ensemble, EnsembleUnreachable, Launcher, Pause
+from logyard.admin.ports import (
+    ClusterUnreachable,
+    DescribingClient,
+    Ensemble,
+    EnsembleUnreachable,
+    Launcher,
+    Pause,
+)
 from logyard.admin.reachability import why_unreachable
+from logyard.admin.requests import ClusterRequests
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.broker.errors import LogyardError
 
@@ -21,7 +28,7 @@ _PATIENCE_S = 120.0
 class Connector(Protocol):
     """Where clients of a cluster come from. `cluster` raises ClusterUnreachable, `ensemble` EnsembleUnreachable."""
 
-    def cluster(self, settings: ClusterSettings) -> ClusterClient: ...
+    def cluster(self, settings: ClusterSettings) -> DescribingClient: ...
 
     def ensemble(self, settings: ClusterSettings) -> Ensemble: ...
 
@@ -37,8 +44,8 @@ class Connector(Protocol):
 class RealConnector:
     """Kafka's protocol, a real ZooKeeper, real processes, real time."""
 
-    def cluster(self, settings: ClusterSettings) -> ClusterClient:
-        return KafkaClusterClient(settings)
+    def cluster(self, settings: ClusterSettings) -> DescribingClient:
+        return ClusterRequests(settings)
 
     def ensemble(self, settings: ClusterSettings) -> Ensemble:
         if settings.zookeeper is None:

@@ -3,19 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from logyard.admin.groups import DEAD, EMPTY, STABLE, Group, Member
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import (
     EARLIEST,
     LATEST,
-    ClusterClient,
     ClusterUnreachable,
     ControllerView,
+    DescribingClient,
     Ensemble,
     EnsembleUnreachable,
     Launcher,
     PartitionsView,
     Pause,
     Probe,
+    Quorum,
 )
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import (
@@ -40,7 +42,7 @@ class MemoryConnector:
         self.cluster_state = cluster
         self._zookeeper = zookeeper
 
-    def cluster(self, settings: ClusterSettings) -> ClusterClient:
+    def cluster(self, settings: ClusterSettings) -> DescribingClient:
         return MemoryClient(self.cluster_state)
 
     def ensemble(self, settings: ClusterSettings) -> Ensemble:
@@ -147,7 +149,7 @@ class MemoryClient:
             cluster_id="memory",
             controller=-1 if c.controller is None else c.controller,
             brokers={b: BrokerNode(b, f"host{b}", 9092, c.racks[b]) for b in c.live()},
-            topics={name: self._topic(name) for name in names},
+            topics=self._topics(names),
             reassignments={tp: a for tp, a in c.assignments.items() if a.is_reassigning} if reassignments else None,
             missing=tuple(t for t in topics or () if t not in c.configs),
         )
@@ -287,6 +289,21 @@ class MemoryClient:
         members = {group: c.group_members.get(group, 0) for group in sorted({*c.group_commits, *c.group_members})}
         return [GroupView(group, "Stable" if count else "Empty", count) for group, count in members.items()]
 
+    def describe_group(self, group_id: str) -> Group:
+        """Members share the partitions that the group has committed for, in turn."""
+        c = self._cluster
+        if group_id not in c.group_commits and group_id not in c.group_members:
+            return Group(group_id, DEAD)
+        count = c.group_members.get(group_id, 0)
+        mine = sorted(c.group_commits.get(group_id, {}))
+        members = [
+            Member(f"{group_id}-{n}", group_id, f"/10.0.0.{n}", partitions=tuple(mine[n::count])) for n in range(count)
+        ]
+        return Group(group_id, STABLE if count else EMPTY, tuple(members), "range", "host1:9092", 1)
+
+    def quorum(self) -> Quorum | None:
+        return self._cluster.quorum
+
     def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
         return dict(self._cluster.group_commits.get(group_id, {}))
 
@@ -306,18 +323,18 @@ class MemoryClient:
         if topic not in self._cluster.configs:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
 
-    def _topic(self, name: str) -> TopicView:
+    def _topics(self, names: Sequence[str]) -> dict[str, TopicView]:
         c = self._cluster
-        views = []
+        views: dict[str, list[PartitionView]] = {name: [] for name in names}
         for tp, placed in sorted(c.assignments.items()):
-            if tp.topic == name:
+            if tp.topic in views:
                 state = c.states.get(tp)
-                views.append(
+                views[tp.topic].append(
                     PartitionView(tp.partition, state.leader, placed.replicas, state.isr, state.leader_epoch)
                     if state
                     else PartitionView(tp.partition, -1, placed.replicas, ())
                 )
-        return TopicView(name, tuple(views))
+        return {name: TopicView(name, tuple(found)) for name, found in views.items()}
 
 
 def _alter(table: dict[str, str], values: Mapping[str, str], delete: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ died. Nothing moves by itself: `tick` does. `memory.py` has the clients onto it.
 
 from dataclasses import dataclass, field, replace
 
+from logyard.admin.ports import Quorum
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 
@@ -42,6 +43,7 @@ class MemoryCluster:
     start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
+    quorum: Quorum | None = None  # of a KRaft cluster
     looks: int = 0
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from logyard.admin.groups import Group
 from logyard.admin.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
 from logyard.broker.errors import ApiError, LogyardError
 from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
@@ -105,6 +106,26 @@ class ClusterClient(Protocol):
     def probe(self, broker: int, host: str, port: int, timeout_s: float) -> Probe: ...
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """Who leads the metadata of a KRaft cluster (-1: nobody just now), and in which epoch."""
+
+    leader: int
+    epoch: int
+
+
+class DescribingClient(ClusterClient, Protocol):
+    """A client that answers the page's questions too."""
+
+    def describe_group(self, group_id: str) -> Group:
+        """One group with its members; one that does not exist is Dead."""
+        ...
+
+    def quorum(self) -> Quorum | None:
+        """The quorum of a KRaft cluster; None where ZooKeeper has its place."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

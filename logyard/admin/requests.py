@@ -3,7 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from logyard.admin import group_requests
 from logyard.admin.client import KafkaClusterClient
+from logyard.admin.groups import Group
+from logyard.admin.ports import Quorum
 from logyard.broker.errors import ErrorCode
 
 _ELSEWHERE = (
@@ -11,6 +14,7 @@ _ELSEWHERE = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
+_DESCRIBE_QUORUM = 55
 
 Codes = Callable[[Any], Sequence[int]]
 """The error codes in a response."""
@@ -59,6 +63,17 @@ class ClusterRequests(KafkaClusterClient):
 
     def live_brokers(self) -> list[int]:
         return sorted(self.snapshot([]).brokers)
+
+    def describe_group(self, group_id: str) -> Group:
+        return group_requests.describe(self, group_id)
+
+    def quorum(self) -> Quorum | None:
+        # Metadata of a KRaft cluster names any broker as controller. Only there a broker offers this request.
+        if _DESCRIBE_QUORUM not in self._admin._manager.broker_version_data.api_versions:
+            return None
+        answer = self._repeat(self._admin.describe_metadata_quorum)
+        partition = answer["topics"][0]["partitions"][0]
+        return Quorum(partition["leader_id"], partition["leader_epoch"])
 
     def scram_users(self, users: Sequence[str] | None) -> dict[str, dict[str, int]]:
         """User → mechanism → iterations; users without credentials are left out."""
