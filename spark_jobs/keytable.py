@@ -2,14 +2,18 @@
 a slot).
 
 The hash is SipHash-1-3 with 128 bits under a random key per run: whoever chooses record keys cannot make two of
-them meet.
+them meet. Slots are in the order of the hashes, so growing goes through both tables from end to end and gives back
+the old one's memory on the way: it never costs twice the memory.
 """
 
+import mmap
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from logyard.broker.errors import LogyardError
 from logyard.spark_jobs.jit import kernel
 from logyard.spark_jobs.kernels import (
     BASE_OFFSET,
@@ -31,8 +35,15 @@ _V0, _V1 = np.uint64(0x736F6D6570736575), np.uint64(0x646F72616E646F6D)
 _V2, _V3 = np.uint64(0x6C7967656E657261), np.uint64(0x7465646279746573)
 _U64 = np.uint64(64)
 _XEE, _XDD = np.uint64(0xEE), np.uint64(0xDD)
-LOAD_MAX = 0.62
+LOAD_MAX = 0.75
 FIRST_SLOTS = 1 << 12
+# From here on a table grows by a quarter: until then by doubling.
+DOUBLING_SLOTS = 1 << 20
+BYTES_PER_KEY = 40  # 24 bytes a slot, at the least load: just grown, 0.6
+# At most so many records are taken before the table's room is looked at again.
+STEP_RECORDS = 1 << 16
+_SLICES = 64
+H0, H1, NEXT = 0, 1, 2  # a slot: the hash, and the last offset plus one (0: free)
 
 
 @kernel
@@ -84,27 +95,39 @@ def hash_key(raw: Array, at: int, size: int, seed0: Any, seed1: Any) -> tuple[An
 
 
 @kernel
-def _put(hashes: Array, offsets: Array, h0: Any, h1: Any, offset: int) -> int:
+def _home(h0: Any, slots: int) -> Any:
+    """The slot where the search for a hash begins: ascends with the hash."""
+    return np.int64(((h0 >> _U32) * np.uint64(slots)) >> _U32)
+
+
+@kernel
+def _put(table: Array, h0: Any, h1: Any, offset: int) -> int:
     """Set the last offset of a key; return 1 if the key is new."""
-    mask = offsets.shape[0] - 1
-    slot = np.int64(h0 & np.uint64(mask))
-    while offsets[slot] >= 0:
-        if hashes[slot, 0] == h0 and hashes[slot, 1] == h1:
-            if offset > offsets[slot]:
-                offsets[slot] = offset
+    slots = table.shape[0]
+    slot = _home(h0, slots)
+    following = np.uint64(offset + 1)
+    while table[slot, NEXT] != 0:
+        if table[slot, H0] == h0 and table[slot, H1] == h1:
+            if following > table[slot, NEXT]:
+                table[slot, NEXT] = following
             return 0
-        slot = (slot + 1) & mask
-    hashes[slot, 0] = h0
-    hashes[slot, 1] = h1
-    offsets[slot] = offset
+        slot += 1
+        if slot == slots:
+            slot = np.int64(0)
+    table[slot, H0] = h0
+    table[slot, H1] = h1
+    table[slot, NEXT] = following
     return 1
 
 
 @kernel
-def _rehash(hashes: Array, offsets: Array, into_hashes: Array, into_offsets: Array) -> None:
-    for slot in range(offsets.shape[0]):
-        if offsets[slot] >= 0:
-            _put(into_hashes, into_offsets, hashes[slot, 0], hashes[slot, 1], offsets[slot])
+def _put_all(table: Array, entries: Array) -> int:
+    """Take in slots of another table, free ones too; return how many keys are new."""
+    count = 0
+    for i in range(entries.shape[0]):
+        if entries[i, NEXT] != 0:
+            count += _put(table, entries[i, H0], entries[i, H1], np.int64(entries[i, NEXT]) - 1)
+    return count
 
 
 @kernel
@@ -113,16 +136,17 @@ def _feed(
     payloads: Array,
     headers: Array,
     wanted: Array,
-    hashes: Array,
-    offsets: Array,
+    first: int,
+    last: int,
+    table: Array,
     seeds: Array,
     tombstones: Array,
     tallies: Array,
 ) -> tuple[int, int]:
-    """Put every keyed record of the wanted batches; list tombstones (offset, batch); tally new keys, keyless,
-    tombstones, records."""
+    """Put every keyed record of the wanted batches in [first, last); list tombstones (offset, batch, the hash's second
+    half); tally new keys, keyless, tombstones, records."""
     row = np.empty(RECORD_COLUMNS, np.int64)
-    for i in range(headers.shape[0]):
+    for i in range(first, last):
         if not wanted[i]:
             continue
         at = payloads[i, 0]
@@ -138,61 +162,124 @@ def _feed(
                 continue
             offset = row[OFFSET] + headers[i, BASE_OFFSET]
             h0, h1 = hash_key(raw, row[KEY_AT], row[KEY_SIZE], seeds[0], seeds[1])
-            tallies[0] += _put(hashes, offsets, h0, h1, offset)
+            tallies[0] += _put(table, h0, h1, offset)
             if row[VALUE_SIZE] < 0:
                 tombstones[tallies[2], 0] = offset
                 tombstones[tallies[2], 1] = i
+                tombstones[tallies[2], 2] = np.int64(h1)
                 tallies[2] += 1
         if at != end:
             return i, FAULT_LEFTOVER
     return -1, FAULT_NONE
 
 
-class KeyTable:
-    """Maps the hash of a key to its last offset; grows by doubling."""
+class TooManyKeys(LogyardError):
+    """More keys than the table may hold."""
 
-    def __init__(self, seed: bytes | None = None) -> None:
+
+class KeyTable:
+    """Maps the hash of a key to its last offset."""
+
+    def __init__(self, seed: bytes | None = None, keys_max: int | None = None) -> None:
+        """Take at most about `keys_max` keys (a step of records more); the seed is 16 bytes."""
         self._seeds = np.frombuffer(seed or secrets.token_bytes(16), np.uint64)
-        self._hashes, self._offsets = _slots(FIRST_SLOTS)
+        self._keys_max = keys_max
+        self._memory, self._table = _slots(FIRST_SLOTS)
         self.count = 0
         self.keyless = 0
         self.records = 0
 
     @property
     def bytes_held(self) -> int:
-        return int(self._hashes.nbytes + self._offsets.nbytes)
+        return int(self._table.nbytes)
 
     def feed(self, raw: Array, payloads: Array, headers: Array, wanted: Array) -> tuple[Array, int, int]:
         """Take the records of the wanted batches (bool per batch); see kernels.walk_records for the arrays.
 
-        Returns tombstones (n, 2: offset, index of the batch), the index of the first damaged batch (-1: none) and
-        its fault.
+        Returns tombstones (n, 3: offset, index of the batch, half of the key's hash), the index of the first damaged
+        batch (-1: none) and its fault. Raises TooManyKeys.
         """
-        expected = int(headers[wanted, COUNT].sum())
+        tombstones = [np.empty((0, 3), np.int64)]
+        counts = np.where(wanted, headers[:, COUNT], 0).cumsum()
+        first = 0
+        while first < len(headers):
+            before = int(counts[first - 1]) if first else 0
+            last = max(int(np.searchsorted(counts, before + STEP_RECORDS, side="right")), first + 1)
+            expected = int(counts[last - 1]) - before
+            found, damaged, fault = self._step(raw, payloads, headers, wanted, first, last, expected)
+            tombstones.append(found)
+            if damaged >= 0:
+                return np.concatenate(tombstones), damaged, fault
+            first = last
+        return np.concatenate(tombstones), -1, FAULT_NONE
+
+    def _step(
+        self, raw: Array, payloads: Array, headers: Array, wanted: Array, first: int, last: int, expected: int
+    ) -> tuple[Array, int, int]:
         self._make_room(expected)
-        tombstones = np.empty((expected, 2), np.int64)
+        tombstones = np.empty((expected, 3), np.int64)
         tallies = np.zeros(4, np.int64)
         damaged, fault = _feed(
-            raw, payloads, headers, wanted, self._hashes, self._offsets, self._seeds, tombstones, tallies
+            raw, payloads, headers, wanted, first, last, self._table, self._seeds, tombstones, tallies
         )
         self.count += int(tallies[0])
         self.keyless += int(tallies[1])
         self.records += int(tallies[3])
-        return tombstones[: tallies[2]], damaged, fault
+        return tombstones[: tallies[2]].copy(), damaged, fault
 
-    def last_offsets(self) -> Array:
-        """Return the last offsets of all keys, ascending (int64)."""
-        return np.sort(self._offsets[self._offsets >= 0])
+    def merge(self, entries: Array) -> None:
+        """Take in what `entries` of a table with the same seed gave (n, 3: uint64). Raises TooManyKeys."""
+        self._make_room(len(entries))
+        self.count += int(_put_all(self._table, entries))
+
+    def entries(self) -> Array:
+        """Return the keys' hashes and last offsets plus one (n, 3: uint64), in the order of the hashes."""
+        return self._table[self._table[:, NEXT] != 0]
+
+    def drain(self) -> Array:
+        """Return the last offsets of all keys, ascending (int64), giving the table's memory back on the way: the table
+        is not to be used any more."""
+        found = []
+        for start, end, part in _slices(self._table):
+            held = part[:, NEXT]
+            found.append(held[held != 0].astype(np.int64))
+            _give_back(self._memory, start, end)
+        offsets: Array = np.concatenate(found)
+        offsets.sort()
+        offsets -= 1
+        return offsets
 
     def _make_room(self, more: int) -> None:
-        slots = self._offsets.shape[0]
+        if self._keys_max is not None and self.count > self._keys_max:
+            raise TooManyKeys(f"{self.count} keys and more: {self._keys_max} at most are kept in one task")
+        slots = len(self._table)
         while (self.count + more) > slots * LOAD_MAX:
-            slots *= 2
-        if slots != self._offsets.shape[0]:
-            hashes, offsets = _slots(slots)
-            _rehash(self._hashes, self._offsets, hashes, offsets)
-            self._hashes, self._offsets = hashes, offsets
+            slots = slots * 2 if slots < DOUBLING_SLOTS else slots + slots // 4
+        if slots != len(self._table):
+            memory, table = _slots(slots)
+            for start, end, part in _slices(self._table):
+                _put_all(table, part)
+                _give_back(self._memory, start, end)
+            self._memory, self._table = memory, table
 
 
-def _slots(count: int) -> tuple[Array, Array]:
-    return np.empty((count, 2), np.uint64), np.full(count, -1, np.int64)
+def _slots(count: int) -> tuple[mmap.mmap, Array]:
+    """Return zeroed slots, and the mapping that they lie in: a page takes memory once it is written to."""
+    memory = mmap.mmap(-1, count * 24, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return memory, np.frombuffer(memory, np.uint64).reshape(count, 3)
+
+
+def _slices(table: Array) -> Iterator[tuple[int, int, Array]]:
+    """Yield the table's slots in pieces: bytes from, to, and the piece."""
+    step = -(-len(table) // _SLICES)
+    for first in range(0, len(table), step):
+        piece = table[first : first + step]
+        yield first * 24, first * 24 + piece.nbytes, piece
+
+
+def _give_back(memory: mmap.mmap, start: int, end: int) -> None:
+    """Give the whole pages of [start, end) back: they are read as zeros from now on."""
+    start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = end // mmap.PAGESIZE * mmap.PAGESIZE
+    if start < end:
+        memory.madvise(mmap.MADV_DONTNEED, start, end - start)

@@ -4,10 +4,12 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from sys import byteorder
 
 from logyard.broker.errors import CorruptData
 
+_PIECE = 1 << 16
 _WIDTHS = (("B", 2**8), ("H", 2**16), ("I", 2**32), ("Q", 2**64))
 
 
@@ -42,15 +44,25 @@ class OffsetSet:
         """Return the offsets in [first, last]."""
         return self.values[bisect_left(self.values, first) : bisect_left(self.values, last + 1)]
 
+    def without(self, gone: Iterable[int]) -> "OffsetSet":
+        """Return the set less what is in `gone`, which ascends."""
+        return OffsetSet(_less(self.values, iter(gone)), is_sorted=True)
+
     def encode(self) -> bytes:
         """Return width letter, count, first offset and the zlib-packed gaps (little endian)."""
         if not self.values:
             return b"B" + bytes(16)
-        gaps = [b - a for a, b in zip(self.values, self.values[1:], strict=False)]
-        widest = max(gaps, default=0)
+        widest = max((max(gaps) for gaps in self._gaps()), default=0)
         letter = next(w for w, limit in _WIDTHS if widest < limit)
-        packed = zlib.compress(_little(array(letter, gaps)), 1)
-        return letter.encode() + len(self.values).to_bytes(8, "little") + self.values[0].to_bytes(8, "little") + packed
+        head = letter.encode() + len(self.values).to_bytes(8, "little") + self.values[0].to_bytes(8, "little")
+        packer = zlib.compressobj(1)
+        return b"".join([head, *(packer.compress(_little(array(letter, g))) for g in self._gaps()), packer.flush()])
+
+    def _gaps(self) -> Iterator[list[int]]:
+        """The distances between neighbours, a piece at a time: a list of millions costs a gigabyte."""
+        for start in range(0, len(self.values) - 1, _PIECE):
+            piece = self.values[start : start + _PIECE + 1]
+            yield [b - a for a, b in pairwise(piece)]
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> "OffsetSet":
@@ -73,6 +85,15 @@ class OffsetSet:
             first += gap
             values.append(first)
         return cls(values, is_sorted=True)
+
+
+def _less(values: Iterable[int], gone: Iterator[int]) -> Iterator[int]:
+    next_gone = next(gone, None)
+    for value in values:
+        while next_gone is not None and next_gone < value:
+            next_gone = next(gone, None)
+        if value != next_gone:
+            yield value
 
 
 def _little(values: "array[int]") -> bytes:

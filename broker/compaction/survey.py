@@ -7,8 +7,10 @@ Rule 3: a tombstone or marker goes only below `tombstone_cutoff`: what every ass
 The key map is a port: a dict here, an open-addressing table in the Spark jobs. Both see the same calls.
 """
 
+from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from heapq import merge
 from typing import NamedTuple, Protocol
@@ -85,14 +87,13 @@ class Survey:
     producers: Mapping[int, ActiveProducer] = field(default_factory=dict)
     keyless: int = 0
     _transactions: TransactionFilter = field(init=False)
-    # Offsets met so far: markers that stay, those of them that are spent, tombstones that stay or may go if they
-    # are the last of
-    # their key, batches that stay though empty.
-    _markers: list[int] = field(default_factory=list)
-    _spent: list[int] = field(default_factory=list)
-    _tombstones: list[int] = field(default_factory=list)
-    _droppable: list[int] = field(default_factory=list)
-    _kept_batches: list[int] = field(default_factory=list)
+    # Offsets met so far, ascending: markers that stay, those of them that are spent, tombstones that stay or may go if
+    # they are the last of their key, batches that stay though empty. Flat arrays: there may be millions.
+    _markers: "array[int]" = field(default_factory=partial(array, "q"))
+    _spent: "array[int]" = field(default_factory=partial(array, "q"))
+    _tombstones: "array[int]" = field(default_factory=partial(array, "q"))
+    _droppable: "array[int]" = field(default_factory=partial(array, "q"))
+    _kept_batches: "array[int]" = field(default_factory=partial(array, "q"))
 
     def __post_init__(self) -> None:
         self._transactions = TransactionFilter(self.aborted)
@@ -121,7 +122,7 @@ class Survey:
         """Go on behind what was decided: what follows is decided by itself, the transactions go on."""
         self.range_start = range_start
         for gathered in (self._markers, self._spent, self._tombstones, self._droppable, self._kept_batches):
-            gathered.clear()
+            del gathered[:]
 
     def decide(self, keys: KeyMap) -> Decision:
         """Return the decision once every batch has been taken."""
@@ -129,13 +130,12 @@ class Survey:
 
     def decide_offsets(self, last_of_key: OffsetSet) -> Decision:
         """Return the decision from the last offset of every key."""
-        gone = {o for o in self._droppable if o in last_of_key}
         survivors = last_of_key
-        if gone:
-            survivors = OffsetSet((o for o in last_of_key if o not in gone), is_sorted=True)
+        if self._droppable:
+            survivors = survivors.without(o for o in self._droppable if o in last_of_key)
         if self._markers:
             survivors = OffsetSet(merge(survivors, self._markers), is_sorted=True)
-        stamped = [*self._spent, *(o for o in self._tombstones if o in last_of_key)]
+        stamped = merge(self._spent, (o for o in self._tombstones if o in last_of_key))
         return Decision(
             topic=self.topic,
             partition=self.partition,
@@ -146,7 +146,7 @@ class Survey:
             delete_retention_ms=self.delete_retention_ms,
             tombstone_cutoff=self.tombstone_cutoff,
             survivors=survivors,
-            stamped=OffsetSet(stamped),
+            stamped=OffsetSet(stamped, is_sorted=True),
             kept_batches=OffsetSet(self._kept_batches),
         )
 

@@ -79,11 +79,11 @@ def survey_segments(segments: Sequence[SegmentFile], survey: Survey, table: KeyT
             tombstones, damaged, fault = table.feed(chunk.raw, chunk.payloads, chunk.headers, wanted)
             if damaged >= 0:
                 raise CorruptBatch(chunk.damage(damaged, k.FAULT_TEXT[fault]), segment.name)
-            for offset, index in tombstones.tolist():
+            for offset, index in tombstones[:, :2].tolist():
                 row = chunk.headers[index]
                 survey.tombstone(offset, int(row[k.ATTRIBUTES]), int(row[k.BASE_TIMESTAMP]))
     survey.keyless = table.keyless
-    return survey.decide_offsets(offset_set(table.last_offsets())), bytes_read
+    return survey.decide_offsets(offset_set(table.drain())), bytes_read
 
 
 def trusted_chunks(segment: SegmentFile) -> Iterator[Chunk]:

@@ -50,3 +50,16 @@ def test_decision_survives_the_wire_and_its_digest_tells_decisions_apart() -> No
 def test_a_damaged_decision_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptData):
         Decision.decode(data)
+
+
+def test_what_is_gone_is_left_out() -> None:
+    offsets = OffsetSet([1, 3, 5, 8])
+    assert list(offsets.without([0, 3, 4, 8, 9])) == [1, 5]
+    assert list(offsets.without([])) == [1, 3, 5, 8]
+
+
+def test_a_large_set_is_packed_piece_by_piece() -> None:
+    values = [n * 7 + n % 5 for n in range(200_000)]
+    offsets = OffsetSet(values, is_sorted=True)
+    assert OffsetSet.decode(offsets.encode()) == offsets
+    assert len(offsets.encode()) < len(values)
