@@ -1,0 +1,190 @@
+// Brokers: what each holds and leads, how far that is from the mean, and the racks they stand in.
+
+import { useCluster, useList, useRoute } from "./cluster.js";
+import { bytes, number } from "./format.js";
+import { RouterLink, UI, h, useMemo } from "./host.js";
+import { Offer } from "./offer.js";
+import { Empty, Facts, Looked, Missing, Section } from "./parts.js";
+import { Go } from "./place.js";
+import { Settings } from "./settings.js";
+import { Skew } from "./skew.js";
+import { Table } from "./table.js";
+
+const { Badge, Flex, Heading, Text } = UI;
+
+export function Brokers() {
+  const look = useList("brokers");
+  return h(Looked, { look, what: "brokers" }, (data) =>
+    h(
+      Flex,
+      { direction: "column", gap: "6" },
+      h(Missing, { data }),
+      h(List, { data }),
+      h(Racks, { racks: data.racks ?? [] }),
+    ),
+  );
+}
+
+const count = (id, label, width = "6.5rem") => ({
+  id,
+  label,
+  end: true,
+  width,
+  value: (row) => row[id],
+  cell: (row) => number(row[id]),
+});
+const skew = (id, label) => ({
+  id: `skew_${id}`,
+  label,
+  width: "9.5rem",
+  value: (row) => row.skew?.[id],
+  cell: (row) => h(Skew, { value: row.skew?.[id], label: `${label} of broker ${row.id}` }),
+});
+
+function List({ data }) {
+  const { place } = useCluster();
+  const columns = useMemo(
+    () => [
+      {
+        id: "id",
+        label: "Broker",
+        width: "11rem",
+        value: (row) => row.id,
+        cell: (row) => h(Identity, { broker: row, to: place.to({ view: "broker", broker: row.id }) }),
+      },
+      {
+        id: "address",
+        label: "Address",
+        width: "11rem",
+        value: (row) => row.host,
+        cell: (row) => (row.alive ? `${row.host}:${row.port}` : h("span", { "data-bad": "" }, "not alive")),
+      },
+      { id: "rack", label: "Rack", width: "5rem", value: (row) => row.rack, cell: (row) => row.rack ?? "–" },
+      count("replicas", "Replicas"),
+      skew("replicas", "Replicas’ skew"),
+      count("leaders", "Leaders"),
+      skew("leaders", "Leaders’ skew"),
+      {
+        ...count("out_of_sync", "Out of sync"),
+        cell: (row) => h("span", { "data-bad": row.out_of_sync ? "" : undefined }, number(row.out_of_sync)),
+      },
+      { ...count("bytes", "Bytes", "7.5rem"), cell: (row) => bytes(row.bytes) },
+      skew("bytes", "Bytes’ skew"),
+    ],
+    [place],
+  );
+  return h(
+    Section,
+    {
+      title: "Brokers",
+      aside: h(
+        Offer,
+        { action: "reassign_replicas", to: place.to({ view: "reassignments", balance: 1, preview: 1 }), plain: true },
+        "Plan an even spread",
+      ),
+    },
+    data.brokers.length === 0
+      ? h(Empty, { title: "No broker is registered." })
+      : h(Table, {
+          name: "Brokers",
+          columns,
+          rows: data.brokers,
+          rowKey: (row) => row.id,
+          order: place.get("sort") || "id",
+          onOrder: (sort) => place.stay({ sort }),
+        }),
+  );
+}
+
+function Identity({ broker, to }) {
+  return h(
+    Flex,
+    { gap: "2", alignItems: "center" },
+    h(RouterLink, { to }, `Broker ${broker.id}`),
+    broker.controller && h(Badge, { colorPalette: "blue" }, "controller"),
+  );
+}
+
+const RACK_COLUMNS = [
+  { id: "rack", label: "Rack", cell: (row) => row.rack ?? "no rack" },
+  { id: "brokers", label: "Brokers", cell: (row) => row.brokers.join(", ") },
+  count("replicas", "Replicas"),
+  count("leaders", "Leaders"),
+  { ...count("bytes", "Bytes", "8rem"), cell: (row) => bytes(row.bytes) },
+];
+
+function Racks({ racks }) {
+  if (racks.length === 0 || (racks.length === 1 && racks[0].rack === null)) return null;
+  return h(
+    Section,
+    { title: "Racks" },
+    h(Table, { name: "Racks", columns: RACK_COLUMNS, rows: racks, rowKey: (row) => row.rack ?? "" }),
+  );
+}
+
+export function Broker() {
+  const { place } = useCluster();
+  const id = place.get("broker");
+  const look = useRoute("broker", { id });
+  return h(
+    Flex,
+    { direction: "column", gap: "5" },
+    h(
+      Flex,
+      { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
+      h(
+        Flex,
+        { gap: "2", alignItems: "baseline" },
+        h(Go, { to: place.to({ view: "brokers" }) }, "Brokers"),
+        h(Text, { color: "fg.muted" }, "/"),
+        h(Heading, { as: "h1", size: "lg" }, `Broker ${id}`),
+      ),
+      h(
+        Flex,
+        { gap: "2" },
+        h(
+          Offer,
+          { action: "reassign_replicas", to: place.to({ view: "reassignments", drain: id, preview: 1 }), plain: true },
+          "Plan to empty it",
+        ),
+        h(Offer, { action: "decommission_broker", values: { brokers: id }, danger: true }, "Decommission"),
+      ),
+    ),
+    h(Looked, { look, what: `broker ${id}` }, (data) => h(Content, { data })),
+  );
+}
+
+const DIRECTORY_COLUMNS = [
+  { id: "path", label: "Directory", cell: (row) => row.path },
+  { ...count("bytes", "Bytes", "8rem"), cell: (row) => bytes(row.bytes) },
+  count("replicas", "Replicas"),
+  count("future_replicas", "Moving in", "8rem"),
+];
+
+function Content({ data }) {
+  const { broker } = data;
+  return h(
+    Flex,
+    { direction: "column", gap: "6" },
+    h(Facts, {
+      facts: [
+        ["Address", broker.alive ? `${broker.host}:${broker.port}` : "not alive"],
+        ["Rack", broker.rack ?? "–"],
+        ["Controller", broker.controller ? "yes" : "no"],
+        ["Replicas", number(broker.replicas)],
+        ["Leaders", `${number(broker.leaders)} (preferred: ${number(broker.preferred_leaders)})`],
+        ["Out of sync", number(broker.out_of_sync)],
+        ["Bytes", bytes(broker.bytes)],
+      ],
+    }),
+    h(Missing, { data }),
+    data.log_dirs?.length > 0 &&
+      h(
+        Section,
+        { title: "Directories" },
+        h(Table, { name: "Directories", columns: DIRECTORY_COLUMNS, rows: data.log_dirs, rowKey: (row) => row.path }),
+      ),
+    data.configs &&
+      h(Section, { title: "Settings" }, h(Settings, { configs: data.configs, name: "Settings of the broker" })),
+  );
+}

@@ -1,0 +1,58 @@
+// Numbers, bytes and times for people; pure.
+
+const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+export function number(value) {
+  return typeof value === "number" && Number.isFinite(value) ? value.toLocaleString("en-US") : "–";
+}
+
+export function bytes(value) {
+  if (typeof value !== "number" || !Number.isFinite(value)) return "–";
+  let unit = 0;
+  let left = Math.abs(value);
+  while (left >= 1024 && unit < BYTES.length - 1) {
+    left /= 1024;
+    unit += 1;
+  }
+  const text = unit === 0 || left >= 100 ? left.toFixed(0) : left.toFixed(1);
+  return `${value < 0 ? "-" : ""}${text} ${BYTES[unit]}`;
+}
+
+export function seconds(value) {
+  if (typeof value !== "number" || !Number.isFinite(value)) return "–";
+  if (value < 1) return "under a second";
+  if (value < 90) return `${Math.round(value)} s`;
+  if (value < 5400) return `${Math.round(value / 60)} min`;
+  if (value < 172800) return `${(value / 3600).toFixed(1)} h`;
+  return `${(value / 86400).toFixed(1)} days`;
+}
+
+export function plural(count, one, many = `${one}s`) {
+  return `${number(count)} ${count === 1 ? one : many}`;
+}
+
+export function time(milliseconds) {
+  if (typeof milliseconds !== "number" || milliseconds <= 0) return "–";
+  return new Date(milliseconds).toLocaleString();
+}
+
+export function percent(value, digits = 0) {
+  return typeof value === "number" && Number.isFinite(value) ? `${(value * 100).toFixed(digits)} %` : "–";
+}
+
+// "topic-3" → ["topic", 3]; a topic's name may hold dashes itself.
+export function partitionOf(text) {
+  const dash = text.lastIndexOf("-");
+  return [text.slice(0, dash), Number(text.slice(dash + 1))];
+}
+
+// Names as people read them: t2 before t10.
+const collator = new Intl.Collator("en", { numeric: true });
+
+export function compare(left, right) {
+  if (typeof left === "number" && typeof right === "number") return left - right;
+  if (left === right) return 0;
+  if (left === null || left === undefined) return -1;
+  if (right === null || right === undefined) return 1;
+  return collator.compare(String(left), String(right));
+}

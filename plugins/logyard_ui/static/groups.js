@@ -1,0 +1,204 @@
+// Consumer groups: their state and lag; one group's members and offsets.
+
+import { useCluster, useList, useRoute } from "./cluster.js";
+import { number, plural } from "./format.js";
+import { React, RouterLink, UI, h, useMemo } from "./host.js";
+import { Empty, Facts, Looked, Missing, Section, State } from "./parts.js";
+import { Go } from "./place.js";
+import { Search, Table } from "./table.js";
+import { useTyped } from "./typed.js";
+
+const { Flex, Heading, Text } = UI;
+const GROUPS_MS = 10000;
+
+export function Groups() {
+  const look = useRoute("groups", {}, GROUPS_MS);
+  return h(
+    Flex,
+    { direction: "column", gap: "3", flex: "1", minHeight: "0" },
+    h(Looked, { look, what: "groups" }, (data) => h(List, { data })),
+  );
+}
+
+function List({ data }) {
+  const { place, conn } = useCluster();
+  const [typed, setTyped] = useTyped(place, "q");
+  const found = useMemo(
+    () => data.groups.filter((row) => row.group.toLowerCase().includes(typed.trim().toLowerCase())),
+    [data, typed],
+  );
+  const columns = useMemo(
+    () => [
+      {
+        id: "group",
+        label: "Group",
+        value: (row) => row.group,
+        cell: (row) => h(RouterLink, { to: place.to({ view: "group", group: row.group }) }, row.group),
+      },
+      {
+        id: "state",
+        label: "State",
+        width: "10rem",
+        value: (row) => row.state,
+        cell: (row) => h(State, { state: row.state }),
+      },
+      {
+        id: "members",
+        label: "Members",
+        end: true,
+        width: "7rem",
+        value: (row) => row.members,
+        cell: (row) => number(row.members),
+      },
+      {
+        id: "topics",
+        label: "Topics",
+        value: (row) => row.topics?.length,
+        cell: (row) => row.topics?.join(", ") ?? h("span", { "data-quiet": "" }, "not read yet"),
+      },
+      { id: "lag", label: "Lag", end: true, width: "8rem", value: (row) => row.lag, cell: (row) => number(row.lag) },
+      {
+        id: "protocol",
+        label: "Protocol",
+        width: "8rem",
+        value: (row) => row.protocol_type,
+        cell: (row) => row.protocol_type || "–",
+      },
+    ],
+    [conn],
+  );
+  return h(
+    React.Fragment,
+    null,
+    h(
+      Search,
+      { label: "Search groups", value: typed, onChange: setTyped },
+      h(Text, { color: "fg.muted", fontSize: "sm", role: "status" }, plural(found.length, "group")),
+    ),
+    h(Missing, { data }),
+    data.groups.length === 0
+      ? h(Empty, { title: "There is no group." }, "A group appears when a consumer joins one or commits an offset.")
+      : h(Table, {
+          name: "Groups",
+          columns,
+          rows: found,
+          rowKey: (row) => row.group,
+          order: place.get("sort") || "-lag",
+          onOrder: (sort) => place.stay({ sort }),
+          fill: true,
+          empty: "No group's name matches.",
+        }),
+  );
+}
+
+export function Group() {
+  const { place } = useCluster();
+  const name = place.get("group");
+  const look = useRoute("group", { name });
+  return h(
+    Flex,
+    { direction: "column", gap: "5" },
+    h(
+      Flex,
+      { gap: "2", alignItems: "baseline" },
+      h(Go, { to: place.to({ view: "groups" }) }, "Groups"),
+      h(Text, { color: "fg.muted" }, "/"),
+      h(Heading, { as: "h1", size: "lg", wordBreak: "break-all" }, name),
+    ),
+    h(Looked, { look, what: `group ${name}` }, (data) => h(Content, { data })),
+  );
+}
+
+const MEMBER_COLUMNS = [
+  { id: "client", label: "Client", cell: (row) => row.client_id || "–" },
+  { id: "host", label: "Host", width: "12rem", cell: (row) => row.host || "–" },
+  { id: "instance", label: "Static id", width: "10rem", cell: (row) => row.instance_id ?? "–" },
+  {
+    id: "partitions",
+    label: "Reads",
+    cell: (row) =>
+      (row.partitions ?? []).map(([topic, numbers]) => `${topic}: ${numbers.join(", ")}`).join("; ") || "nothing",
+  },
+];
+
+function Content({ data }) {
+  const { place } = useCluster();
+  const columns = useMemo(
+    () => [
+      {
+        id: "topic",
+        label: "Topic",
+        value: (row) => row.topic,
+        cell: (row) => h(RouterLink, { to: place.to({ view: "topic", topic: row.topic }) }, row.topic),
+      },
+      {
+        id: "partition",
+        label: "Partition",
+        end: true,
+        width: "7rem",
+        value: (row) => row.partition,
+        cell: (row) => row.partition,
+      },
+      {
+        id: "committed",
+        label: "Committed",
+        end: true,
+        width: "10rem",
+        value: (row) => row.committed,
+        cell: (row) => number(row.committed),
+      },
+      { id: "end", label: "End", end: true, width: "10rem", value: (row) => row.end, cell: (row) => number(row.end) },
+      { id: "lag", label: "Lag", end: true, width: "8rem", value: (row) => row.lag, cell: (row) => number(row.lag) },
+      {
+        id: "client",
+        label: "Read by",
+        value: (row) => row.client_id,
+        cell: (row) => row.client_id ?? h("span", { "data-quiet": "" }, "nobody"),
+      },
+    ],
+    [place],
+  );
+  return h(
+    Flex,
+    { direction: "column", gap: "6" },
+    h(Facts, {
+      facts: [
+        ["State", h(State, { state: data.state })],
+        ["Members", number(data.members_total ?? data.members.length)],
+        ["Lag", number(data.lag)],
+        [
+          "Coordinator",
+          data.coordinator === null || data.coordinator === undefined ? "–" : `Broker ${data.coordinator}`,
+        ],
+        ["Assignor", data.assignor || "–"],
+      ],
+    }),
+    h(Missing, { data }),
+    h(
+      Section,
+      { title: "Offsets" },
+      data.partitions.length === 0
+        ? h(Empty, { title: "It has committed no offset." })
+        : h(Table, {
+            name: "Offsets of the group",
+            columns,
+            rows: data.partitions,
+            rowKey: (row) => `${row.topic}-${row.partition}`,
+            order: place.get("sort") || "-lag",
+            onOrder: (sort) => place.stay({ sort }),
+          }),
+    ),
+    h(
+      Section,
+      { title: "Members" },
+      data.members.length === 0
+        ? h(Empty, { title: "It has no member now." })
+        : h(Table, {
+            name: "Members of the group",
+            columns: MEMBER_COLUMNS,
+            rows: data.members,
+            rowKey: (row) => row.member_id,
+          }),
+    ),
+  );
+}

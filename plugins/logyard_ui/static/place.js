@@ -1,0 +1,55 @@
+// Where the reader is, all of it in the address: view, topic, search, order. So a link can be shared and Back works.
+
+import { RouterLink, UI, h, useCallback, useMemo, useSearchParams } from "./host.js";
+
+export const DEFAULT_CONNECTION = "logyard_default";
+// The view's route in Airflow's UI (plugin.py declares it).
+export const PAGE = "/plugin/logyard";
+const VIEWS = ["overview", "topics", "brokers", "map", "groups", "reassignments"];
+const ONES = ["topic", "broker", "group"];
+
+// What stays when the reader goes on to another view.
+const KEPT = ["conn_id"];
+
+export function search(place) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(place)) {
+    if (value !== undefined && value !== null && value !== "") query.set(name, String(value));
+  }
+  const text = query.toString();
+  return text ? `?${text}` : "";
+}
+
+// {conn, view, get, to, stay}: `to(place)` is another place (a link's `to`), `stay(changes)` changes this one in place.
+export function usePlace() {
+  const [query, setQuery] = useSearchParams();
+  const conn = query.get("conn_id") || DEFAULT_CONNECTION;
+  const view = viewOf(query);
+  const get = useCallback((name) => query.get(name) ?? "", [query]);
+  const to = useCallback(
+    (place) => {
+      const kept = Object.fromEntries(KEPT.map((name) => [name, query.get(name)]));
+      return { pathname: PAGE, search: search({ ...kept, ...place }) };
+    },
+    [query],
+  );
+  const stay = useCallback(
+    (changes, { replace = true } = {}) =>
+      setQuery((old) => new URLSearchParams(search({ ...Object.fromEntries(old), ...changes })), { replace }),
+    [setQuery],
+  );
+  return useMemo(() => ({ conn, view, get, to, stay }), [conn, view, get, to, stay]);
+}
+
+function viewOf(query) {
+  const asked = query.get("view");
+  if (VIEWS.includes(asked)) return asked;
+  // One of a list needs its name; a link from a task says only that.
+  const one = ONES.filter((name) => query.get(name));
+  return one.includes(asked) ? asked : (one[0] ?? "overview");
+}
+
+// A link of Airflow's look that moves within the UI.
+export function Go({ to, children, ...rest }) {
+  return h(UI.Link, { asChild: true, color: "fg.info", ...rest }, h(RouterLink, { to }, children));
+}

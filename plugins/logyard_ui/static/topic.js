@@ -1,0 +1,249 @@
+// One topic: its partitions with leader, replicas, ISR, offsets and sizes; its settings; who reads it and how far.
+
+import { useCluster, useRoute } from "./cluster.js";
+import { bytes, number, plural } from "./format.js";
+import { RouterLink, UI, h, useMemo } from "./host.js";
+import { Offer } from "./offer.js";
+import { Empty, Facts, Looked, Missing, Replicas, Section, State } from "./parts.js";
+import { Go } from "./place.js";
+import { Settings, editable, lines } from "./settings.js";
+import { Table } from "./table.js";
+
+const { Code, Flex, Heading, Text } = UI;
+
+export function Topic() {
+  const { place } = useCluster();
+  const name = place.get("topic");
+  const look = useRoute("topic", { name });
+  return h(
+    Flex,
+    { direction: "column", gap: "5" },
+    h(
+      Flex,
+      { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
+      h(
+        Flex,
+        { gap: "2", alignItems: "baseline", minWidth: "0" },
+        h(Go, { to: place.to({ view: "topics" }) }, "Topics"),
+        h(Text, { color: "fg.muted" }, "/"),
+        h(Heading, { as: "h1", size: "lg", wordBreak: "break-all" }, name),
+      ),
+      look.data && !look.problem && h(Actions, { topic: look.data }),
+    ),
+    h(Looked, { look, what: `topic ${name}`, rows: 8 }, (topic) => h(Content, { topic })),
+  );
+}
+
+function Actions({ topic }) {
+  const { place } = useCluster();
+  const { name } = topic;
+  const partitions = topic.partitions_total ?? topic.partitions.length;
+  const changed = editable(topic.configs ?? []);
+  return h(
+    Flex,
+    { gap: "2", wrap: "wrap" },
+    h(
+      Offer,
+      {
+        action: "alter_topic",
+        values: { topic: name, before: changed, configs: lines(changed) },
+        plain: true,
+        disabled: !topic.configs,
+      },
+      "Settings",
+    ),
+    h(
+      Offer,
+      { action: "expand_topic", values: { topic: name, partitions, expand_to: String(partitions + 1) }, plain: true },
+      "Add partitions",
+    ),
+    h(
+      Offer,
+      { action: "reassign_replicas", to: place.to({ view: "reassignments", topics: name }), plain: true },
+      "Move replicas",
+    ),
+    h(Offer, { action: "compact_segments", values: { topics: name }, plain: true }, "Compact"),
+    h(Offer, { action: "audit_replicas", values: { topics: name }, plain: true }, "Audit"),
+    h(
+      Offer,
+      { action: "delete_topic", values: { topic: name, records: topic.records, bytes: topic.bytes }, danger: true },
+      "Delete",
+    ),
+  );
+}
+
+function Content({ topic }) {
+  const under = topic.partitions.filter((partition) => partition.under_replicated).length;
+  return h(
+    Flex,
+    { direction: "column", gap: "6" },
+    h(Facts, {
+      facts: [
+        ["Partitions", number(topic.partitions_total ?? topic.partitions.length)],
+        ["Replicas each", number(topic.replication_factor)],
+        ["Under-replicated", number(under)],
+        ["Records", number(topic.records)],
+        ["Bytes, all replicas", bytes(topic.bytes)],
+        topic.topic_id && ["Id", h(Code, { size: "sm" }, topic.topic_id)],
+        topic.internal && ["Internal", "yes"],
+      ],
+    }),
+    h(Missing, { data: topic }),
+    h(Partitions, { topic }),
+    h(Groups, { topic }),
+    h(
+      Section,
+      { title: "Settings" },
+      topic.configs
+        ? h(Settings, { configs: topic.configs, name: "Settings of the topic" })
+        : h(Text, { color: "fg.muted" }, "Not read yet."),
+    ),
+  );
+}
+
+const PARTITION_COLUMNS = [
+  {
+    id: "partition",
+    label: "Partition",
+    end: true,
+    width: "6.5rem",
+    value: (row) => row.partition,
+    cell: (row) => row.partition,
+  },
+  {
+    id: "leader",
+    label: "Leader",
+    end: true,
+    width: "6rem",
+    value: (row) => row.leader,
+    cell: (row) =>
+      h(
+        "span",
+        {
+          "data-bad": row.offline ? "" : undefined,
+          title: row.leader === row.preferred ? undefined : `preferred: ${row.preferred}`,
+        },
+        row.leader < 0 ? "none" : row.leader,
+        row.leader >= 0 && row.leader !== row.preferred && "*",
+      ),
+  },
+  {
+    id: "epoch",
+    label: "Epoch",
+    end: true,
+    width: "5.5rem",
+    value: (row) => row.leader_epoch,
+    cell: (row) => row.leader_epoch,
+  },
+  {
+    id: "replicas",
+    label: "Replicas",
+    width: "10rem",
+    value: (row) => row.replicas.join(),
+    cell: (row) => h(Replicas, { ...row, isr: row.replicas }),
+  },
+  {
+    id: "isr",
+    label: "In sync",
+    width: "10rem",
+    value: (row) => row.isr.length,
+    cell: (row) => h("span", { "data-bad": row.under_replicated ? "" : undefined }, row.isr.join(", ") || "none"),
+  },
+  { id: "start", label: "Start", end: true, value: (row) => row.start, cell: (row) => number(row.start) },
+  { id: "end", label: "End", end: true, value: (row) => row.end, cell: (row) => number(row.end) },
+  { id: "records", label: "Records", end: true, value: (row) => row.records, cell: (row) => number(row.records) },
+  {
+    id: "size",
+    label: "Bytes",
+    end: true,
+    value: (row) => row.sizes?.[row.leader],
+    cell: (row) => h("span", { title: sizes(row) }, bytes(row.sizes?.[row.leader])),
+  },
+  { id: "behind", label: "Behind", end: true, value: behind, cell: (row) => number(behind(row)) },
+  { id: "moving", label: "Moving", width: "9rem", cell: moving },
+];
+
+function behind(row) {
+  const found = Object.values(row.behind ?? {});
+  return found.length ? Math.max(...found) : null;
+}
+
+function sizes(row) {
+  return (
+    Object.entries(row.sizes ?? {})
+      .map(([broker, size]) => `broker ${broker}: ${bytes(size)}`)
+      .join(", ") || undefined
+  );
+}
+
+function moving(row) {
+  if (!row.adding?.length && !row.removing?.length) return "";
+  return h(
+    "span",
+    null,
+    [row.adding.length > 0 && `+${row.adding.join(" +")}`, row.removing.length > 0 && `−${row.removing.join(" −")}`]
+      .filter(Boolean)
+      .join("  "),
+  );
+}
+
+function Partitions({ topic }) {
+  const { place } = useCluster();
+  const wanted = topic.partitions.some((row) => row.adding?.length || row.removing?.length);
+  const columns = useMemo(() => PARTITION_COLUMNS.filter((column) => column.id !== "moving" || wanted), [wanted]);
+  const astray = topic.partitions.some((row) => row.leader >= 0 && row.leader !== row.preferred);
+  return h(
+    Section,
+    { title: "Partitions" },
+    h(Table, {
+      name: "Partitions",
+      columns,
+      rows: topic.partitions,
+      rowKey: (row) => row.partition,
+      order: place.get("sort") || "partition",
+      onOrder: (sort) => place.stay({ sort }),
+    }),
+    astray && h(Text, { color: "fg.muted", fontSize: "xs", marginTop: "1" }, "* not led by the first of its replicas"),
+    topic.partitions_total > topic.partitions.length &&
+      h(
+        Text,
+        { color: "fg.muted", fontSize: "sm" },
+        `The first ${number(topic.partitions.length)} of ${plural(topic.partitions_total, "partition")}.`,
+      ),
+  );
+}
+
+function Groups({ topic }) {
+  const { place } = useCluster();
+  const columns = useMemo(
+    () => [
+      {
+        id: "group",
+        label: "Group",
+        cell: (row) => h(RouterLink, { to: place.to({ view: "group", group: row.group }) }, row.group),
+      },
+      { id: "state", label: "State", width: "10rem", cell: (row) => h(State, { state: row.state }) },
+      { id: "members", label: "Members", end: true, width: "7rem", cell: (row) => number(row.members) },
+      { id: "lag", label: "Lag", end: true, width: "8rem", cell: (row) => number(row.lag) },
+      { id: "most", label: "Most behind", width: "14rem", cell: (row) => furthest(row.partitions) },
+    ],
+    [place],
+  );
+  return h(
+    Section,
+    { title: "Groups" },
+    !topic.groups
+      ? h(Text, { color: "fg.muted" }, "Not read yet.")
+      : topic.groups.length === 0
+        ? h(Empty, { title: "No group has committed an offset here." })
+        : h(Table, { name: "Groups that read the topic", columns, rows: topic.groups, rowKey: (row) => row.group }),
+  );
+}
+
+function furthest(partitions) {
+  const [partition, entry] = Object.entries(partitions ?? {}).reduce(
+    (most, next) => (next[1].lag > (most[1]?.lag ?? 0) ? next : most),
+    [null, null],
+  );
+  return entry ? `partition ${partition}: ${number(entry.lag)}` : "–";
+}

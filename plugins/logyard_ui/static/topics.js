@@ -1,0 +1,132 @@
+// All topics: searched, filtered and sorted here, so that typing answers at once.
+
+import { Offer } from "./offer.js";
+import { useCluster, useList, useRoute } from "./cluster.js";
+import { bytes, number, plural } from "./format.js";
+import { React, RouterLink, UI, h, useMemo } from "./host.js";
+import { Empty, Looked } from "./parts.js";
+import { Pick } from "./pick.js";
+import { Search, Table } from "./table.js";
+import { useTyped } from "./typed.js";
+
+const { Flex, Text } = UI;
+const SIZES_MS = 15000;
+
+export function Topics() {
+  const look = useList("topics");
+  const sizes = useRoute("sizes", {}, SIZES_MS);
+  return h(
+    Flex,
+    { direction: "column", gap: "3", flex: "1", minHeight: "0" },
+    h(Looked, { look, what: "topics", rows: 12 }, (data) => h(List, { data, sizes: sizes.data })),
+  );
+}
+
+function List({ data, sizes }) {
+  const { place, conn } = useCluster();
+  const [typed, setTyped] = useTyped(place, "q");
+  const wanted = React.useDeferredValue(typed);
+  const only = place.get("only");
+  const internal = place.get("internal") === "1";
+  const rows = useMemo(() => asRows(data, sizes), [data, sizes]);
+  const found = useMemo(() => filtered(rows, { wanted, only, internal }), [rows, wanted, only, internal]);
+  // Its links hold nothing of the place but the connection: typing and sorting leave the columns as they are.
+  const columns = useMemo(() => columnsOf(place), [conn]);
+  return h(
+    React.Fragment,
+    null,
+    h(
+      Flex,
+      { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
+      h(
+        Search,
+        { label: "Search topics", value: typed, onChange: setTyped },
+        h(Pick, {
+          label: "In trouble only",
+          on: only === "trouble",
+          set: (on) => place.stay({ only: on ? "trouble" : "" }),
+        }),
+        h(Pick, { label: "Internal ones too", on: internal, set: (on) => place.stay({ internal: on ? "1" : "" }) }),
+        h(
+          Text,
+          { color: "fg.muted", fontSize: "sm", role: "status" },
+          found.length === rows.length
+            ? plural(rows.length, "topic")
+            : `${number(found.length)} of ${plural(rows.length, "topic")}`,
+        ),
+      ),
+      h(Offer, { action: "create_topic" }, "Create topic"),
+    ),
+    rows.length === 0
+      ? h(Empty, { title: "There is no topic yet." }, "Create one here, by a DAG, or with any of Kafka's tools.")
+      : h(Table, {
+          name: "Topics",
+          columns,
+          rows: found,
+          rowKey: (row) => row.name,
+          order: place.get("sort") || "name",
+          onOrder: (sort) => place.stay({ sort }),
+          fill: true,
+          empty: "No topic's name matches.",
+        }),
+  );
+}
+
+function columnsOf(place) {
+  const count = (id, label, bad) => ({
+    id,
+    label,
+    end: true,
+    width: "8.5rem",
+    value: (row) => row[id],
+    cell: (row) =>
+      h(
+        "span",
+        { "data-bad": bad && row[id] ? "" : undefined, "data-quiet": row[id] ? undefined : "" },
+        number(row[id]),
+      ),
+  });
+  return [
+    {
+      id: "name",
+      label: "Topic",
+      value: (row) => row.name,
+      cell: (row) => h(RouterLink, { to: place.to({ view: "topic", topic: row.name }), title: row.name }, row.name),
+    },
+    count("partitions", "Partitions"),
+    count("replication_factor", "Replicas each"),
+    count("under_replicated", "Under-replicated", true),
+    count("offline", "Offline", true),
+    count("not_preferred", "Not preferred"),
+    {
+      id: "bytes",
+      label: "Bytes",
+      end: true,
+      width: "8rem",
+      value: (row) => row.bytes,
+      cell: (row) => bytes(row.bytes),
+    },
+  ];
+}
+
+function asRows(data, sizes) {
+  const held = sizes?.topics ?? {};
+  return data.rows.map((row) => {
+    const entry = {};
+    data.columns.forEach((column, index) => {
+      entry[column] = row[index];
+    });
+    entry.bytes = held[entry.name]?.bytes ?? null;
+    return entry;
+  });
+}
+
+export function filtered(rows, { wanted, only, internal }) {
+  const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
+  return rows.filter(
+    (row) =>
+      (internal || !row.internal) &&
+      (only !== "trouble" || row.under_replicated > 0 || row.offline > 0) &&
+      words.every((word) => row.name.toLowerCase().includes(word)),
+  );
+}
