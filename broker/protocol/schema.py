@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from kafka.protocol.schemas import load_json
+from logyard.broker.slim_import import without_front_page
+
+with without_front_page("kafka"):
+    from kafka.protocol.schemas import load_json
 
 ZERO_UUID: Final = uuid.UUID(int=0)
 FIXED: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(

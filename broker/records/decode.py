@@ -7,9 +7,6 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from aiokafka.errors import CorruptRecordException
-from aiokafka.record._crecords import DefaultRecordBatch
-
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records import compression
 from logyard.broker.records.header import (
@@ -23,6 +20,11 @@ from logyard.broker.records.header import (
     TimestampType,
     parse_header,
 )
+from logyard.broker.slim_import import without_front_page
+
+with without_front_page("aiokafka"):
+    from aiokafka.errors import CorruptRecordException
+    from aiokafka.record._crecords import DefaultRecordBatch
 
 ABORT: Final = 0
 COMMIT: Final = 1

@@ -1,0 +1,61 @@
+"""A module out of a large library, without running the library's own front page.
+
+`import kafka.protocol.schemas` runs `kafka/__init__.py` first, which loads both clients, the admin client and their
+network code: 0.15 s of every start of a broker and some megabytes of it, for one function.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+
+@contextmanager
+def without_front_page(package: str) -> Iterator[None]:
+    """While this holds, modules below `package` are imported without its `__init__`; afterwards it is as unimported.
+
+    Whoever imports the package itself later gets all of it. Nothing happens where it is imported already, or missing.
+    """
+    spec = None if package in sys.modules else importlib.util.find_spec(package)
+    if spec is None or spec.submodule_search_locations is None:
+        yield
+        return
+    stand_in = ModuleType(package)
+    stand_in.__path__ = list(spec.submodule_search_locations)
+    sys.modules[package] = stand_in
+    try:
+        yield
+    finally:
+        if sys.modules.get(package) is stand_in:
+            del sys.modules[package]
+            sys.meta_path.insert(0, _FrontPage(package))
+
+
+class _FrontPage(MetaPathFinder):
+    """Finds one package, once: what was loaded below it before is bound to it, as an import would have done."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self._package:
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        run, below = spec.loader.exec_module, f"{name}."
+
+        def bind_and_run(module: ModuleType) -> None:
+            for known, loaded in list(sys.modules.items()):
+                if known.startswith(below) and "." not in known[len(below) :]:
+                    setattr(module, known[len(below) :], loaded)
+            run(module)
+
+        spec.loader.exec_module = bind_and_run  # type: ignore[method-assign]
+        return spec
