@@ -17,7 +17,8 @@ from typing import Any
 from logyard.broker.compaction.decision import Decision
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import session
-from logyard.spark_jobs.leases import Heartbeats, Lease, LeaseError, end_leases
+from logyard.spark_jobs.keytable import BYTES_PER_KEY
+from logyard.spark_jobs.leases import UNSURE, Heartbeats, Lease, LeaseError, end_leases
 from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.plans.compact_run import (
     PartitionRun,
@@ -26,8 +27,12 @@ from logyard.spark_jobs.plans.compact_run import (
     Surveyed,
     lease_partition,
     rewrite_replica,
+    survey_over_tasks,
     survey_partition,
 )
+
+# 20 million keys: with its Python, such a task stays below 1 GB.
+TASK_MEMORY_MIB = 800
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +43,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--wait-s", type=float, default=60.0, metavar="S", help="how long to wait for another run's leases (60)"
     )
     parser.add_argument("--force", action="store_true", help="compact logs that are not dirty enough, too")
+    parser.add_argument(
+        "--task-memory",
+        type=_positive,
+        default=TASK_MEMORY_MIB,
+        metavar="MIB",
+        help=f"what a partition's keys may take in one task ({TASK_MEMORY_MIB}); keys that take more are shuffled",
+    )
+    parser.add_argument("--max-keys", type=_positive, metavar="N", help="the same as a number of keys (40 bytes each)")
     return run_job(parser, argv, compact)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: a whole number above 0 is expected")
+    return int(text)
 
 
 def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -60,20 +79,22 @@ def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         due = [run for run in runs if run.is_due]
         say(f"compact: {len(due)} of {len(runs)} partitions are due")
         if due:
-            _in_spark(due, beats)
+            _in_spark(due, beats, arguments.max_keys or arguments.task_memory * 2**20 // BYTES_PER_KEY)
     summary = _summary(runs, time.monotonic() - began)
     failed = [run for run in runs if run.failure]
     return (1 if failed else 0), summary
 
 
-def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats) -> None:
+def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats, keys_max: int) -> None:
     """Pass 1, pass 2 and the commits; what happens to each partition is noted in its run."""
     spark = session.start("logyard compact")
     session.check_executors(spark)
-    for run, surveyed in zip(
-        runs, session.run_each(spark, [r.survey_work() for r in runs], survey_partition), strict=True
-    ):
-        _note_survey(run, surveyed)
+    surveys = [r.survey_work(keys_max) for r in runs]
+    for run, work, surveyed in zip(runs, surveys, session.run_each(spark, surveys, survey_partition), strict=True):
+        run.is_shuffled = surveyed.too_many_keys
+        if run.is_shuffled:
+            say(f"compact: {run.tp} has more than {keys_max:,} keys: they are shuffled")
+        _note_survey(run, survey_over_tasks(spark, work) if run.is_shuffled else surveyed)
     decided = [run for run in runs if run.decision is not None]
     decisions = spark.sparkContext.broadcast({str(run.tp): run.decision.encode() for run in decided if run.decision})
 
@@ -100,21 +121,33 @@ def _note_survey(run: PartitionRun, surveyed: Surveyed) -> None:
 
 
 def _commit(run: PartitionRun, beats: Heartbeats) -> None:
-    """Commit the followers, then the leader; a replica that fails keeps its segments and is named."""
+    """Commit the followers, then the leader; a replica that fails keeps its segments and is named.
+
+    A broker that dies is asked again only after the others: once the controller has noticed, they are fenced.
+    """
     assert run.decision is not None
+    unsure: list[tuple[Lease, LeaseError]] = []
     for replica in sorted(run.replicas, key=lambda r: (r.lease.is_leader, r.lease.broker.broker_id)):
         broker_id = replica.lease.broker.broker_id
         rewritten = run.rewritten[broker_id]
         reason = rewritten.failure or beats.lost.get(replica.lease.lease_id)
         if not reason:
             try:
-                run.committed[broker_id] = replica.lease.commit(
+                run.committed[broker_id] = replica.lease.try_commit(
                     run.decision.to_commit(), list(rewritten.groups), run.decision.range_end
                 )
                 continue
             except LeaseError as error:
                 reason = str(error)
+                if error.code in UNSURE:
+                    unsure.append((replica.lease, error))
+                    continue
         run.failure = f"broker {broker_id}: {reason}"
+    for lease, first in unsure:
+        try:
+            run.committed[lease.broker.broker_id] = lease.committed_after_all(first)
+        except LeaseError as error:
+            run.failure = f"broker {lease.broker.broker_id}: {error}"
 
 
 def _summary(runs: Sequence[PartitionRun], seconds: float) -> dict[str, Any]:

@@ -20,6 +20,8 @@ PIECE_BYTES = 1024 * 1024
 TIMEOUT_S = 60.0
 COMMIT_TIMEOUT_S = 600.0
 COMMIT_LOOKS = 30
+# Codes after which a commit may or may not have happened.
+UNSURE = ("unreachable", "commit_in_progress")
 COMMIT_LOOK_S = 2.0
 
 
@@ -229,8 +231,21 @@ class Lease:
         return self.broker.call("POST", f"{self.path}/heartbeat", {"generation": self.generation}, timeout_s=10.0)
 
     def commit(self, decision: Mapping[str, Any], groups: list[dict[str, Any]], clean_offset: int) -> dict[str, Any]:
-        """Hand in the outcome and wait for the swap; a broken connection is followed up by asking for the lease's
-        state."""
+        """Hand in the outcome and wait for the swap; a lost answer is followed up by asking for the lease's state.
+
+        Raises LeaseError.
+        """
+        try:
+            return self.try_commit(decision, groups, clean_offset)
+        except LeaseError as error:
+            if error.code not in UNSURE:
+                raise
+            return self.committed_after_all(error)
+
+    def try_commit(
+        self, decision: Mapping[str, Any], groups: list[dict[str, Any]], clean_offset: int
+    ) -> dict[str, Any]:
+        """Hand in the outcome and wait for the swap; raises LeaseError, of a code in UNSURE where nobody knows."""
         body = {
             "generation": self.generation,
             "leader_epoch": self.leader_epoch,
@@ -238,14 +253,9 @@ class Lease:
             "decision": dict(decision),
             "groups": groups,
         }
-        try:
-            return self.broker.call("POST", f"{self.path}/commit", body, timeout_s=COMMIT_TIMEOUT_S)
-        except LeaseError as error:
-            if error.code not in ("unreachable", "commit_in_progress"):
-                raise
-            return self._committed_after_all(error)
+        return self.broker.call("POST", f"{self.path}/commit", body, timeout_s=COMMIT_TIMEOUT_S)
 
-    def _committed_after_all(self, first: LeaseError) -> dict[str, Any]:
+    def committed_after_all(self, first: LeaseError) -> dict[str, Any]:
         """Ask until a commit whose answer was lost is done; raises `first` if it did not happen."""
         for _ in range(COMMIT_LOOKS):
             time.sleep(COMMIT_LOOK_S)
@@ -299,6 +309,15 @@ def partition_status(broker: BrokerHttp, topic: str, partition: int) -> dict[str
 def partitions_status(broker: BrokerHttp) -> dict[str, Any]:
     """Return the broker's status of all its replicas, and its stray directories."""
     return broker.call("GET", "/partitions")
+
+
+def quarantine_replica(broker: BrokerHttp, topic: str, partition: int, reason: str) -> dict[str, Any]:
+    """Have a broker set a damaged follower aside and fetch it anew; waits until it is out of the ISR.
+
+    Raises LeaseError: docs/leases.md says when.
+    """
+    path = f"/partitions/{quote(topic)}/{partition}/quarantine"
+    return broker.call("POST", path, {"reason": reason[:200]}, timeout_s=COMMIT_TIMEOUT_S)
 
 
 def leases_of_run(broker: BrokerHttp, run_id: str) -> list[dict[str, Any]]:

@@ -16,11 +16,13 @@ from logyard.broker.compaction.survey import ActiveProducer, Survey
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
-from logyard.spark_jobs.keytable import KeyTable
+from logyard.spark_jobs.keytable import KeyTable, TooManyKeys
 from logyard.spark_jobs.leases import Lease, LeaseError, end_leases
 from logyard.spark_jobs.metadata import Place
 from logyard.spark_jobs.plans.compacting import Rewriter, plan_groups, survey_segments
+from logyard.spark_jobs.plans.shuffled import survey_shuffled
 from logyard.spark_jobs.replicas import Replica, of_leased
+from logyard.spark_jobs.segments import SegmentFile
 
 ATTEMPTS = 3
 ATTEMPT_PAUSE_S = 1.0
@@ -43,6 +45,32 @@ class SurveyWork:
     leader: ReplicaRun
     range_end: int
     tombstone_cutoff: int
+    keys_max: int
+
+    @property
+    def segments(self) -> list[SegmentFile]:
+        return [s for s in self.leader.replica.segments if s.base_offset < self.range_end]
+
+    def new_survey(self) -> Survey:
+        """Return a survey that has seen nothing yet."""
+        replica, lease = self.leader.replica, self.leader.lease
+        producers = {
+            int(p["producer_id"]): ActiveProducer(int(p["last_offset"]), int(p["producer_epoch"]))
+            for p in lease.details.get("producers", [])
+        }
+        segments = self.segments
+        return Survey(
+            topic=replica.topic,
+            partition=replica.partition,
+            leader_epoch=lease.leader_epoch,
+            range_start=segments[0].base_offset if segments else self.range_end,
+            range_end=self.range_end,
+            now_ms=replica.now_ms,
+            delete_retention_ms=int(replica.config["delete.retention.ms"]),
+            tombstone_cutoff=self.tombstone_cutoff,
+            aborted=replica.aborted,
+            producers=producers,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +82,7 @@ class Surveyed:
     records: int = 0
     keys: int = 0
     failure: str = ""
+    too_many_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +114,7 @@ class PartitionRun:
     bytes_surveyed: int = 0
     records_surveyed: int = 0
     keys: int = 0
+    is_shuffled: bool = False
     rewritten: dict[int, Rewritten] = field(default_factory=dict)
     committed: dict[int, dict[str, Any]] = field(default_factory=dict)
 
@@ -92,9 +122,9 @@ class PartitionRun:
     def outcome(self) -> str:
         return "failed" if self.failure else "skipped" if self.skipped else "compacted"
 
-    def survey_work(self) -> SurveyWork:
+    def survey_work(self, keys_max: int) -> SurveyWork:
         leader = next(r for r in self.replicas if r.lease.is_leader)
-        return SurveyWork(leader, self.range_end, self.tombstone_cutoff)
+        return SurveyWork(leader, self.range_end, self.tombstone_cutoff, keys_max)
 
     def to_json(self) -> dict[str, Any]:
         """Return the partition's part of the summary."""
@@ -102,6 +132,8 @@ class PartitionRun:
         return {
             "outcome": self.outcome,
             "reason": self.failure or self.skipped or None,
+            "plan": "shuffle" if self.is_shuffled else "local",
+            "keys": self.keys,
             "range_end": self.range_end,
             "tombstone_cutoff": self.tombstone_cutoff,
             "records_before": leader.records_in,
@@ -206,31 +238,29 @@ def _judge(run: PartitionRun, leader: Replica, force: bool) -> tuple[bool, str]:
 
 
 def survey_partition(work: SurveyWork) -> Surveyed:
-    """Pass 1, inside a task."""
-    replica, lease = work.leader.replica, work.leader.lease
-    segments = [s for s in replica.segments if s.base_offset < work.range_end]
-    producers = {
-        int(p["producer_id"]): ActiveProducer(int(p["last_offset"]), int(p["producer_epoch"]))
-        for p in lease.details.get("producers", [])
-    }
-    survey = Survey(
-        topic=replica.topic,
-        partition=replica.partition,
-        leader_epoch=lease.leader_epoch,
-        range_start=segments[0].base_offset if segments else work.range_end,
-        range_end=work.range_end,
-        now_ms=replica.now_ms,
-        delete_retention_ms=int(replica.config["delete.retention.ms"]),
-        tombstone_cutoff=work.tombstone_cutoff,
-        aborted=replica.aborted,
-        producers=producers,
-    )
-    table = KeyTable()
+    """Pass 1, inside a task; gives up where it meets more keys than a task may hold."""
+    table = KeyTable(keys_max=work.keys_max)
     try:
-        decision, bytes_read = survey_segments(segments, survey, table)
+        decision, bytes_read = survey_segments(work.segments, work.new_survey(), table)
+    except TooManyKeys:
+        return Surveyed(too_many_keys=True)
     except (LogyardError, OSError) as error:
-        return Surveyed(failure=f"pass 1 on broker {lease.broker.broker_id}: {error}")
+        return _survey_failed(work, error)
     return Surveyed(decision.encode(), bytes_read, table.records, table.count)
+
+
+def survey_over_tasks(spark: Any, work: SurveyWork) -> Surveyed:
+    """Pass 1 of a partition whose keys do not fit one task, on the driver."""
+    try:
+        decision, buckets = survey_shuffled(spark, work.segments, work.new_survey, work.keys_max)
+    except LogyardError as error:
+        return _survey_failed(work, error)
+    sums = (sum(b.bytes_read for b in buckets), sum(b.records for b in buckets), sum(b.keys for b in buckets))
+    return Surveyed(decision.encode(), *sums)
+
+
+def _survey_failed(work: SurveyWork, error: Exception) -> Surveyed:
+    return Surveyed(failure=f"pass 1 on broker {work.leader.lease.broker.broker_id}: {error}")
 
 
 def rewrite_replica(work: ReplicaRun, decision: Decision) -> Rewritten:

@@ -66,24 +66,36 @@ class RewriteResult:
 
 
 def survey_segments(segments: Sequence[SegmentFile], survey: Survey, table: KeyTable) -> tuple[Decision, int]:
-    """Run pass 1; returns the decision and the bytes read. Raises CorruptBatch naming file, position and offset."""
+    """Run pass 1; returns the decision and the bytes read.
+
+    Raises CorruptBatch naming file, position and offset, and TooManyKeys.
+    """
     bytes_read = 0
-    last_of_producers = np.array(sorted({p.last_offset for p in survey.producers.values()}), np.int64)
     for segment in segments:
-        for chunk in trusted_chunks(segment):
+        for chunk, wanted in judged_chunks(segment, survey):
             bytes_read += len(chunk.data)
-            open_trusted(chunk, segment.name)
-            wanted = _wanted(chunk, survey, last_of_producers)
-            if not wanted.any():
-                continue
-            tombstones, damaged, fault = table.feed(chunk.raw, chunk.payloads, chunk.headers, wanted)
-            if damaged >= 0:
-                raise CorruptBatch(chunk.damage(damaged, k.FAULT_TEXT[fault]), segment.name)
-            for offset, index in tombstones[:, :2].tolist():
+            for offset, index in feed(table, chunk, wanted, segment.name)[:, :2].tolist():
                 row = chunk.headers[index]
                 survey.tombstone(offset, int(row[k.ATTRIBUTES]), int(row[k.BASE_TIMESTAMP]))
     survey.keyless = table.keyless
     return survey.decide_offsets(offset_set(table.drain())), bytes_read
+
+
+def judged_chunks(segment: SegmentFile, survey: Survey) -> Iterator[tuple[Chunk, Array]]:
+    """Yield a segment's chunks, checked and opened, and which of their batches go to the key table."""
+    for chunk in trusted_chunks(segment):
+        open_trusted(chunk, segment.name)
+        yield chunk, wanted_batches(chunk, survey)
+
+
+def feed(table: KeyTable, chunk: Chunk, wanted: Array, name: str) -> Array:
+    """Give the wanted batches to the table; returns the tombstones as KeyTable.feed does. Raises CorruptBatch."""
+    if not wanted.any():
+        return np.empty((0, 3), np.int64)
+    tombstones, damaged, fault = table.feed(chunk.raw, chunk.payloads, chunk.headers, wanted)
+    if damaged >= 0:
+        raise CorruptBatch(chunk.damage(damaged, k.FAULT_TEXT[fault]), name)
+    return tombstones
 
 
 def trusted_chunks(segment: SegmentFile) -> Iterator[Chunk]:
@@ -94,10 +106,11 @@ def trusted_chunks(segment: SegmentFile) -> Iterator[Chunk]:
         yield chunk
 
 
-def _wanted(chunk: Chunk, survey: Survey, last_of_producers: Array) -> Array:
+def wanted_batches(chunk: Chunk, survey: Survey) -> Array:
     """Return which batches go to the key table; those that need more than their header are shown to the survey one
     by one."""
     headers = chunk.headers
+    last_of_producers = np.array(sorted({p.last_offset for p in survey.producers.values()}), np.int64)
     wanted = headers[:, k.BASE_OFFSET] < survey.range_end
     last_offsets = headers[:, k.BASE_OFFSET] + headers[:, k.LAST_DELTA]
     special = (headers[:, k.ATTRIBUTES] & _CONTROL_OR_TRANSACTIONAL) != 0

@@ -111,6 +111,29 @@ def test_compact_leaves_the_same_last_records_on_every_replica(
     assert run(audit, capsys)["findings"]["bad"] == 0
 
 
+def test_keys_that_do_not_fit_a_task_are_shuffled_to_the_same_end(
+    yard: Yard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = run(compact, capsys, "--max-keys", "2")
+    assert {d["plan"] for d in summary["details"].values()} == {"shuffle"}
+    assert (summary["compacted"], summary["replicas_compacted"], summary["failed"]) == (2, 6, 0)
+    for partition, log in yard.logs.items():
+        expected, _ = model.kept(log, end=yard.end_of_closed(partition), now_ms=1_700_000_000_000, cutoff=0)
+        for broker_id in (1, 2, 3):
+            assert [r.offset for r in yard.records_of(broker_id, partition)] == sorted(expected)
+    assert summary["keys"] == sum(d["keys"] for d in summary["details"].values()) > 0
+    assert yard.leases_left() == []
+
+
+def test_a_damaged_leader_stops_a_shuffle_by_name(yard: Yard, capsys: pytest.CaptureFixture[str]) -> None:
+    path = yard.replica(1, 0).logs()[-2]
+    path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+    assert compact.main(["--topic", "t", "--max-keys", "2"]) == 1
+    summary = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert (summary["compacted"], summary["failed"]) == (1, 1)
+    assert f"pass 1 on broker 1: {path}: batch at" in summary["details"]["t-0"]["reason"]
+
+
 def test_compact_without_a_replica_keeps_every_tombstone_and_names_what_fails(
     yard: Yard, capsys: pytest.CaptureFixture[str]
 ) -> None:
