@@ -47,6 +47,7 @@ class Leasing(Protocol):
     async def abort(self, lease_id: str, body: Json) -> Json: ...
     async def partitions(self) -> Json: ...
     async def partition(self, topic: str, partition: int) -> Json: ...
+    async def quarantine(self, topic: str, partition: int, body: Json) -> Json: ...
     def decisions(self) -> Json: ...
     async def decision(self, topic: str, partition: int) -> tuple[bytes, str]: ...
 
@@ -164,7 +165,12 @@ def replica_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
     async def partition(request: Request) -> Response:
         return JSONResponse(await leasing.partition(request.path_params["topic"], request.path_params["partition"]))
 
+    async def quarantine(request: Request) -> Response:
+        params = request.path_params
+        return JSONResponse(await leasing.quarantine(params["topic"], params["partition"], await _body(request)))
+
     return [
+        ("/partitions/{topic}/{partition:int}/quarantine", "POST", quarantine),
         ("/partitions", "GET", partitions),
         ("/partitions/{topic}/{partition:int}", "GET", partition),
     ]

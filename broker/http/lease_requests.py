@@ -61,6 +61,14 @@ class HeartbeatRequest:
         return cls(_number(body, "generation", 0), ttl_ms)
 
 
+def reason_of(body: Json) -> str:
+    """Why somebody wants something, as one line; "" where nothing is said."""
+    given = body.get("reason")
+    if given is not None and not isinstance(given, str):
+        raise refused(f"reason: text is needed, not {given!r}")
+    return " ".join((given or "").split())[:REASON_CHARACTERS_MAX]
+
+
 @dataclass(frozen=True, slots=True)
 class AbortRequest:
     """POST /leases/{id}/abort."""
@@ -70,11 +78,7 @@ class AbortRequest:
 
     @classmethod
     def read(cls, body: Json) -> "AbortRequest":
-        given = body.get("reason")
-        if given is not None and not isinstance(given, str):
-            raise refused(f"reason: text is needed, not {given!r}")
-        reason = " ".join((given or "aborted by its run").split())[:REASON_CHARACTERS_MAX]
-        return cls(_number(body, "generation", 0), reason)
+        return cls(_number(body, "generation", 0), reason_of(body) or "aborted by its run")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,10 @@ from logyard.broker.http.lease_requests import (
     HeartbeatRequest,
     TakeRequest,
     check_digest,
+    reason_of,
     refused,
 )
+from logyard.broker.http.quarantine import Quarantine
 from logyard.broker.http.snapshot import FILES, LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk import remove_if_there
@@ -45,6 +47,7 @@ class SegmentLeasing:
         self._leases = HeldLeases(ports, broker_id)
         self._run = ports.run_blocking
         self._cluster_id = cluster_id
+        self.quarantines = Quarantine(self._leases)
 
     @property
     def leases(self) -> HeldLeases:
@@ -304,6 +307,10 @@ class SegmentLeasing:
                 found, [*ports.store.all_logs(), *ports.store.future_logs()], self._leases.is_ours
             ),
         }
+
+    async def quarantine(self, topic: str, partition: int, body: Json) -> Json:
+        """POST /partitions/{topic}/{partition}/quarantine."""
+        return await self.quarantines.set_aside(TopicPartition(topic, partition), reason_of(body))
 
     async def partition(self, topic: str, partition: int) -> Json:
         """GET /partitions/{topic}/{partition}."""

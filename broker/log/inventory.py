@@ -245,6 +245,22 @@ class Inventory:
         self._high_watermarks.pop(tp, None)
         self._retire(path, self._topic_config(tp.topic) if log is None else log.config)
 
+    def set_aside(self, tp: TopicPartition) -> str:
+        """Take a replica's log out of the way and keep its files: the directory is renamed to `…-stray`, as Kafka names
+        what it never loads nor removes; a new log of the replica will lie beside it. Raises DiskError."""
+        self.drop_future(tp)
+        log = self.logs[tp]
+        directory = self._directories.of(log.directory)
+        name = layout.marked_directory_name(tp, self._new_uuid(), DirectoryKind.STRAY)
+        self._disk.rename(log.directory, f"{directory.root}/{name}")
+        del self.logs[tp]
+        log.discard("set aside")
+        directory.replicas -= 1
+        self._high_watermarks.pop(tp, None)
+        self._wanted[tp] = directory.path
+        self._later(0, partial(self._disk.sync_directory, directory.root))
+        return f"{directory.root}/{name}"
+
     def _retire(self, path: str, config: TopicConfig) -> None:
         """Rename a partition's directory now, have it removed after file.delete.delay.ms."""
         directory = self._directories.of(path)

@@ -247,6 +247,16 @@ class LogStore:
         """Take a replica away: its directory is renamed now and removed after file.delete.delay.ms."""
         self._inventory.delete(tp)
 
+    def set_aside(self, tp: TopicPartition) -> str:
+        """Give a replica an empty log, of which no checkpoint says what was true of the old one; returns where that is
+        kept. Raises StorageError."""
+        old = self._inventory.logs[tp]
+        kept = self._inventory.set_aside(tp)
+        log = self._inventory.get_or_create(tp, old.topic_id, old.config, True, None)
+        self._upkeep.rewinding(log)
+        self._upkeep.cut(log, log.log_end_offset)
+        return kept
+
     # -- moving between directories -------------------------------------------------------------------------
 
     def begin_move(self, tp: TopicPartition, directory: str) -> PartitionLog | None:

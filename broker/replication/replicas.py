@@ -95,6 +95,18 @@ class Replicas:
         """These replicas' directory is gone: they answer KAFKA_STORAGE_ERROR from now on."""
         self._transitions.take_offline(partitions)
 
+    def stop_following(self, tp: TopicPartition) -> None:
+        """Fetch a followed partition no more, so that its leader puts it out of the ISR."""
+        self._transitions.stop_following(tp)
+
+    def follow_again(self, tp: TopicPartition) -> None:
+        """Take `stop_following` back."""
+        self._transitions.follow_again(tp)
+
+    def set_aside(self, tp: TopicPartition) -> str:
+        """Keep a follower's log elsewhere and fetch it whole; returns where (see `Transitions.set_aside`)."""
+        return self._transitions.set_aside(tp)
+
     def topic_configs_changed(self, topics: Iterable[str] | None) -> None:
         """These topics' settings (None: any topic's) may have changed: hand them to the logs.
 

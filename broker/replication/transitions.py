@@ -250,6 +250,40 @@ class Transitions:
             listener.on_deleted(order.tp)
         return ErrorCode.NONE
 
+    # A follower's damaged log
+
+    def stop_following(self, tp: TopicPartition) -> None:
+        """Fetch this one no more, until `follow_again` or the next leader epoch: its leader will put it out of the
+        ISR."""
+        self._fetchers.stop([tp])
+
+    def follow_again(self, tp: TopicPartition) -> None:
+        """Fetch a followed partition from where its log stands."""
+        partition = self._hosted.partitions.get(tp)
+        if partition is not None and not partition.is_leader and partition.log is not None:
+            self._fetchers.start([partition])
+
+    def set_aside(self, tp: TopicPartition) -> str:
+        """Give a follower an empty log to be filled by its leader; returns where the old one is kept.
+
+        Only for one that is out of the ISR: as a member it would vouch for records that it has no more.
+        Raises StorageError: the replica is offline then.
+        """
+        hosted = self._hosted
+        partition = hosted.partitions[tp]
+        self._fetchers.stop([tp])
+        for listener in self.listeners:
+            listener.on_deleted(tp)
+        try:
+            kept = hosted.logs.set_aside(tp)
+        except StorageError:
+            self.take_offline([tp])
+            raise
+        partition.log = hosted.logs.get(tp)
+        hosted.transitioned(partition)
+        self._fetchers.start([partition])
+        return kept
+
     def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
         """Their log directory failed: no fetching, no leading, KAFKA_STORAGE_ERROR for all who ask."""
         failed = list(partitions)

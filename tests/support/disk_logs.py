@@ -49,6 +49,9 @@ class DiskLogs:
     def delete(self, tp: TopicPartition) -> None:
         del self.logs[tp]
 
+    def set_aside(self, tp: TopicPartition) -> str:
+        raise NotImplementedError("these logs stand alone: the store sets logs aside")
+
     def high_watermark_at_start(self, tp: TopicPartition) -> int:
         return self.checkpoint.get(tp, 0)
 

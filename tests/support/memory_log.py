@@ -211,6 +211,11 @@ class MemoryLogs:
         del self.logs[tp]
         self.deleted.append(tp)
 
+    def set_aside(self, tp: TopicPartition) -> str:
+        old = self.logs.pop(tp)
+        self.get_or_create(tp, old.topic_id, old.config, True)
+        return f"{tp}-stray"
+
     def high_watermark_at_start(self, tp: TopicPartition) -> int:
         return self.checkpoint.get(tp, 0)
 
