@@ -1,6 +1,7 @@
-"""Links from a task to Logyard's page in Airflow's UI."""
+"""Links from a task to Logyard's page in Airflow's UI, which say what the task touched."""
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -12,11 +13,21 @@ if TYPE_CHECKING:
 # Where the plugin's React view lives (plugins/logyard_ui/plugin.py declares it).
 PAGE = "/plugin/logyard"
 XCOM_KEY = "logyard_page"
+# An address has to stay one; a task that touched more is told by what it returned.
+NAMED_MAX = 20
 
 
-def page_address(logyard_conn_id: str, topic: str | None = None) -> str:
-    """The page on that cluster (and topic)."""
-    query = {"conn_id": logyard_conn_id} | ({"topic": topic} if topic else {})
+def page_address(
+    logyard_conn_id: str,
+    topics: Iterable[str] = (),
+    *,
+    brokers: Iterable[str] = (),
+    groups: Iterable[str] = (),
+) -> str:
+    """The page on that cluster, with the topics, brokers and groups in question, twenty of each at most."""
+    query = [("conn_id", logyard_conn_id)]
+    for name, values in (("topic", topics), ("broker", brokers), ("group", groups)):
+        query += [(name, value) for value in list(dict.fromkeys(values))[:NAMED_MAX]]
     return f"{PAGE}?{urlencode(query)}"
 
 
@@ -30,17 +41,42 @@ class ClusterPageLink(BaseOperatorLink):
         return XCOM_KEY
 
     def get_link(self, operator: "BaseOperator", *, ti_key: Any) -> str:
-        """The page on the task's cluster, and on its topic where it has exactly one."""
-        topics = _texts(getattr(operator, "topic", None)) or _texts(getattr(operator, "topics", None))
+        """The page on the task's cluster, with what its fields name: topics (also those of a plan), brokers, groups."""
+
+        def named(*fields: str) -> list[str]:
+            return [text for field in fields for text in _texts(getattr(operator, field, None))]
+
         conn_id = str(getattr(operator, "logyard_conn_id", ""))
-        return page_address(conn_id, topics[0] if len(topics) == 1 else None)
+        planned = _planned(getattr(operator, "plan", None))
+        return page_address(
+            conn_id, [*named("topic", "topics"), *planned], brokers=named("brokers", "drain"), groups=named("group")
+        )
 
 
 def _texts(value: Any) -> list[str]:
-    """The names in a field: a list, the JSON of one, or one name."""
-    if isinstance(value, str) and value.startswith("["):
-        try:
-            value = json.loads(value)
-        except ValueError:
+    """The names in a field: a list, the JSON of one, or one name; what was rendered to nothing is none."""
+    if isinstance(value, str):
+        if value in ("", "None", "null"):
             return []
-    return [value] if isinstance(value, str) and value else [str(item) for item in value or ()]
+        if not value.startswith("["):
+            return [value]
+    found = _parsed(value)
+    return [str(item) for item in found] if isinstance(found, (list, tuple)) else []
+
+
+def _planned(plan: Any) -> list[str]:
+    """The topics of a plan document, or of its JSON."""
+    found = _parsed(plan)
+    moves = found.get("partitions") if isinstance(found, dict) else None
+    if not isinstance(moves, list):
+        return []
+    return sorted({str(move["topic"]) for move in moves if isinstance(move, dict) and "topic" in move})
+
+
+def _parsed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None

@@ -1,0 +1,131 @@
+"""The DAGs that act on a cluster, as Airflow has them: their ids and connections are whoever installed them chose."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+
+from logyard.operators.hooks.cluster import ClusterHook
+
+# By the ends of their ids: `<prefix>reassign_replicas`.
+ACTIONS = (
+    "create_topic",
+    "topic_lifecycle",
+    "topics_as_code",
+    "reassign_replicas",
+    "decommission_broker",
+    "recover_controller",
+    "controller_watch",
+    "compact_segments",
+    "audit_replicas",
+    "export_segments",
+    "retention_report",
+)
+TAG = "logyard"
+KEPT_S = 10.0
+DAGS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ActingDag:
+    """A DAG made by one of our factories, and the connection that its tasks name."""
+
+    action: str
+    dag_id: str
+    conn_id: str
+    paused: bool
+
+
+class Actions:
+    """Read from the serialized DAGs, once in ten seconds for everybody."""
+
+    def __init__(
+        self, read: "Callable[[], Iterable[ActingDag]] | None" = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._read, self._clock = read or read_dags, clock
+        self._lock = threading.Lock()
+        self._kept: tuple[float, tuple[ActingDag, ...]] = (float("-inf"), ())
+
+    def of(self, conn_id: str, user: Any) -> list[dict[str, Any]]:
+        """For that connection, those that the user may see; the shortest id first where several do the same."""
+        manager = get_auth_manager()
+        mine = [dag for dag in self._dags() if dag.conn_id == conn_id]
+        teams = _teams([dag.dag_id for dag in mine])
+        found = []
+        for dag in sorted(mine, key=lambda dag: (ACTIONS.index(dag.action), len(dag.dag_id), dag.dag_id)):
+            details = DagDetails(id=dag.dag_id, team_name=teams.get(dag.dag_id))
+            if manager.is_authorized_dag(method="GET", details=details, user=user):
+                may_run = manager.is_authorized_dag(
+                    method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user
+                )
+                found.append(
+                    {"action": dag.action, "dag_id": dag.dag_id, "paused": dag.paused, "may_run": bool(may_run)}
+                )
+        return found
+
+    def _dags(self) -> tuple[ActingDag, ...]:
+        with self._lock:
+            taken, dags = self._kept
+            if self._clock() - taken >= KEPT_S:
+                dags = tuple(self._read())
+                self._kept = (self._clock(), dags)
+            return dags
+
+
+def read_dags() -> list[ActingDag]:
+    """Every DAG with our tag whose id ends like one of ours. Waits for Airflow's database."""
+    from airflow.models.dag import DagModel, DagTag
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    tagged = (
+        select(DagModel.dag_id, DagModel.is_paused)
+        .join(DagTag, DagTag.dag_id == DagModel.dag_id)
+        .where(DagTag.name == TAG, DagModel.is_stale.is_(False))
+        .order_by(DagModel.dag_id)
+        .limit(DAGS_MAX)
+    )
+    with create_session(scoped=False) as session:
+        paused = {str(dag_id): bool(is_paused) for dag_id, is_paused in session.execute(tagged) if action_of(dag_id)}
+        if not paused:
+            return []
+        stored = SerializedDagModel.get_latest_serialized_dags(dag_ids=list(paused), session=session)
+        return [
+            ActingDag(action_of(dag.dag_id) or "", dag.dag_id, conn_id, paused[dag.dag_id])
+            for dag in stored
+            for conn_id in sorted(connections_of(dag.data or {}))
+        ]
+
+
+def action_of(dag_id: str) -> str | None:
+    return next((action for action in ACTIONS if dag_id.endswith(action)), None)
+
+
+def connections_of(data: Mapping[str, Any]) -> set[str]:
+    """The connections that a serialized DAG's tasks name; a task of ours that names none has the default."""
+    found = set()
+    for task in data.get("dag", {}).get("tasks", ()):
+        fields = task.get("__var", {})
+        partial = fields.get("partial_kwargs", {})
+        partial = partial.get("__var", partial)
+        if "logyard_conn_id" in (fields.get("template_fields") or ()):
+            named = fields.get("logyard_conn_id", partial.get("logyard_conn_id", ClusterHook.default_conn_name))
+            if isinstance(named, str):
+                found.add(named)
+    return found
+
+
+def _teams(dag_ids: list[str]) -> Mapping[str, str | None]:
+    from airflow.sdk import conf
+
+    if not dag_ids or not conf.getboolean("core", "multi_team", fallback=False):
+        return {}
+    from airflow.models.dag import DagModel
+
+    teams: Mapping[str, str | None] = DagModel.get_dag_id_to_team_name_mapping(dag_ids)
+    return teams

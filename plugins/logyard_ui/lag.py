@@ -1,0 +1,101 @@
+"""What groups have committed and how far behind they are, read for a bounded time, the longest unread group first."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from logyard.admin.errors import ApiError, LogyardError
+from logyard.admin.groups import DEAD, Group
+from logyard.admin.ports import DescribingClient
+from logyard.admin.snapshot import ClusterSnapshot
+from logyard.broker.model import TopicPartition
+
+BUDGET_S = 5.0
+PARTITIONS_MAX = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """`committed`: group → partition → offset; `round`: in which reading that was; `ends`: partition → end offset."""
+
+    committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    round: Mapping[str, int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    number: int = 0
+    problem: str | None = None
+
+    def of(self, group: str) -> dict[TopicPartition, int | None] | None:
+        """Records not consumed yet, by partition (None: its leader did not answer); None: not read yet."""
+        committed = self.committed.get(group)
+        if committed is None:
+            return None
+        return {tp: _behind(self.ends.get(tp), offset) for tp, offset in sorted(committed.items())}
+
+
+def total(lags: Iterable[int | None]) -> int | None:
+    """The sum of what is known; None where nothing is."""
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
+def read_lag(
+    client: DescribingClient,
+    groups: Sequence[str],
+    snapshot: ClusterSnapshot,
+    before: Lag | None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Lag:
+    """Read on, for five seconds at most; what is not reached keeps what `before` knew."""
+    before = before or Lag()
+    deadline = clock() + BUDGET_S
+    number = before.number + 1
+    committed = {group: before.committed[group] for group in groups if group in before.committed}
+    rounds = {group: before.round[group] for group in committed}
+    problem: str | None = None
+    for group in sorted(groups, key=lambda name: rounds.get(name, 0)):
+        if clock() >= deadline:
+            break
+        try:
+            committed[group] = client.group_offsets(group)
+        except ApiError as refusal:
+            problem = problem or f"group {group}: {refusal}"
+        rounds[group] = number
+    ends = read_ends(client, {tp for offsets in committed.values() for tp in offsets}, snapshot)
+    rounds = {group: rounds[group] for group in committed}
+    return Lag(committed, rounds, ends, number, problem)
+
+
+def read_ends(
+    client: DescribingClient, partitions: Collection[TopicPartition], snapshot: ClusterSnapshot
+) -> dict[TopicPartition, int]:
+    """End offsets of those that have a living leader: one without would keep everybody waiting for it."""
+    leaders = {tp: view.leader for tp, view in snapshot.partitions(sorted({tp.topic for tp in partitions}))}
+    led = [tp for tp in sorted(partitions) if leaders.get(tp, -1) in snapshot.brokers][:PARTITIONS_MAX]
+    return client.offsets(led) if led else {}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetail:
+    """One group with what it has committed; `ends` is None where the ends could not be read (`problem` says why)."""
+
+    group: Group
+    committed: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int] | None
+    problem: str | None = None
+
+
+def read_group(client: DescribingClient, name: str, snapshot: ClusterSnapshot) -> GroupDetail:
+    """Describe a group and read its offsets. Raises ApiError, ClusterUnreachable."""
+    group = client.describe_group(name)
+    if group.state == DEAD:
+        return GroupDetail(group, {}, {})
+    committed = client.group_offsets(name)
+    given = {tp for member in group.members for tp in member.partitions}
+    try:
+        return GroupDetail(group, committed, read_ends(client, given | set(committed), snapshot))
+    except LogyardError as problem:
+        return GroupDetail(group, committed, None, str(problem))
+
+
+def _behind(end: int | None, committed: int) -> int | None:
+    return None if end is None else max(end - committed, 0)

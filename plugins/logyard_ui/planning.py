@@ -1,0 +1,67 @@
+"""A preview of what `reassign_replicas` would move: planned like its first task does, from what the page has seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from logyard.admin.errors import LogyardError
+from logyard.admin.execution import make_plan
+from logyard.admin.forecast import forecast
+from logyard.admin.planner import Goals, PlanInput, plan_moves
+from logyard.admin.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.plugins.logyard_ui.moves import Running
+
+PARTITIONS_MAX = 30_000
+# Evening out costs the square of the partitions, and the page has no hours.
+BALANCED_MAX = 6_000
+
+
+class BadQuestion(LogyardError):
+    """What was asked for makes no sense on this cluster; the text says what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanQuestion:
+    """The goals. `throttle`: bytes per second, for the estimate; `limit`: moves in the answer."""
+
+    topics: tuple[str, ...] = ()
+    drain: tuple[int, ...] = ()
+    replication_factor: int | None = None
+    balance: bool = False
+    balance_disk: bool = False
+    throttle: int | None = None
+    limit: int = 1000
+
+    def goals(self) -> Goals:
+        return Goals(frozenset(self.drain), self.replication_factor, self.balance, self.balance_disk)
+
+
+def preview(
+    question: PlanQuestion, snapshot: ClusterSnapshot, running: Running | None, sizes: Sequence[ReplicaSize]
+) -> dict[str, Any]:
+    """The plan document with its forecast. Raises BadQuestion, PlanImpossible."""
+    missing = [topic for topic in question.topics if topic not in snapshot.topics]
+    if missing:
+        raise BadQuestion(f"topic {missing[0]} does not exist")
+    unknown = [broker for broker in question.drain if broker not in snapshot.brokers]
+    if unknown:
+        raise BadQuestion(f"broker {unknown[0]} is not alive: what is on it is moved anyway, without naming it")
+    now = replace(snapshot, reassignments=running)
+    start = PlanInput.of(now, list(question.topics) or None, sizes)
+    most = BALANCED_MAX if question.balance or question.balance_disk else PARTITIONS_MAX
+    if len(start.replicas) > most:
+        raise BadQuestion(
+            f"{len(start.replicas)} partitions are too many to be planned for here ({most} at most with these goals): "
+            "name topics, or start the run without a preview"
+        )
+    moves = plan_moves(start, question.goals())
+    document = make_plan(now, moves).as_json(question.throttle)
+    return document | {
+        "partitions": document["partitions"][: question.limit],
+        "rollback": document["rollback"][: question.limit],
+        "partitions_total": len(moves),
+        "complete": len(moves) <= question.limit,
+        "throttle": question.throttle,
+        "brokers": forecast(now, sizes, moves),
+        "running": None if running is None else bool(running),
+    }

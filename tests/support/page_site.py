@@ -1,0 +1,86 @@
+"""The page's application in this process: Airflow's own login in front of it, a cluster in memory behind it."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from logyard.admin.memory import MemoryConnector
+from logyard.admin.memory_cluster import MemoryCluster
+
+CONNECTION = "logyard_default"
+ROLES = ("VIEWER", "OP", "ADMIN")
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def ms(self) -> int:
+        return round(self.now * 1000)
+
+
+class Connections:
+    """Airflow's connections, as the environment names them; put there and taken away again."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def add(self, conn_id: str, **fields: Any) -> None:
+        name = f"AIRFLOW_CONN_{conn_id.upper()}"
+        os.environ[name] = json.dumps({"conn_type": "logyard", "host": "memory:1"} | fields)
+        self._names.append(name)
+
+    def clear(self) -> None:
+        for name in self._names:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def connections() -> Iterator[Connections]:
+    made = Connections()
+    made.add(CONNECTION)
+    try:
+        yield made
+    finally:
+        made.clear()
+
+
+@cache
+def _signer() -> Any:
+    """Airflow's simple auth manager on a database of its own; once for each process, since it takes a moment."""
+    os.environ.setdefault("AIRFLOW__API_AUTH__JWT_SECRET", "a secret of these tests, long enough to sign with" * 2)
+    from airflow import settings
+    from airflow.api_fastapi.app import create_auth_manager
+    from airflow.models import import_all_models
+    from airflow.models.base import Base
+
+    import_all_models()
+    Base.metadata.create_all(settings.engine)
+    return create_auth_manager()
+
+
+def login(role: str, teams: tuple[str, ...] = ()) -> dict[str, str]:
+    """The headers of a logged-in user of that role."""
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    user = SimpleAuthManagerUser(username=role.lower(), role=role, teams=list(teams))
+    return {"Authorization": f"Bearer {_signer().generate_jwt(user)}"}
+
+
+def make_app(cluster: MemoryCluster, clock: Clock | None = None, connector: MemoryConnector | None = None) -> Any:
+    """The application; with a clock, time stands still until it is moved."""
+    from logyard.plugins.logyard_ui.clusters import Clusters
+    from logyard.plugins.logyard_ui.page import Page
+    from logyard.plugins.logyard_ui.polls import Clocks
+    from logyard.plugins.logyard_ui.routes import make_app as real
+
+    _signer()
+    clocks = Clocks(clock, clock.ms) if clock is not None else None
+    return real(Page(Clusters(connector or MemoryConnector(cluster), clocks, idle_s=5.0)))
