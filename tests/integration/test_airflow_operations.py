@@ -1,14 +1,11 @@
 """Operating three real brokers by real DAG runs: scheduler, triggerer, workers that die, controllers that hang."""
 
-import json
 import os
 import signal
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -16,17 +13,12 @@ import pytest
 
 from logyard.admin import throttles
 from logyard.admin.client import KafkaClusterClient
-from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import NewTopic
-from logyard.local.airflow import Airflow
-from logyard.local.airflow_api import AirflowApi, Run, TaskView
-from logyard.local.airflow_settings import connections
-from logyard.local.cluster import Cluster
-from logyard.local.dag_files import DAGS, DagFile, install
-from logyard.local.java import find_java
-from logyard.local.layout import Settings
+from logyard.local.airflow_api import Run, TaskView
+from logyard.local.dag_files import DAGS
 from tests.integration.conftest import CONFIG
-from tests.support.real_cluster import RealCluster, eventually
+from tests.support.airflow_yard import Yard, running_yard
+from tests.support.real_cluster import eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
 
@@ -56,56 +48,12 @@ with DAG(dag_id="sensing", schedule=None, dagrun_timeout=timedelta(minutes=5)) a
 '''
 
 
-@dataclass(frozen=True, slots=True)
-class Yard:
-    """A cluster and the Airflow that operates it."""
-
-    cluster: RealCluster
-    airflow: Airflow
-    api: AirflowApi
-    dags: Path
-
-    def client(self) -> "closing[KafkaClusterClient]":
-        return closing(KafkaClusterClient(ClusterSettings.read(self.cluster.bootstrap, {"total_timeout_s": 30})))
-
-    def result(self, run: Run, task: str) -> Any:
-        return self.api.xcom(run, task)
-
-    def task(self, run: Run, task_id: str) -> TaskView | None:
-        return next((task for task in self.api.tasks(run) if task.task_id == task_id), None)
-
-    def pid(self, broker: int) -> int:
-        return next(int(b["pid"]) for b in self.cluster.description["brokers"] if b["id"] == broker)
-
-
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     """Three brokers, and Airflow over the DAGs that `install-dags` wrote."""
-    directory = tmp_path_factory.mktemp("yard")
-    dags = directory / "dags"
-    dags.mkdir()
-    (dags / "operators").mkdir()  # what many deployments have, and what must not get in our way
-    (dags / "operators" / "__init__.py").write_text("")
-    install(dags, DagFile("logyard_", "logyard_default", "spark_default"), list(DAGS))
-    (dags / "own.py").write_text(OWN_DAGS)
-    cluster, airflow = Cluster(directory / "cluster"), Airflow(directory / "airflow")
-    java = find_java(directory)
-    bundle = {"name": "dags-folder", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle"}
-    try:
-        airflow.prepare(java)
-        cluster.start(Settings(3, None, None, CONFIG))
-        reach = connections(cluster.layout.read_description(), cluster.layout.description)
-        reach["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"] = json.dumps(
-            [{**bundle, "kwargs": {"path": str(dags), "refresh_interval": 5}}]
-        )
-        airflow.start(reach, java)
-        with AirflowApi(airflow.url, "admin", airflow.home.password(), timeout_s=90) as api:
-            for dag_id in ("logyard_topics_as_code", "holding_reassign_replicas", "sensing"):
-                api.wait_dag(dag_id, 120)
-            yield Yard(RealCluster(cluster), airflow, api, dags)
-    finally:
-        airflow.stop()
-        cluster.stop()
+    awaited = ("logyard_topics_as_code", "holding_reassign_replicas", "sensing")
+    with running_yard(tmp_path_factory.mktemp("yard"), CONFIG, awaited, OWN_DAGS) as running:
+        yield running
 
 
 def test_every_dag_is_known_and_nothing_failed_to_import(yard: Yard) -> None:

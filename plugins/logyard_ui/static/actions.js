@@ -1,11 +1,12 @@
 // What a reader may start: which DAG it is, what it asks, what is sent as the run's configuration, and the sentences
 // that are confirmed. Pure; `dialog.js` draws it.
 //
-// A spec: {dag, title, start, fields, conf(values), say(values) → sentences, danger, type(values) → a word to type}.
+// A spec: {dag, title, start, fields, conf(values), say(values) → sentences, check(values) → what is wrong as a whole,
+// danger, type(values) → a word to type}.
 // A field: {id, label, kind: text | number | flag | lines | choice, help, required, pattern, least, options}.
 
 import { bytes, number, plural } from "./format.js";
-import { difference, parse } from "./settings.js";
+import { difference, parse } from "./lines.js";
 
 const TOPIC = /^[a-zA-Z0-9._-]{1,249}$/;
 
@@ -136,7 +137,8 @@ const deleteTopic = {
     must_have_no_group: Boolean(values.must_have_no_group),
   }),
   say: (values) => [
-    `Topic ${values.topic} is deleted${values.records ? `, with ${plural(values.records, "record")}` : ""}${values.bytes ? ` (${bytes(values.bytes)} on all brokers)` : ""}. Nothing brings it back.`,
+    `Topic ${values.topic} is deleted, with all its records. Nothing brings it back.`,
+    `Records: ${number(values.records)}; bytes on all brokers: ${bytes(values.bytes)}.`,
   ],
 };
 
@@ -198,7 +200,7 @@ const decommission = {
       approve: false,
     }),
   say: (values) => [
-    `Every replica on ${plural(names(values.brokers).length, "broker")} (${names(values.brokers).join(", ")}) moves to the others.`,
+    `Every replica on broker ${names(values.brokers).join(", ")} moves to the others.`,
     values.stop_brokers ? "Then their processes are stopped." : "Their processes go on running.",
   ],
 };

@@ -1,6 +1,6 @@
 // Consumer groups: their state and lag; one group's members and offsets.
 
-import { useCluster, useList, useRoute } from "./cluster.js";
+import { useCluster, useRoute } from "./cluster.js";
 import { number, plural } from "./format.js";
 import { React, RouterLink, UI, h, useMemo } from "./host.js";
 import { Empty, Facts, Looked, Missing, Section, State } from "./parts.js";

@@ -105,7 +105,7 @@ export function useLive(url, every = EVERY_MS) {
   return useSyncExternalStore(subscribe, () => (source ? source.state : NOTHING));
 }
 
-// The same for a list that has a version elsewhere (`overview` tells it): asked for again only when that is another one.
+// The same for a list that has a version elsewhere (`overview` tells it): asked for again when that is another one.
 export function useVersioned(url, version) {
   const seen = useRef(version);
   useEffect(() => {

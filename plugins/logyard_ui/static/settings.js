@@ -1,4 +1,4 @@
-// Settings as a list, and as the lines that a person edits; values are shown as text, whatever is in them.
+// Settings as a list; values are shown as text, whatever is in them.
 
 import { UI, h, useMemo, useState } from "./host.js";
 import { Pick } from "./pick.js";
@@ -65,41 +65,4 @@ function Value({ config }) {
   if (config.value === null || config.value === "")
     return h("span", { "data-quiet": "" }, config.value === null ? "none" : "empty");
   return h(Code, { size: "sm", variant: "plain", whiteSpace: "pre-wrap", wordBreak: "break-all" }, config.value);
-}
-
-// What is set and can be edited as lines: {name: value}.
-export function editable(configs) {
-  const open = configs.filter(
-    (config) => config.override && !config.sensitive && config.value !== null && !/[\r\n]/.test(config.value),
-  );
-  return Object.fromEntries(open.map((config) => [config.name, config.value]));
-}
-
-// {"a": "1"} → "a=1", one a line.
-export function lines(settings) {
-  return Object.entries(settings)
-    .map(([name, value]) => `${name}=${value ?? ""}`)
-    .join("\n");
-}
-
-// The reverse: {settings, problem}.
-export function parse(text) {
-  const settings = {};
-  for (const line of text.split("\n").map((part) => part.trim())) {
-    if (line === "" || line.startsWith("#")) continue;
-    const equals = line.indexOf("=");
-    if (equals <= 0) return { settings, problem: `“${line}” is no setting: write name=value` };
-    const name = line.slice(0, equals).trim();
-    if (Object.hasOwn(settings, name)) return { settings, problem: `${name} is there twice` };
-    settings[name] = line.slice(equals + 1).trim();
-  }
-  return { settings, problem: "" };
-}
-
-// What makes `after` of `before`: {name: value}, null for what is unset.
-export function difference(before, after) {
-  const changes = {};
-  for (const [name, value] of Object.entries(after)) if (before[name] !== value) changes[name] = value;
-  for (const name of Object.keys(before)) if (!Object.hasOwn(after, name)) changes[name] = null;
-  return changes;
 }

@@ -48,8 +48,8 @@ const STYLE = {
   "& [data-quiet]": { color: "fg.muted" },
 };
 
-// Columns: {id, label, cell(row) to show, value(row) to sort by (without it they are not), width in rem, end: to the right,
-// middle}.
+// Columns: {id, label, cell(row) to show, value(row) to sort by (without it they are not), width in rem, end (to the
+// right) or middle}.
 // `order` is a column's id, with "-" before it for the largest first. `maxHeight` bounds what a long list takes.
 export function Table({ name, columns, rows, rowKey, order = "", onOrder, maxHeight = "70vh", fill = false, empty }) {
   const sorted = useSorted(rows, columns, order);

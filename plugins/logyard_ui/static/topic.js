@@ -6,7 +6,8 @@ import { RouterLink, UI, h, useMemo } from "./host.js";
 import { Offer } from "./offer.js";
 import { Empty, Facts, Looked, Missing, Replicas, Section, State } from "./parts.js";
 import { Go } from "./place.js";
-import { Settings, editable, lines } from "./settings.js";
+import { editable, lines } from "./lines.js";
+import { Settings } from "./settings.js";
 import { Table } from "./table.js";
 
 const { Code, Flex, Heading, Text } = UI;

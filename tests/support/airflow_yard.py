@@ -1,0 +1,76 @@
+"""Three real brokers and the real Airflow that operates them, for the tests that need both."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from logyard.admin.client import KafkaClusterClient
+from logyard.admin.settings import ClusterSettings
+from logyard.local.airflow import Airflow
+from logyard.local.airflow_api import AirflowApi, Run, TaskView
+from logyard.local.airflow_settings import connections
+from logyard.local.cluster import Cluster
+from logyard.local.dag_files import DAGS, DagFile, install
+from logyard.local.java import find_java
+from logyard.local.layout import Settings
+from tests.support.real_cluster import RealCluster
+
+
+@dataclass(frozen=True, slots=True)
+class Yard:
+    """A cluster and the Airflow that operates it."""
+
+    cluster: RealCluster
+    airflow: Airflow
+    api: AirflowApi
+    dags: Path
+
+    def client(self) -> "closing[KafkaClusterClient]":
+        return closing(KafkaClusterClient(ClusterSettings.read(self.cluster.bootstrap, {"total_timeout_s": 30})))
+
+    def result(self, run: Run, task: str) -> Any:
+        return self.api.xcom(run, task)
+
+    def task(self, run: Run, task_id: str) -> TaskView | None:
+        return next((task for task in self.api.tasks(run) if task.task_id == task_id), None)
+
+    def pid(self, broker: int) -> int:
+        return next(int(b["pid"]) for b in self.cluster.description["brokers"] if b["id"] == broker)
+
+
+@contextmanager
+def running_yard(
+    directory: Path, config: Mapping[str, str], awaited: Sequence[str], own_dags: str = ""
+) -> Iterator[Yard]:
+    """Brokers with those settings, and Airflow over the DAGs that `install-dags` writes.
+
+    `own_dags` is the text of one more DAG file, `own.py`; `awaited` names DAGs that are known and on at the beginning.
+    """
+    dags = directory / "dags"
+    dags.mkdir()
+    (dags / "operators").mkdir()  # what many deployments have, and what must not get in our way
+    (dags / "operators" / "__init__.py").write_text("")
+    install(dags, DagFile("logyard_", "logyard_default", "spark_default"), list(DAGS))
+    if own_dags:
+        (dags / "own.py").write_text(own_dags)
+    cluster, airflow = Cluster(directory / "cluster"), Airflow(directory / "airflow")
+    java = find_java(directory)
+    bundle = {"name": "dags-folder", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle"}
+    try:
+        airflow.prepare(java)
+        cluster.start(Settings(3, None, None, dict(config)))
+        reach = connections(cluster.layout.read_description(), cluster.layout.description)
+        reach["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"] = json.dumps(
+            [{**bundle, "kwargs": {"path": str(dags), "refresh_interval": 5}}]
+        )
+        airflow.start(reach, java)
+        with AirflowApi(airflow.url, "admin", airflow.home.password(), timeout_s=90) as api:
+            for dag_id in awaited:
+                api.wait_dag(dag_id, 120)
+            yield Yard(RealCluster(cluster), airflow, api, dags)
+    finally:
+        airflow.stop()
+        cluster.stop()

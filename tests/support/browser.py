@@ -1,0 +1,247 @@
+"""Chromium without a window, driven by chromedriver over the W3C WebDriver protocol: as much of it as our tests need.
+
+    with Browser.start(directory) as browser:
+        browser.goto(url)
+        browser.fill("input[name=username]", "admin")
+        browser.click("//button[normalize-space()='Sign in']")
+        browser.wait_for("h1")
+
+Elements are found by CSS, or by XPath where the text begins with `/` or `(`. Nothing outside this machine is reached.
+"""
+
+import base64
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from logyard.local.ports import HOST
+
+WAIT_S = 20.0
+_STARTS_S = 20.0
+# The name under which the protocol hands out references to elements (WebDriver, section 12.1).
+_ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-sync",
+    "--hide-scrollbars",
+    f"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE {HOST}",
+)
+
+
+class BrowserError(AssertionError):
+    """The browser refused something, or what was waited for did not come."""
+
+
+def missing() -> str:
+    """Why there is no browser on this machine; empty where there is one."""
+    absent = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    return f"{' and '.join(absent)} not installed (Debian: chromium, chromium-driver)" if absent else ""
+
+
+class Browser:
+    """One session of one Chromium with a profile of its own."""
+
+    def __init__(self, driver: "subprocess.Popen[bytes]", base: str) -> None:
+        self._driver = driver
+        self._http = httpx.Client(base_url=base, timeout=60, trust_env=False)
+        self._session = ""
+
+    @classmethod
+    def start(cls, directory: Path, size: tuple[int, int] = (1440, 900), dark: bool = False) -> Self:
+        """Start chromedriver and Chromium; `directory` holds the profile and the driver's log."""
+        directory.mkdir(parents=True, exist_ok=True)
+        port = _free_port()
+        command = ["chromedriver", f"--port={port}", "--allowed-ips=", f"--log-path={directory / 'chromedriver.log'}"]
+        driver = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=directory, start_new_session=True
+        )
+        browser = cls(driver, f"http://{HOST}:{port}")
+        try:
+            browser._open(directory / "profile", size, dark)
+        except BaseException:
+            browser.close()
+            raise
+        return browser
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End Chromium and the driver, whatever state they are in."""
+        with suppress(httpx.HTTPError):
+            if self._session:
+                self._http.delete(f"/session/{self._session}")
+        self._http.close()
+        # Chromium's processes are children of the driver: what a refused goodbye left goes with its group.
+        with suppress(ProcessLookupError):
+            _signal_group(self._driver.pid, signal.SIGTERM)
+        try:
+            self._driver.wait(5)
+        except subprocess.TimeoutExpired:
+            _signal_group(self._driver.pid, signal.SIGKILL)
+            self._driver.wait(5)
+
+    # -- pages ------------------------------------------------------------------------------------
+
+    def goto(self, url: str) -> None:
+        self._send("POST", "url", {"url": url})
+
+    def address(self) -> str:
+        return str(self._send("GET", "url"))
+
+    def back(self) -> None:
+        self._send("POST", "back", {})
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        """The value that the function body `text` returns; a promise is waited for."""
+        return self._send("POST", "execute/sync", {"script": text, "args": list(arguments)})
+
+    def before_every_page(self, text: str) -> None:
+        """Run a script in each page that is opened from now on, before any of its own."""
+        content = {"cmd": "Page.addScriptToEvaluateOnNewDocument", "params": {"source": text}}
+        self._send("POST", "goog/cdp/execute", content)
+
+    def screenshot(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(self._send("GET", "screenshot")))
+
+    def console(self) -> list[dict[str, Any]]:
+        """What the console got since the last call: {level, message, source}."""
+        return list(self._send("POST", "se/log", {"type": "browser"}))
+
+    def cookies(self) -> dict[str, str]:
+        return {cookie["name"]: cookie["value"] for cookie in self._send("GET", "cookie")}
+
+    def forget_cookies(self) -> None:
+        self._send("DELETE", "cookie")
+
+    # -- elements ---------------------------------------------------------------------------------
+
+    def find(self, where: str) -> list[str]:
+        """References to the elements there, those that are not shown too."""
+        way = "xpath" if where.startswith(("/", "(")) else "css selector"
+        found = self._send("POST", "elements", {"using": way, "value": where})
+        return [element[_ELEMENT] for element in found]
+
+    def wait_for(self, where: str, timeout_s: float = WAIT_S) -> str:
+        """The first element there that is shown. Raises BrowserError."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for element in self.find(where):
+                with suppress(BrowserError):  # gone in the meantime
+                    if self._send("GET", f"element/{element}/displayed"):
+                        return element
+            if time.monotonic() > deadline:
+                raise BrowserError(f"nothing shown at {where} within {timeout_s} s, at {self.address()}: {self.text()}")
+            time.sleep(0.1)
+
+    def wait_gone(self, where: str, timeout_s: float = WAIT_S) -> None:
+        deadline = time.monotonic() + timeout_s
+        while self.find(where):
+            if time.monotonic() > deadline:
+                raise BrowserError(f"still there after {timeout_s} s: {where}")
+            time.sleep(0.1)
+
+    def wait_text(self, text: str, timeout_s: float = WAIT_S) -> None:
+        """Wait until the page shows a text."""
+        deadline = time.monotonic() + timeout_s
+        while text not in (shown := self.text()):
+            if time.monotonic() > deadline:
+                raise BrowserError(f"no {text!r} within {timeout_s} s, at {self.address()}: {shown}")
+            time.sleep(0.1)
+
+    def click(self, where: str, timeout_s: float = WAIT_S) -> None:
+        """Click as a person does: what is covered or moves away is tried again until the time is over."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            element = self.wait_for(where, timeout_s)
+            try:
+                self._send("POST", f"element/{element}/click", {})
+                return
+            except BrowserError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def fill(self, where: str, text: str) -> None:
+        """Put a text into a field, instead of what is there."""
+        element = self.wait_for(where)
+        self._send("POST", f"element/{element}/clear", {})
+        self._send("POST", f"element/{element}/value", {"text": text})
+
+    def press(self, *keys: str) -> None:
+        """Keys, one after the other, to what has the focus; named as WebDriver does (\\ue004 is Tab)."""
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self._send("POST", "actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+    def text(self, where: str = "body") -> str:
+        """What is to be read there."""
+        return str(self.script("return document.querySelector(arguments[0])?.innerText ?? ''", where))
+
+    # -- plumbing ---------------------------------------------------------------------------------
+
+    def _open(self, profile: Path, size: tuple[int, int], dark: bool) -> None:
+        scheme = ["--force-dark-mode"] if dark else []
+        flags = [*_FLAGS, *scheme, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
+        capabilities = {
+            "browserName": "chrome",
+            "goog:chromeOptions": {"args": flags, "binary": shutil.which("chromium")},
+            "goog:loggingPrefs": {"browser": "ALL"},
+            "timeouts": {"script": 30_000, "pageLoad": 60_000},
+        }
+        deadline = time.monotonic() + _STARTS_S
+        while True:
+            try:
+                if self._http.get("/status").json()["value"]["ready"]:
+                    break
+            except httpx.HTTPError:
+                if self._driver.poll() is not None or time.monotonic() > deadline:
+                    raise BrowserError("chromedriver did not start") from None
+            time.sleep(0.05)
+        self._session = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": capabilities}})["sessionId"]
+
+    def _send(self, method: str, path: str, content: dict[str, Any] | None = None) -> Any:
+        return self._ask(method, f"/session/{self._session}/{path}", content)
+
+    def _ask(self, method: str, path: str, content: dict[str, Any] | None) -> Any:
+        answer = self._http.request(method, path, json=content)
+        value = answer.json()["value"]
+        if isinstance(value, dict) and "error" in value:
+            raise BrowserError(f"{value['error']}: {value['message'].splitlines()[0]}")
+        return value
+
+
+def severe(entries: Sequence[dict[str, Any]]) -> list[str]:
+    """The console's errors as texts."""
+    return [json.dumps(entry["message"]) for entry in entries if entry["level"] == "SEVERE"]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    os.killpg(leader, number)

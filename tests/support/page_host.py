@@ -1,0 +1,117 @@
+"""Airflow's own UI with the page in it, over a cluster in memory: all that a browser needs, without an Airflow.
+
+The UI's files are those of the installed Airflow, and the page's routes are the real ones behind a real login; what
+the UI's frame asks of Airflow itself is answered with as little as it can draw.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.broker.model import Assignment, TopicPartition
+from logyard.local.ports import HOST
+from tests.support.page_site import connections, login, make_app
+
+_CONFIG = {
+    "fallback_page_limit": 25,
+    "auto_refresh_interval": 3,
+    "hide_paused_dags_by_default": False,
+    "instance_name": "Airflow",
+    "enable_swagger_ui": False,
+    "require_confirmation_dag_change": False,
+    "default_wrap": False,
+    "test_connection": "Disabled",
+    "dashboard_alert": [],
+    "show_external_log_redirect": False,
+    "external_log_name": None,
+    "theme": None,
+    "multi_team": False,
+    "rerun_with_latest_version": None,
+}
+_LISTS = ("macros", "flask_blueprints", "fastapi_apps", "fastapi_root_middlewares", "external_views", "listeners")
+_MORE_LISTS = ("appbuilder_views", "appbuilder_menu_items", "global_operator_extra_links", "operator_extra_links")
+
+
+def large_cluster(topics: int, partitions: int, brokers: int) -> MemoryCluster:
+    """So many topics, placed in turn; every fiftieth is spread unevenly."""
+    made = MemoryCluster({broker: "abc"[broker % 3] for broker in range(1, brokers + 1)})
+    for number in range(topics):
+        for partition in range(partitions):
+            first = 0 if number % 50 == 1 else number + partition
+            replicas = tuple((first + place) % brokers + 1 for place in range(3))
+            tp = TopicPartition(f"orders.{number % 97}.{number:05d}", partition)
+            made.assignments[tp] = Assignment(replicas)
+            made.sizes[tp] = (number * 7919) % 10_000_019
+    for _ in range(3):
+        made.tick()
+    return made
+
+
+@contextmanager
+def hosted(cluster: MemoryCluster) -> Iterator[str]:
+    """Serve it on a free port of loopback, from a thread; yields the address."""
+    import uvicorn
+
+    with socket.socket() as listening, connections():
+        listening.bind((HOST, 0))
+        server = uvicorn.Server(uvicorn.Config(_app(cluster), log_level="error", lifespan="off"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive()
+                time.sleep(0.01)
+            yield f"http://{HOST}:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+def _app(cluster: MemoryCluster) -> Any:
+    import airflow
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, JSONResponse, Response
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
+
+    from logyard.plugins.logyard_ui.plugin import LogyardPlugin
+
+    dist = Path(airflow.__file__).parent / "ui" / "dist"
+    plugin = {"name": "logyard", "source": "", "timetables": [], "react_apps": LogyardPlugin.react_apps}
+    plugin |= {name: [] for name in (*_LISTS, *_MORE_LISTS)}
+    answers: dict[str, Any] = {
+        "/ui/config": _CONFIG,
+        "/ui/auth/menus": {"authorized_menu_items": [], "extra_menu_items": []},
+        "/ui/auth/me": {"id": "op", "username": "op"},
+        "/api/v2/plugins": {"plugins": [plugin], "total_entries": 1},
+    }
+
+    def rest(request: Request) -> Response:
+        path = request.url.path
+        if path.startswith(("/ui/", "/api/")):
+            return JSONResponse(answers.get(path, {"total_entries": 0, "hitl_details": [], "dag_runs": []}))
+        return HTMLResponse((dist / "index.html").read_text().replace("{{ backend_server_base_url }}", "/"))
+
+    return Starlette(
+        routes=[
+            Mount("/logyard", _logged_in(make_app(cluster))),
+            Mount("/static", StaticFiles(directory=dist)),
+            Route("/{path:path}", rest),
+        ]
+    )
+
+
+def _logged_in(app: Any) -> Any:
+    """The application for whoever asks, as an operator."""
+    headers = [(name.lower().encode(), value.encode()) for name, value in login("OP").items()]
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "headers": [*scope["headers"], *headers]}, receive, send)
+
+    return serve

@@ -1,0 +1,204 @@
+"""The view's files: they fit together, set no HTML, take nothing from elsewhere, and say what the DAGs take."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STATIC = Path(__file__).resolve().parents[3] / "plugins" / "logyard_ui" / "static"
+FILES = sorted(STATIC.glob("*.js"))
+IMPORT = re.compile(r'import \{([^}]*)\} from "([^"]*)";')
+EXPORT = re.compile(r"export (?:async )?(?:function|const|class|let) (?:\{([^}]*)\}|(\w+))")
+LONGEST = 120
+
+
+def test_every_import_is_there() -> None:
+    exported = {path.name: _exports(path.read_text()) for path in FILES}
+    for path in FILES:
+        text = path.read_text()
+        found = IMPORT.findall(text)
+        assert len(found) == len(re.findall(r"^import ", text, re.MULTILINE)), path.name
+        for names, source in found:
+            wanted = {name.split(" as ")[0].strip() for name in names.split(",") if name.strip()}
+            assert source.startswith("./"), f"{path.name}: {source}"
+            assert wanted <= exported[source[2:]], f"{path.name}: {source} has no {wanted - exported[source[2:]]}"
+            unused = {n for n in _bound(names) if len(re.findall(rf"\b{n}\b", text)) < 2}
+            assert not unused, f"{path.name}: {unused} are imported and not used"
+
+
+def test_nothing_sets_html_or_runs_text() -> None:
+    dangerous = (
+        "innerHTML",
+        "outerHTML",
+        "dangerouslySetInnerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "srcdoc",
+        "javascript:",
+    )
+    for path in FILES:
+        text = path.read_text()
+        assert [word for word in dangerous if word in text] == [], path.name
+
+
+def test_nothing_comes_from_elsewhere() -> None:
+    for path in FILES:
+        assert re.findall(r"""["'`](?:https?:)?//\w""", path.read_text()) == [], path.name
+
+
+def test_files_are_short_and_their_names_are_served() -> None:
+    for path in FILES:
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 400, path.name
+        assert [line for line in lines if len(line) > LONGEST] == [], path.name
+        assert re.fullmatch(r"[a-z0-9_-]{1,64}", path.stem)
+        assert lines[0].startswith("// "), path.name
+
+
+def test_airflow_finds_a_function_for_each_place() -> None:
+    pytest.importorskip("airflow.sdk")
+    from logyard.plugins.logyard_ui.plugin import LogyardPlugin
+
+    for view in LogyardPlugin.react_apps:
+        text = (STATIC / Path(view["bundle_url"]).name).read_text()
+        name = view["name"]
+        assert f'globalThis["{name}"] = ' in text or f"globalThis.{name} = " in text, name
+
+
+@pytest.fixture(scope="module")
+def pure() -> Any:
+    """What the pure files answer, asked of node: [file, expression] → value."""
+    if shutil.which("node") is None:
+        if os.environ.get("LOGYARD_REQUIRE"):
+            pytest.fail("missing: node")
+        pytest.skip("missing: node, for the view's pure functions (the browser's tests use them too)")
+
+    def ask(file: str, expression: str) -> Any:
+        script = f"import * as m from {json.dumps((STATIC / file).as_uri())}; console.log(JSON.stringify({expression}))"
+        done = subprocess.run(
+            ["node", "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return ask
+
+
+def test_numbers_are_told_to_people(pure: Any) -> None:
+    asked = (
+        "[m.bytes(0), m.bytes(1023), m.bytes(1536), m.bytes(-2048), m.bytes(5e15), m.bytes(null), m.number(1234567),"
+        " m.number(undefined), m.seconds(0.2), m.seconds(77), m.seconds(600), m.seconds(9000), m.plural(1, 'replica'),"
+        " m.plural(2, 'replica'), ['t10', 't2', 't1'].sort(m.compare), [3, null, 1].sort(m.compare)]"
+    )
+    assert pure("format.js", asked) == [
+        *("0 B", "1023 B", "1.5 KiB", "-2.0 KiB", "4.4 PiB", "–", "1,234,567", "–"),
+        *("under a second", "77 s", "10 min", "2.5 h", "1 replica", "2 replicas"),
+        ["t1", "t2", "t10"],
+        [None, 1, 3],
+    ]
+
+
+def test_settings_are_lines(pure: Any) -> None:
+    asked = (
+        "[m.parse('a=1\\n# no\\n\\n b = 2=3 '), m.parse('nonsense').problem, m.parse('a=1\\na=2').problem,"
+        " m.difference({a: '1', b: '2', c: '3'}, {a: '1', b: '9', d: ''}), m.lines({a: '1', b: ''}),"
+        " m.editable([{name: 'x', value: '1', override: true}, {name: 'y', value: 'a\\nb', override: true},"
+        " {name: 'z', value: null, override: true, sensitive: true}, {name: 'd', value: '1', override: false}])]"
+    )
+    assert pure("lines.js", asked) == [
+        {"settings": {"a": "1", "b": "2=3"}, "problem": ""},
+        "“nonsense” is no setting: write name=value",
+        "a is there twice",
+        {"b": "9", "c": None, "d": ""},
+        "a=1\nb=",
+        {"x": "1"},
+    ]
+
+
+SAMPLES = {
+    "create_topic": {"topic": "t", "partitions": "3", "replication_factor": "", "configs": "cleanup.policy=compact"},
+    "alter_topic": {"topic": "t", "before": {"a": "1", "b": "2"}, "configs": "a=2"},
+    "expand_topic": {"topic": "t", "partitions": 3, "expand_to": "4"},
+    "delete_topic": {"topic": "t", "records": 1, "bytes": 1},
+    "reassign_replicas": {
+        "plan": {"partitions_total": 1, "bytes_moved": 8, "bytes_in": {"1": 8}, "bytes_out": {}},
+        "exact": True,
+        "goals": {"plan": {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}},
+        "throttle": "1000",
+    },
+    "decommission_broker": {"brokers": "3, 4", "replication_factor": "2", "throttle": ""},
+    "recover_controller": {},
+    "compact_segments": {"topics": "a, b"},
+    "audit_replicas": {"topics": "a b"},
+}
+
+
+def test_what_a_form_sends_is_what_the_dag_takes(pure: Any) -> None:
+    pytest.importorskip("airflow.sdk")
+    from importlib import import_module
+
+    asked = (
+        f"Object.entries({json.dumps(SAMPLES)}).map(([name, values]) => {{ const spec = m.ACTIONS[name];"
+        " const filled = m.starting(spec, values); return [name, spec.dag, spec.conf(filled), spec.say(filled),"
+        " m.wrong(spec, filled), spec.check?.(filled) ?? '', spec.type?.(filled) ?? '', Boolean(spec.danger)]; })"
+    )
+    found = pure("actions.js", asked)
+    assert {name for name, *_ in found} == set(pure("actions.js", "Object.keys(m.ACTIONS)"))
+    for name, action, conf, said, wrong, whole, word, danger in found:
+        dag = getattr(import_module(f"logyard.dags.factories.{action}"), f"{action}_dag")(f"static_{name}_")
+        assert set(conf) <= set(dag.params), name
+        for key, value in conf.items():
+            dag.params.get_param(key).resolve(value)  # raises where the value is not allowed
+        assert (wrong, whole) == ({}, ""), name
+        assert said, name
+        assert danger or not word, name
+    confs = {name: conf for name, _, conf, *_ in found}
+    assert confs["alter_topic"]["alter"] == {"a": "2", "b": None}
+    assert confs["create_topic"] == {
+        "topic": "t",
+        "partitions": 3,
+        "configs": {"cleanup.policy": "compact"},
+        "if_exists": "fail",
+    }
+    assert confs["decommission_broker"]["brokers"] == [3, 4]
+    assert confs["recover_controller"]["dry_run"] is True  # who only clicks on changes nothing
+    assert confs["reassign_replicas"]["approve"] is False
+
+
+def test_what_is_wrong_with_a_form_is_said(pure: Any) -> None:
+    asked = (
+        "[m.wrong(m.ACTIONS.create_topic, {topic: 'a b', partitions: '0', replication_factor: 'x', configs: ''}),"
+        " m.wrong(m.ACTIONS.create_topic, {topic: ' ', partitions: '', replication_factor: ''}),"
+        " m.ACTIONS.expand_topic.check({partitions: 3, expand_to: '3'}),"
+        " m.ACTIONS.alter_topic.check({before: {a: '1'}, configs: 'a=1'}),"
+        " m.wrong(m.ACTIONS.decommission_broker, {brokers: 'all'})]"
+    )
+    assert pure("actions.js", asked) == [
+        {
+            "topic": "1 to 249 letters, digits, dots, dashes and underscores",
+            "partitions": "A whole number, 1 or more.",
+            "replication_factor": "A whole number, 1 or more.",
+        },
+        {"topic": "This is needed."},
+        "There are 3 already, and they never get fewer.",
+        "Nothing is changed yet.",
+        {"brokers": "ids of brokers, such as 3, 4"},
+    ]
+
+
+def _exports(text: str) -> set[str]:
+    found: set[str] = set()
+    for several, one in EXPORT.findall(text):
+        found |= {name.split(":")[-1].strip() for name in several.split(",") if name.strip()} if several else {one}
+    return found
+
+
+def _bound(names: str) -> set[str]:
+    return {name.split(" as ")[-1].strip() for name in names.split(",") if name.strip()}
