@@ -26,7 +26,10 @@ class MachineStopped(BaseException):
 
 @dataclass(eq=False)
 class _Inode:
-    """A file: what it holds now, what would be left of it, and which byte ranges differ."""
+    """A file: what it holds now, what would be left of it, and which byte ranges differ.
+
+    `rewrites` counts the changes to bytes that were there: as long as it stands, what was read once is still so.
+    """
 
     number: int
     data: bytearray = field(default_factory=bytearray)
@@ -35,10 +38,13 @@ class _Inode:
     durable_size: int = 0
     dirty: list[tuple[int, int]] = field(default_factory=list)
     mtime_ms: int = 0
+    rewrites: int = 0
 
     def write(self, data: Buffer, position: int) -> None:
         if len(self.data) < position:
             self.data.extend(bytes(position - len(self.data)))
+        elif position < len(self.data):
+            self.rewrites += 1
         self.data[position : position + len(data)] = data
         self.size = max(self.size, position + len(data))
         self.dirty.append((position, len(data)))
@@ -46,6 +52,7 @@ class _Inode:
     def truncate(self, size: int) -> None:
         if size < len(self.data):
             self.dirty.append((size, len(self.data) - size))
+            self.rewrites += 1
             del self.data[size:]
         self.size = size
 
@@ -73,6 +80,7 @@ class _Inode:
         self.size = self.durable_size = sizes[choose(3)]
         del self.durable[self.size :]
         self.data = bytearray(self.durable)
+        self.rewrites += 1
         self.dirty.clear()
 
 
@@ -125,12 +133,12 @@ class _MemoryFile:
         self._boot = disk.boots
 
     def write_at(self, data: Buffer, position: int) -> None:
-        def torn(choose: Choose) -> None:
-            self._inode.write(bytes(data[: choose(len(data) + 1)]), position)
-
-        self._disk.step(self.path, self._boot, torn)
+        self._disk.step(self.path, self._boot, lambda choose: self._torn(choose, data, position))
         self._inode.write(data, position)
         self._inode.mtime_ms = self._disk.now_ms()
+
+    def _torn(self, choose: Choose, data: Buffer, position: int) -> None:
+        self._inode.write(bytes(data[: choose(len(data) + 1)]), position)
 
     def read_at(self, size: int, position: int) -> bytes:
         self._disk.look(self.path, self._boot)
@@ -248,8 +256,9 @@ class MemoryDisk:
 
     def _find(self, path: str) -> "_Inode | _Directory | None":
         node: _Inode | _Directory | None = self._root
-        for part in path.strip("/").split("/") if path.strip("/") else ():
-            node = node.entries.get(part) if isinstance(node, _Directory) else None
+        for part in path.split("/"):
+            if part:
+                node = node.entries.get(part) if isinstance(node, _Directory) else None
         return node
 
     def _file(self, path: str) -> _Inode:

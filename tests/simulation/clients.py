@@ -44,6 +44,7 @@ class Client:
         self.chance = random.Random(f"{seed} {name}")
         self.process = Process(name)
         self.topics: dict[str, Any] = {}
+        self._leaders: dict[tuple[str, int], int] = {}
         self.controller_id = -1
         self._addresses: dict[int, tuple[str, int]] = {}
         self._links: dict[tuple[str, int], Link] = {}
@@ -68,14 +69,14 @@ class Client:
         self._addresses = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self.controller_id = answer.controller_id
         self.topics = {t.name: t for t in answer.topics if t.error_code == 0}
+        self._leaders = {(t.name, p.partition_index): p.leader_id for t in self.topics.values() for p in t.partitions}
 
     def leader(self, tp: TopicPartition) -> int:
         """Raises LinkError where none is known."""
-        topic = self.topics.get(tp.topic)
-        for partition in topic.partitions if topic is not None else ():
-            if partition.partition_index == tp.partition and partition.leader_id >= 0:
-                return int(partition.leader_id)
-        raise LinkError(f"{tp} has no leader")
+        found = self._leaders.get(tp, -1)
+        if found < 0:
+            raise LinkError(f"{tp} has no leader")
+        return found
 
     def topic_id(self, topic: str) -> UUID | None:
         found = self.topics.get(topic)

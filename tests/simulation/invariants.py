@@ -2,21 +2,24 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
-from logyard.broker.errors import CorruptData
-from logyard.broker.log import layout
 from logyard.broker.model import Assignment, PartitionState, TopicId, TopicPartition
-from logyard.broker.records.batch import BatchHeader, iter_headers, records
+from logyard.broker.records.batch import records
 from logyard.broker.znodes import configs, partition_state, topics
 from logyard.broker.znodes import controller as controller_znode
 from logyard.broker.znodes.ops import OpResult, SetData, ZkOp
 from tests.simulation.cluster import Cluster
+from tests.simulation.contents import Batch, batches, raw_batches
 from tests.simulation.ledger import BrokenPromise
 from tests.simulation.machine import Machine
 
 TOPICS = topics.PATH + "/"
+
+_decoded_topic = lru_cache(4096)(topics.decode)
+_decoded = lru_cache(4096)(partition_state.decode)
 
 
 class Born(NamedTuple):
@@ -29,15 +32,6 @@ class Born(NamedTuple):
         return str(self.tp)
 
 
-class Batch(NamedTuple):
-    """What two replicas must have in common."""
-
-    base: int
-    last: int
-    epoch: int
-    crc: int
-
-
 class ZooKeeperRules:
     """Hears of every write (`wrote`); raises BrokenPromise into the run through `broken`."""
 
@@ -48,6 +42,8 @@ class ZooKeeperRules:
         self.epoch = 0
         self._author = 0
         self._states: dict[Born, PartitionState] = {}
+        self._partitions: list[tuple[Born, Assignment, PartitionState | None]] = []
+        self._read_at = self._checked_at = -1
         self.leaders: dict[tuple[Born, int], int] = {}
         cluster.tree.wrote = self.wrote
 
@@ -96,7 +92,7 @@ class ZooKeeperRules:
         znode = self._tree.read(topics.topic_path(tp.topic))
         if znode is None:
             return None
-        topic = topics.decode(znode.data)
+        topic = _decoded_topic(znode.data)
         place = topic.partitions.get(tp.partition)
         return None if place is None else (Born(topic.topic_id, tp), place)
 
@@ -141,27 +137,35 @@ class ZooKeeperRules:
         if known != leader:
             raise BrokenPromise(f"{born}: {known} and {leader} both lead in epoch {epoch}")
 
-    def partitions(self) -> Iterator[tuple[Born, Assignment, PartitionState | None]]:
-        """Every partition as ZooKeeper has it."""
+    def partitions(self) -> list[tuple[Born, Assignment, PartitionState | None]]:
+        """Every partition as ZooKeeper has it; read again whenever anything was written."""
+        if self._read_at != self._tree.zxid:
+            self._partitions = list(self._read())
+            self._read_at = self._tree.zxid
+        return self._partitions
+
+    def _read(self) -> Iterator[tuple[Born, Assignment, PartitionState | None]]:
         for topic in self._tree.children(topics.PATH) or ():
             znode = self._tree.read(topics.topic_path(topic))
             assert znode is not None
-            found = topics.decode(znode.data)
+            found = _decoded_topic(znode.data)
             for number, place in found.partitions.items():
                 tp = TopicPartition(topic, number)
                 state = self._tree.read(partition_state.path(tp))
-                decoded = None if state is None else partition_state.decode(state.data, state.version)
-                yield Born(found.topic_id, tp), place, decoded
+                yield Born(found.topic_id, tp), place, None if state is None else _decoded(state.data, state.version)
 
     def check(self) -> None:
-        """What has to hold at any moment."""
+        """What has to hold at any moment; looked at again whenever anything was written."""
         if self.broken is not None:
             raise self.broken
+        if self._checked_at == self._tree.zxid:
+            return
         for born, place, state in self.partitions():
             if len(set(place.replicas)) != len(place.replicas):
                 raise BrokenPromise(f"{born}: a replica twice in {place}")
             if state is not None:
                 check_state(born.tp, state, place)
+        self._checked_at = self._tree.zxid
 
 
 def check_state(tp: TopicPartition, state: PartitionState, place: Assignment) -> None:
@@ -210,21 +214,31 @@ class BrokerRules:
         self._trace = cluster.trace
         self.exposed: dict[Born, Exposed] = {}
         self._checked: dict[tuple[int, int, Born], Checked] = {}
+        self._seen: dict[tuple[int, int, TopicPartition], tuple[Any, ...]] = {}
         self._watermarks: dict[tuple[int, int, Born, int], int] = {}
 
     def check(self, *, whole: bool = False) -> None:
-        """Compare what is new; with `whole` every replica from its start."""
+        """Compare what is new; with `whole` every replica from its start.
+
+        A replica is passed over while nothing has changed that is looked at: it was compared up to its high watermark.
+        """
         for machine in self._cluster.machines.values():
             node = machine.node
             if node is None:
                 continue
             for tp, partition in node.replicas.hosted.partitions.items():
-                if partition.log is None or partition.log.failure is not None:
+                log = partition.log
+                if log is None or log.failure is not None:
                     continue
-                born = Born(partition.log.topic_id, tp)
+                now = _what_is_looked_at(partition, log)
+                key = (machine.id, machine.boots, tp)
+                if self._seen.get(key) == now and not whole:
+                    continue
+                self._seen[key] = now
+                born = Born(log.topic_id, tp)
                 checked = self._checked.setdefault((machine.id, machine.boots, born), Checked())
                 self._check_epochs(machine, born, partition, checked)
-                self._check_log(machine, born, partition.log, checked, whole)
+                self._check_log(machine, born, log, checked, whole)
 
     def _check_epochs(self, machine: Machine, born: Born, partition: Any, checked: Checked) -> None:
         now = (partition.leader_epoch, partition.partition_epoch)
@@ -289,29 +303,25 @@ class BrokerRules:
         for machine in self._cluster.machines.values():
             partition = machine.node.replicas.hosted.partitions.get(tp) if machine.node is not None else None
             if partition is not None and partition.is_leader and partition.log is not None:
-                pieces = [data for _, data in raw_batches(machine, partition.log, 0)]
+                pieces = raw_batches(machine, partition.log)
                 return {r.offset: bytes(r.value or b"") for data in pieces for r in records(data)}
         return {}
 
 
-def batches(machine: Machine, log: Any, offset: int) -> Iterator[Batch]:
-    """A log's batches from `offset` on."""
-    for header, _ in raw_batches(machine, log, offset):
-        yield Batch(header.base_offset, header.last_offset, header.partition_leader_epoch, header.crc)
-
-
-def raw_batches(machine: Machine, log: Any, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Headers and whole batches, out of the disk's memory: looking changes nothing."""
-    for number, segment in enumerate(log.segments):
-        if log.end_of(number) <= offset:
-            continue
-        data = memoryview(bytes(machine.disk._file(segment.path(layout.LOG)).data[: segment.size]))
-        try:
-            for position, header in iter_headers(data):
-                if header.last_offset >= offset:
-                    yield header, data[position : position + header.length]
-        except CorruptData as damage:
-            raise BrokenPromise(f"{log.tp} on {machine}: {damage}") from damage
+def _what_is_looked_at(partition: Any, log: Any) -> tuple[Any, ...]:
+    """Everything `BrokerRules.check` depends on; of the bytes, those below the high watermark."""
+    return (
+        partition,
+        log,
+        log.topic_id,
+        partition.is_leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        log.high_watermark,
+        log.log_end_offset,
+        log.log_start_offset,
+        log.cuts,
+    )
 
 
 class Rules:

@@ -5,22 +5,27 @@ done it. Callbacks of a dead process are dropped, those of a paused one held.
 """
 
 import asyncio
+import contextvars
 import random
 import selectors
+from collections import deque
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from tests.simulation.network import Network
 from tests.simulation.process import NOBODY, PROCESS
 
 THREAD_DELAY_S = 0.001
+# asyncio's own: with so many timers, and such a part of them cancelled, the heap is made anew.
+TIMERS_MIN = 100
+CANCELLED_MAX = 0.5
 
 
 class _NoFiles(selectors.BaseSelector):
-    """A selector that watches nothing and, asked to wait, moves the clock on."""
+    """A selector that watches nothing: the loop never asks it."""
 
-    def __init__(self, loop: "SimLoop") -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._map: dict[Any, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -32,38 +37,40 @@ class _NoFiles(selectors.BaseSelector):
         return self._map.pop(fileobj)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise RuntimeError("the simulation stands still: nothing is scheduled and somebody waits")
-        self._loop.now += max(timeout, 0.0)
-        return []
+        raise AssertionError("a simulated loop waits for no file")
 
     def get_map(self) -> dict[Any, selectors.SelectorKey]:
         return self._map
 
 
-def _may_run(handle: Any) -> bool:
-    process = handle._context.get(PROCESS)
-    if process is None:
-        return True
-    if process.alive and process.paused:
-        process.held.append(handle)
-    return process.alive and not process.paused
-
-
 class _Handle(asyncio.Handle):
+    """asyncio's, made without asking whether the loop is in debug mode."""
+
     __slots__ = ()
 
-    def _run(self) -> None:
-        if _may_run(self):
-            super()._run()  # type: ignore[misc]
+    def __init__(self, callback: Any, args: Any, loop: "SimLoop", context: contextvars.Context | None) -> None:
+        self._context = contextvars.copy_context() if context is None else context  # type: ignore[misc]
+        self._loop = loop
+        self._callback, self._args = callback, args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
 
 
 class _Timer(asyncio.TimerHandle):
+    """As `_Handle`. `_scheduled` is what asyncio counts cancelled timers by."""
+
     __slots__ = ()
 
-    def _run(self) -> None:
-        if _may_run(self):
-            super()._run()  # type: ignore[misc]
+    def __init__(
+        self, when: float, callback: Any, args: Any, loop: "SimLoop", context: contextvars.Context | None
+    ) -> None:
+        self._context = contextvars.copy_context() if context is None else context  # type: ignore[misc]
+        self._loop = loop
+        self._callback, self._args = callback, args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+        self._scheduled = True
 
 
 class SimLoop(asyncio.SelectorEventLoop):
@@ -71,7 +78,12 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, network: Network, chance: random.Random) -> None:
         self.now = 1000.0
-        super().__init__(_NoFiles(self))
+        self._ready: deque[asyncio.Handle]
+        self._scheduled: list[tuple[float, _Timer]]
+        self._timer_cancelled_count: int
+        self._closed: bool
+        self._stopping: bool
+        super().__init__(_NoFiles())
         self._clock_resolution = 1e-9
         self._network = network
         self._chance = chance
@@ -80,18 +92,77 @@ class SimLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
-    def _call_soon(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:
+    # What asyncio does in the same places, in the same order, without debugging, files and checks for threads: most of
+    # a history's time would go there. The heap holds (when, timer), which compares faster than timers do.
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
         handle = _Handle(callback, args, self, context)
-        self._ready.append(handle)  # type: ignore[attr-defined]
+        self._ready.append(handle)
         return handle
 
+    call_soon_threadsafe = call_soon
+
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
-        timer = super().call_at(when, callback, *args, context=context)
-        timer.__class__ = _Timer  # the loop's own bookkeeping is as it was; only running it asks whose it is
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        timer = _Timer(when, callback, args, self, context)
+        heappush(self._scheduled, (when, timer))
         return timer
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def _run_once(self) -> None:
+        """Turn after turn, until the loop is told to stop."""
+        ready = self._ready
+        while True:
+            scheduled = self._without_cancelled()
+            if not ready and not self._stopping:
+                if not scheduled:
+                    raise RuntimeError("the simulation stands still: nothing is scheduled and somebody waits")
+                self.now += max(0.0, scheduled[0][0] - self.now)
+            end = self.now + self._clock_resolution
+            while scheduled and scheduled[0][0] < end:
+                _, timer = heappop(scheduled)
+                timer._scheduled = False
+                ready.append(timer)
+            for _ in range(len(ready)):
+                handle: Any = ready.popleft()
+                if handle._cancelled:
+                    continue
+                process = handle._context.get(PROCESS)
+                if process is not None and not process.runs:
+                    process.hold(handle)
+                    continue
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    trouble = {"message": "Exception in callback", "exception": error, "handle": handle}
+                    self.call_exception_handler(trouble)
+            if self._stopping:
+                return
+
+    def _without_cancelled(self) -> "list[tuple[float, _Timer]]":
+        """The timers, none that was cancelled at their head; all such are gone where they are too many."""
+        scheduled = self._scheduled
+        if len(scheduled) > TIMERS_MIN and self._timer_cancelled_count / len(scheduled) > CANCELLED_MAX:
+            kept = []
+            for entry in scheduled:
+                entry[1]._scheduled = not entry[1]._cancelled
+                if entry[1]._scheduled:
+                    kept.append(entry)
+            heapify(kept)
+            self._scheduled = scheduled = kept
+            self._timer_cancelled_count = 0
+        while scheduled and scheduled[0][1]._cancelled:
+            self._timer_cancelled_count -= 1
+            _, timer = heappop(scheduled)
+            timer._scheduled = False
+        return scheduled
 
     def create_task(self, coro: Any, **kwargs: Any) -> "asyncio.Task[Any]":
         task = super().create_task(coro, **kwargs)

@@ -25,6 +25,7 @@ class Process:
         self.name = name
         self.alive = True
         self.paused = False
+        self.runs = True  # alive and not paused
         self.held: list[asyncio.Handle] = []
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.failures: list[BaseException] = []
@@ -44,21 +45,26 @@ class Process:
 
     def pause(self) -> None:
         """SIGSTOP: nothing of it runs, what comes for it waits."""
-        self.paused = True
+        self.paused, self.runs = True, False
+
+    def hold(self, handle: asyncio.Handle) -> None:
+        """What was due while it does not run: kept for `resume`, or for nobody."""
+        if self.alive:
+            self.held.append(handle)
 
     def resume(self) -> None:
-        self.paused = False
+        self.paused, self.runs = False, self.alive
         held, self.held = self.held, []
         asyncio.get_running_loop()._ready.extend(held)  # type: ignore[attr-defined]
 
     def die(self) -> None:
         """SIGKILL: nothing of it ever runs again, `finally` included."""
-        self.alive = False
+        self.alive = self.runs = False
         self.held.clear()
 
     def bury(self) -> None:
         """Let go of what it left unfinished; called when nobody looks any more."""
-        self.alive = False
+        self.alive = self.runs = False
         for task in list(self.tasks):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()

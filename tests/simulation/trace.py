@@ -10,6 +10,7 @@ import structlog
 from tests.simulation.process import PROCESS
 
 LINES_KEPT = 4000
+NOTED_MAX = 1000
 # What the broker says of its own mistakes: no fault that the simulator makes is an excuse for one of these.
 _SEVERE = ("exception", "critical")
 
@@ -23,12 +24,20 @@ class Trace:
         self.mistakes: list[str] = []
         self.over = False
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
+        self._noted: list[bytes] = []
         self._digest = hashlib.blake2b(digest_size=16)
         self._show = show
 
     def note(self, text: str, data: bytes = b"") -> None:
-        self._digest.update(f"{self.now():.9f} {text}\n".encode())
-        self._digest.update(data)
+        noted = self._noted
+        noted.append(f"{self.now():.9f} {text}\n".encode())
+        noted.append(data)
+        if len(noted) > NOTED_MAX:
+            self._digest_noted()
+
+    def _digest_noted(self) -> None:
+        self._digest.update(b"".join(self._noted))
+        self._noted.clear()
 
     def say(self, text: str) -> None:
         line = f"{self.now():10.4f} {text}"
@@ -52,6 +61,7 @@ class Trace:
 
     @property
     def digest(self) -> str:
+        self._digest_noted()
         return self._digest.hexdigest()
 
     # structlog's way here
