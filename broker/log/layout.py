@@ -41,7 +41,9 @@ NAME_LENGTH_MAX = 255
 
 _MARKED = re.compile(r"(.+)-(\d+)\.([0-9a-f]{32})-(delete|future|stray)")
 _PLAIN = re.compile(r"(.+)-(\d+)")
-_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?")
+_OFFSET_DIGITS = 20
+# What may stand behind the offset: (kind, suffix). A start takes apart the names of all files there are.
+_ENDINGS = {k + s: (k, s) for k in (*SEGMENT_KINDS, SNAPSHOT) for s in ("", DELETED, CLEANED, SWAP)}
 
 
 class DirectoryKind(Enum):
@@ -100,6 +102,8 @@ def file_name(offset: int, kind: str, suffix: str = "") -> str:
 
 def parse_file_name(name: str) -> SegmentFile | None:
     """Take a file name of a partition directory apart; None where it belongs to no segment."""
-    if found := _FILE.fullmatch(name):
-        return SegmentFile(int(found[1]), found[2], found[3] or "")
-    return None
+    digits = name[:_OFFSET_DIGITS]
+    ending = _ENDINGS.get(name[_OFFSET_DIGITS:])
+    if ending is None or not (digits.isascii() and digits.isdecimal()):
+        return None
+    return SegmentFile(int(digits), *ending)

@@ -51,6 +51,7 @@ def _at(api_key: int, kind: Kind, version: int) -> Message:
     return message
 
 
+@cache
 def is_flexible(api_key: int, version: int) -> bool:
     """Whether this version has compact lengths and tagged fields (KIP-482)."""
     return version in schema(api_key, "Request").flexible
@@ -92,14 +93,17 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
     An ApiVersions response that says UNSUPPORTED_VERSION is read as version 0 (KIP-511).
     """
     frame = memoryview(frame)
-    with wire.refusing(f"{API_NAMES.get(api_key, api_key)}Response v{version}"):
+    try:
         (correlation_id,) = _SIZE.unpack_from(frame, 0)
         pos = 4
         if api_key == API_VERSIONS:
             if int.from_bytes(frame[4:6], "big") == UNSUPPORTED_VERSION:
                 version = 0
         elif is_flexible(api_key, version):
-            pos = wire.skip_tags(frame, pos, len(frame))
+            # No tagged field of the header is known: in the usual case there is one zero byte.
+            pos = 5 if frame[4] == 0 else wire.skip_tags(frame, pos, len(frame))
+    except wire.MALFORMED as error:
+        raise wire.malformed(f"{API_NAMES.get(api_key, api_key)}Response v{version}", error) from error
     return correlation_id, _decode(api_key, "Response", version, frame[pos:])[0]
 
 

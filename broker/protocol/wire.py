@@ -1,14 +1,13 @@
 """The protocol's smallest parts: what generated and hand-written codecs alike are built of.
 
 Readers take a buffer and a position and return the value and the next position. They check every length
-against the end of the buffer before anything is cut out, and raise CorruptData, struct.error or IndexError;
-`refusing` turns whatever they raise into CorruptData that names the message.
+against the end of the buffer before anything is cut out, and raise CorruptData or one of `MALFORMED`, which who
+calls them turns into CorruptData that names the message (`malformed`).
 """
 
 import struct
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NoReturn
 
@@ -18,15 +17,6 @@ MALFORMED = (struct.error, IndexError, UnicodeDecodeError, OverflowError)
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-
-
-@contextmanager
-def refusing(what: str) -> Iterator[None]:
-    """Raise CorruptData for everything that broken bytes can make a reader raise."""
-    try:
-        yield
-    except MALFORMED as error:
-        raise malformed(what, error) from error
 
 
 def malformed(what: str, error: Exception) -> CorruptData:

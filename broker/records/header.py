@@ -107,6 +107,9 @@ class BatchHeader(NamedTuple):
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
+_new = tuple.__new__
+
+
 def parse_header(buf: memoryview | bytes | bytearray, pos: int = 0) -> BatchHeader:
     """Read the header at `pos`; the records need not be in the buffer.
 
@@ -127,7 +130,7 @@ def parse_header(buf: memoryview | bytes | bytearray, pos: int = 0) -> BatchHead
     length = fields[1]
     if length < HEADER_SIZE - LOG_OVERHEAD:
         raise CorruptData(f"batch at {pos}: a length of {length} is less than a header's")
-    return BatchHeader._make((fields[0], length + LOG_OVERHEAD, *fields[2:]))
+    return _new(BatchHeader, (fields[0], length + LOG_OVERHEAD, *fields[2:]))  # _make is Python, and this is hot
 
 
 def _legacy_header(buf: memoryview | bytes | bytearray, pos: int, magic: int) -> BatchHeader:
