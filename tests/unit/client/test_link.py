@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import time
 
 import pytest
 
@@ -130,4 +131,19 @@ async def test_who_is_cancelled_stays_cancelled_though_the_answer_has_just_come(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        link.close()
+
+
+async def test_an_answer_that_comes_in_the_turn_its_time_is_up_counts() -> None:
+    """The time-out's callback runs after the answer's, and before who waits has had it."""
+    async with ScriptedBroker(lambda asked: Hang()) as broker:
+        link = link_to(broker)
+        await link._connect()
+        task = asyncio.ensure_future(link.request_frame(7, b"\0\0\0\0", timeout_s=0.001))
+        await asyncio.sleep(0)
+        assert link._frames is not None
+        asyncio.get_running_loop().call_soon(link._frames._settle, memoryview(b"\0\0\0\7"))
+        time.sleep(0.002)  # both are due in the loop's next turn
+        assert await task == b"\0\0\0\7"
+        assert link.connected
         link.close()
