@@ -22,9 +22,10 @@ from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import report, session
 from logyard.spark_jobs.leases import Heartbeats, Lease, LeaseError, end_leases, partitions_status
 from logyard.spark_jobs.outcome import run_job, say
+from logyard.spark_jobs.plans import quarantining
 from logyard.spark_jobs.plans.audit_partition import PartitionVerdict, SegmentRows, audit_bin, judge_rows
 from logyard.spark_jobs.plans.auditing import BAD, OK, WARN, Finding, SegmentAudit
-from logyard.spark_jobs.plans.standing import standing_findings, stray_findings
+from logyard.spark_jobs.plans.standing import damaged_files, standing_findings, stray_findings
 from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
 
 FINDINGS_IN_SUMMARY = 50
@@ -43,6 +44,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--cleanup-policy", metavar="POLICY", help="with --log-dir: the topics' cleanup.policy")
     parser.add_argument("--shallow", action="store_true", help="headers and checksums only, records are not opened")
+    parser.add_argument(
+        "--quarantine",
+        action="store_true",
+        help="have brokers set damaged followers aside: their files are kept, and all is fetched from the leader",
+    )
+    parser.add_argument(
+        "--re-replicate",
+        type=float,
+        metavar="S",
+        help="--quarantine, and wait up to S seconds until those replicas are in sync again",
+    )
     parser.add_argument("--report", metavar="DIR", help="write index.html, findings.parquet and replicas.parquet there")
     return run_job(parser, argv, audit)
 
@@ -50,12 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Do the audit; returns the exit status and the summary."""
     began = time.monotonic()
+    wants_quarantine = arguments.quarantine or arguments.re_replicate is not None
+    if wants_quarantine and arguments.log_dir:
+        raise session.JobFailed("--quarantine asks brokers: it does not go with --log-dir")
     with ExitStack() as stack:
         findings: list[Finding] = []
         leases: list[Lease] = []
         beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
         stack.callback(end_leases, leases, "the audit is over")
         replicas = _of_directories(arguments) if arguments.log_dir else _leased(arguments, findings, leases)
+        findings += [found for replica in replicas if not leases for found in damaged_files(replica)]
         say(f"audit: {len(replicas)} replicas, {sum(s.size for r in replicas for s in r.segments):,} bytes")
         spark = session.start("logyard audit")
         session.check_executors(spark)
@@ -64,6 +80,8 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         beats.beat()
         findings = _without_lost(findings, replicas, beats.lost)
     summary = _summary(replicas, findings, totals, time.monotonic() - began)
+    if wants_quarantine:
+        summary["quarantined"] = _quarantine(replicas, findings, arguments.re_replicate)
     if arguments.report:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         report.write(arguments.report, summary, findings, totals, now)
@@ -126,6 +144,15 @@ def _inspect(spark: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[li
     rows = spark.sparkContext.parallelize(bins, max(len(bins), 1)).flatMap(audit_bin)
     verdicts = rows.groupByKey(min(len(by_partition), len(bins)) or 1).map(judge).collect()
     return [f for v in verdicts for f in v.findings], [t for v in verdicts for t in v.totals]
+
+
+def _quarantine(replicas: Sequence[Replica], findings: Sequence[Finding], wait_s: float | None) -> list[Any]:
+    """Have damaged followers set aside, their leases having ended; returns a row for each damaged replica."""
+    brokers = {r.broker_id: r.lease.broker for r in replicas if r.lease is not None}
+    rows = quarantining.set_aside(quarantining.suspects(replicas, findings), brokers, say)
+    if wait_s is not None:
+        quarantining.wait_in_sync(rows, brokers, wait_s)
+    return rows
 
 
 def _without_lost(findings: list[Finding], replicas: Sequence[Replica], lost: dict[str, str]) -> list[Finding]:

@@ -90,11 +90,11 @@ def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats, keys_max: int) ->
     spark = session.start("logyard compact")
     session.check_executors(spark)
     surveys = [r.survey_work(keys_max) for r in runs]
-    for run, work, surveyed in zip(runs, surveys, session.run_each(spark, surveys, survey_partition), strict=True):
+    for run, survey, surveyed in zip(runs, surveys, session.run_each(spark, surveys, survey_partition), strict=True):
         run.is_shuffled = surveyed.too_many_keys
         if run.is_shuffled:
             say(f"compact: {run.tp} has more than {keys_max:,} keys: they are shuffled")
-        _note_survey(run, survey_over_tasks(spark, work) if run.is_shuffled else surveyed)
+        _note_survey(run, survey_over_tasks(spark, survey) if run.is_shuffled else surveyed)
     decided = [run for run in runs if run.decision is not None]
     decisions = spark.sparkContext.broadcast({str(run.tp): run.decision.encode() for run in decided if run.decision})
 

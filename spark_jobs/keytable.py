@@ -101,7 +101,7 @@ def _home(h0: Any, slots: int) -> Any:
 
 
 @kernel
-def _put(table: Array, h0: Any, h1: Any, offset: int) -> int:
+def _put(table: Array, h0: Any, h1: Any, offset: Any) -> int:
     """Set the last offset of a key; return 1 if the key is new."""
     slots = table.shape[0]
     slot = _home(h0, slots)

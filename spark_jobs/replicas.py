@@ -2,19 +2,22 @@
 Kafka)."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import checkpoints, layout
 from logyard.broker.log.index import decode_aborted
+from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.model import TopicPartition, topic_id_text
 from logyard.spark_jobs.leases import Lease
 from logyard.spark_jobs.segments import SegmentFile, of_directory, of_lease
 
 UNKNOWN = -1
+Decoded = TypeVar("Decoded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Replica:
     aborted: tuple[AbortedTransaction, ...]
     segments: tuple[SegmentFile, ...]
     config: Mapping[str, Any] = field(default_factory=dict)
+    # Files of the directory that cannot be read, and why: what they would tell is missing above.
+    damaged_files: tuple[tuple[str, str], ...] = ()
     lease: Lease | None = None
 
     @property
@@ -96,8 +101,26 @@ def of_partition_directory(directory: str, broker_id: int = UNKNOWN, policy: str
     above = os.path.dirname(os.path.abspath(directory))
     first = segments[0].base_offset if segments else 0
     start = _offset(above, layout.LOG_STARTS, tp)
-    metadata = _read(os.path.join(directory, layout.PARTITION_METADATA))
-    epochs = _read(os.path.join(directory, layout.LEADER_EPOCHS))
+    damaged: list[tuple[str, str]] = []
+
+    def decoded(name: str, decode: Callable[[bytes], Decoded]) -> Decoded | None:
+        path = os.path.join(os.path.abspath(directory), name)
+        try:
+            data = _read(path)
+            return None if data is None else decode(data)
+        except CorruptData as error:
+            damaged.append((path, str(error)))
+            return None
+
+    topic_id = decoded(layout.PARTITION_METADATA, checkpoints.decode_partition_metadata)
+    epochs = decoded(layout.LEADER_EPOCHS, checkpoints.decode_epochs)
+    for name in _loose_snapshots(directory, segments):
+        decoded(name, decode_snapshot)
+    aborted: list[AbortedTransaction] = []
+    for segment in segments:
+        # What is wrong with it is said with the segment.
+        with suppress(CorruptData):
+            aborted += _aborted(segment)
     return Replica(
         topic=tp.topic,
         partition=tp.partition,
@@ -112,13 +135,12 @@ def of_partition_directory(directory: str, broker_id: int = UNKNOWN, policy: str
         clean_offset=max(_offset(above, layout.CLEANER_OFFSETS, tp), first),
         now_ms=UNKNOWN,
         policy=policy,
-        topic_id=None if metadata is None else topic_id_text(checkpoints.decode_partition_metadata(metadata)),
+        topic_id=None if topic_id is None else topic_id_text(topic_id),
         cluster_id=_cluster_id(above),
-        leader_epochs=()
-        if epochs is None
-        else tuple((e.epoch, e.start_offset) for e in checkpoints.decode_epochs(epochs)),
-        aborted=tuple(_aborted(segments)),
+        leader_epochs=tuple((e.epoch, e.start_offset) for e in epochs or ()),
+        aborted=tuple(aborted),
         segments=segments,
+        damaged_files=tuple(damaged),
     )
 
 
@@ -135,11 +157,18 @@ def of_log_directory(
             yield of_partition_directory(path, broker_id, policy)
 
 
-def _aborted(segments: Sequence[SegmentFile]) -> Iterator[AbortedTransaction]:
-    for segment in segments:
-        path = os.path.join(segment.directory, layout.file_name(segment.base_offset, layout.TXN_INDEX))
-        for entry in decode_aborted(_read(path) or b""):
-            yield AbortedTransaction(*entry)
+def _loose_snapshots(directory: str, segments: Sequence[SegmentFile]) -> Iterator[str]:
+    """Name the producer snapshots that stand at no segment's base: a clean stop leaves one at the log's end."""
+    bases = {segment.base_offset for segment in segments}
+    for name in sorted(os.listdir(directory)):
+        found = layout.parse_file_name(name)
+        if found is not None and found.kind == layout.SNAPSHOT and not found.suffix and found.offset not in bases:
+            yield name
+
+
+def _aborted(segment: SegmentFile) -> list[AbortedTransaction]:
+    path = os.path.join(segment.directory, layout.file_name(segment.base_offset, layout.TXN_INDEX))
+    return [AbortedTransaction(*entry) for entry in decode_aborted(_read(path) or b"")]
 
 
 def _offset(directory: str, name: str, tp: TopicPartition) -> int:

@@ -17,7 +17,8 @@ from logyard.spark_jobs.decode import Source
 from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.leases import Lease, LeaseError
 
-SUFFIXES = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
+INDEXES = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
+SUFFIXES = INDEXES | {"snapshot": layout.SNAPSHOT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def of_directory(directory: str, replica: int = -1) -> list[SegmentFile]:
                 replica=replica,
                 base_offset=base,
                 size=files["log"],
-                files={"log": files["log"]} if is_last else files,
+                files={kind: files[kind] for kind in ("log", "snapshot")} if is_last else files,
                 directory=os.path.abspath(directory),
                 active=is_last,
             )

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from logyard.broker.log.index import AbortedTxn
 from logyard.spark_jobs.kernels import Array
+from logyard.spark_jobs.plans.audit_histories import epoch_findings, transaction_findings
 from logyard.spark_jobs.plans.auditing import BAD, BATCH_SCHEMA, WARN, Finding, SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.plans.divergence import compare_partition, merged
 from logyard.spark_jobs.replicas import Replica
@@ -39,6 +41,7 @@ class SegmentRows:
     replica: int
     batches: bytes
     findings: tuple[Finding, ...]
+    aborted: tuple[int, tuple[AbortedTxn, ...]] | None = None  # the segment's base, and its transaction index
 
 
 def audit_bin(work: Iterable[SegmentAudit]) -> Iterator[tuple[str, SegmentRows]]:
@@ -49,26 +52,35 @@ def audit_bin(work: Iterable[SegmentAudit]) -> Iterator[tuple[str, SegmentRows]]
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        rows = SegmentRows(item.segment.replica, sink.getvalue().to_pybytes(), tuple(auditor.findings))
+        aborted = None if auditor.aborted is None else (item.segment.base_offset, auditor.aborted)
+        rows = SegmentRows(item.segment.replica, sink.getvalue().to_pybytes(), tuple(auditor.findings), aborted)
         yield f"{item.segment.topic}-{item.segment.partition}", rows
 
 
 def judge_rows(replicas: Sequence[Replica], rows: Iterable[SegmentRows]) -> PartitionVerdict:
     """Judge one partition from what its segments' tasks said, inside a task."""
     tables: dict[int, list[pa.Table]] = defaultdict(list)
+    aborted: dict[int, dict[int, tuple[AbortedTxn, ...]]] = defaultdict(dict)
     findings: list[Finding] = []
     for part in rows:
         tables[part.replica].append(pa.ipc.open_stream(part.batches).read_all())
         findings += part.findings
-    verdict = judge_partition(replicas, tables)
+        if part.aborted is not None:
+            aborted[part.replica][part.aborted[0]] = part.aborted[1]
+    verdict = judge_partition(replicas, tables, aborted)
     verdict.findings = findings + verdict.findings
     return verdict
 
 
-def judge_partition(replicas: Sequence[Replica], tables: Mapping[int, Sequence[pa.Table]]) -> PartitionVerdict:
+def judge_partition(
+    replicas: Sequence[Replica],
+    tables: Mapping[int, Sequence[pa.Table]],
+    aborted: Mapping[int, Mapping[int, Sequence[AbortedTxn]]] | None = None,
+) -> PartitionVerdict:
     """Judge all replicas of one partition.
 
     :param tables: the batches (BATCH_SCHEMA) of each broker's segments, in any order.
+    :param aborted: what each broker's transaction indexes say, by the base offset of closed segments.
     """
     verdict = PartitionVerdict()
     rows = {r.broker_id: _columns(tables.get(r.broker_id, ())) for r in replicas}
@@ -76,6 +88,9 @@ def judge_partition(replicas: Sequence[Replica], tables: Mapping[int, Sequence[p
         columns = rows[replica.broker_id]
         verdict.findings += _cut(order_findings(replica, columns))
         verdict.findings += _cut(sequence_findings(replica, columns))
+        verdict.findings += _cut(epoch_findings(replica, columns))
+        if aborted is not None:
+            verdict.findings += _cut(transaction_findings(replica, columns, aborted.get(replica.broker_id, {})))
         verdict.totals.append(_totals(replica, columns))
     if len(replicas) > 1:
         verdict.findings += replica_findings(replicas, rows)

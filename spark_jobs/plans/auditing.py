@@ -11,8 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from logyard.broker.compaction.facts import marker_type
+from logyard.broker.compaction.survey import CONTROL
+from logyard.broker.compaction.transactions import ABORT_MARKER, COMMIT_MARKER
 from logyard.broker.errors import CorruptData, LogyardError
-from logyard.broker.log.index import decode_aborted
+from logyard.broker.log.index import AbortedTxn, decode_aborted
+from logyard.broker.log.producers import decode_snapshot
+from logyard.broker.records.header import parse_header
 from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.decode import Chunk, CorruptBatch, Damage, check_crcs, open_payloads, read_chunks, walk
 from logyard.spark_jobs.hashing import batch_hashes
@@ -21,6 +26,7 @@ from logyard.spark_jobs.segments import SegmentFile
 
 OK, WARN, BAD = "ok", "warn", "bad"
 FUTURE_MS = 3_600_000
+NO_MARKER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ BATCH_SCHEMA = pa.schema(
         ("sequence", pa.int32()),
         ("records", pa.int32()),
         ("content", pa.int64()),
+        ("marker", pa.int8()),
     ]
 )
 
@@ -79,6 +86,7 @@ class SegmentAuditor:
         self._work = work
         self._segment = work.segment
         self.findings: list[Finding] = []
+        self.aborted: tuple[AbortedTxn, ...] | None = None  # what the transaction index says, where it can be read
         self._headers: list[Array] = []
 
     def run(self) -> pa.Table:
@@ -108,7 +116,21 @@ class SegmentAuditor:
         if self._work.deep and sound.any():
             content[sound] = self._open(chunk.select(sound))
         self._check_headers(chunk, headers, sound)
-        return self._rows(headers, content)
+        return self._rows(headers, content, self._markers(chunk, headers, sound))
+
+    def _markers(self, chunk: Chunk, headers: Array, sound: Array) -> Array:
+        """Return the type of marker that each batch is, NO_MARKER for data."""
+        out = np.full(len(headers), NO_MARKER, np.int8)
+        for index in np.flatnonzero(sound & (headers[:, k.ATTRIBUTES] & CONTROL != 0)).tolist():
+            batch = chunk.batch(index)
+            try:
+                kind = marker_type(parse_header(batch), batch)
+            except CorruptData as error:
+                self._add(BAD, "records", chunk.damage(index, str(error)))
+                continue
+            if kind in (ABORT_MARKER, COMMIT_MARKER):
+                out[index] = kind
+        return out
 
     def _open(self, chunk: Chunk) -> Array:
         """Open every batch and walk its records; returns a hash of each batch's records (0 where damaged)."""
@@ -199,12 +221,17 @@ class SegmentAuditor:
             self._note(
                 BAD, "offsets", -1, int(last[-1]), f"the segment ends at {int(last[-1])}, the broker says {said}"
             )
+        try:
+            if snapshot := self._segment.read_all("snapshot"):
+                decode_snapshot(snapshot)
+        except CorruptData as error:
+            self._note(BAD, "snapshot", -1, -1, str(error), ".snapshot")
         if self._segment.active:
             return
         self._check_offset_index(headers, last)
         self._check_time_index(headers, last)
         try:
-            decode_aborted(self._segment.read_all("txnindex"))
+            self.aborted = tuple(decode_aborted(self._segment.read_all("txnindex")))
         except CorruptData as error:
             self._note(BAD, "txnindex", -1, -1, str(error), ".txnindex")
 
@@ -215,6 +242,8 @@ class SegmentAuditor:
         if not self._ascends("index", offsets, positions):
             return
         starts = headers[:, k.POSITION].tolist()
+        # Kafka indexes an append by the last offset of its last batch and the position of its first.
+        ends = np.isin(offsets, last) | self._work.compacted
         for number, (offset, position) in enumerate(zip(offsets.tolist(), positions.tolist(), strict=True)):
             row = bisect.bisect_left(starts, position)
             text = f"entry {number} ({offset} at {position})"
@@ -222,6 +251,11 @@ class SegmentAuditor:
                 self._note(BAD, "index", number * 8, offset, f"{text} points at no batch", ".index")
             elif not headers[row, k.BASE_OFFSET] <= offset <= last[-1]:
                 found = f"{text} points at a batch that begins at {int(headers[row, k.BASE_OFFSET])}"
+                self._note(BAD, "index", number * 8, offset, found, ".index")
+            elif not ends[number]:
+                self._note(BAD, "index", number * 8, offset, f"{text} is not where a batch ends", ".index")
+            elif number + 1 < len(positions) and offset >= _base_at(headers, starts, int(positions[number + 1])):
+                found = f"{text} reaches into what the next entry points at"
                 self._note(BAD, "index", number * 8, offset, found, ".index")
 
     def _check_time_index(self, headers: Array, last: Array) -> None:
@@ -240,6 +274,9 @@ class SegmentAuditor:
             elif before >= 0 and latest[before] > timestamp:
                 found = f"{text} skips a record of {int(latest[before])}"
                 self._note(BAD, "timeindex", number * 12, offset, found, ".timeindex")
+            elif timestamp != headers[before + 1, k.MAX_TIMESTAMP]:
+                found = f"{text}: the batch there has {int(headers[before + 1, k.MAX_TIMESTAMP])}"
+                self._note(WARN, "timeindex", number * 12, offset, found, ".timeindex")
         if len(latest) and len(timestamps) and timestamps[-1] < latest[-1]:
             text = f"its last entry is {int(timestamps[-1])}, the segment's largest timestamp {int(latest[-1])}"
             self._note(WARN, "timeindex", -1, -1, text, ".timeindex")
@@ -270,7 +307,7 @@ class SegmentAuditor:
         file = s.name[: -len(".log")] + suffix
         self.findings.append(Finding(level, check, s.topic, s.partition, s.replica, file, position, offset, message))
 
-    def _rows(self, headers: Array, content: Array) -> pa.RecordBatch:
+    def _rows(self, headers: Array, content: Array, markers: Array) -> pa.RecordBatch:
         count = len(headers)
         columns = {
             "segment": np.full(count, self._segment.base_offset, np.int64),
@@ -287,6 +324,13 @@ class SegmentAuditor:
             "sequence": headers[:, k.BASE_SEQUENCE].astype(np.int32),
             "records": headers[:, k.COUNT].astype(np.int32),
             "content": content,
+            "marker": markers,
         }
         arrays = [pa.array(np.ascontiguousarray(column)) for column in columns.values()]
         return pa.RecordBatch.from_arrays(arrays, schema=BATCH_SCHEMA)
+
+
+def _base_at(headers: Array, starts: list[int], position: int) -> int:
+    """The base offset of the batch at a position, or of the one behind it."""
+    row = min(bisect.bisect_left(starts, position), len(starts) - 1)
+    return int(headers[row, k.BASE_OFFSET])

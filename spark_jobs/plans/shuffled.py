@@ -118,16 +118,18 @@ def _bucket_of(half: Array, buckets: int) -> Array:
 def merge_bucket(pieces: Iterable[Piece], seed: bytes) -> Bucket:
     """Find the last offset of every key of one bucket."""
     table, tombstones, failure = KeyTable(seed), [np.empty((0, 3), np.int64)], ""
-    sums = np.zeros(3, np.int64)
+    bytes_read = records = keyless = 0
     for piece in pieces:
         failure = failure or piece.failure
-        sums += (piece.bytes_read, piece.records, piece.keyless)
+        bytes_read, records = bytes_read + piece.bytes_read, records + piece.records
+        keyless += piece.keyless
         table.merge(np.frombuffer(piece.keys, np.uint64).reshape(-1, 3))
         tombstones.append(np.frombuffer(piece.tombstones, np.int64).reshape(-1, 3))
     offsets = table.drain()
     found = np.concatenate(tombstones)
     found = found[np.isin(found[:, 0], offsets)]
-    return Bucket(offset_set(offsets).encode(), found.tobytes(), table.count, *sums.tolist(), failure)
+    packed = offset_set(offsets).encode()
+    return Bucket(packed, found.tobytes(), table.count, bytes_read, records, keyless, failure)
 
 
 def decide(survey: Survey, buckets: Sequence[Bucket]) -> Decision:

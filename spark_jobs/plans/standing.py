@@ -15,6 +15,7 @@ def standing_findings(replicas: Sequence[Replica]) -> Iterator[Finding]:
     leader = next((r for r in replicas if r.is_leader), None)
     leader_seen = False
     for replica in replicas:
+        yield from damaged_files(replica)
         yield from _own_offsets(replica)
         if replica is leader:
             leader_seen = True
@@ -26,6 +27,12 @@ def standing_findings(replicas: Sequence[Replica]) -> Iterator[Finding]:
                 yield _finding(replica, BAD, "watermark", replica.high_watermark, text)
     if leader is None and replicas:
         yield _finding(replicas[0], WARN, "leader", UNKNOWN, "none of the audited replicas leads the partition")
+
+
+def damaged_files(replica: Replica) -> Iterator[Finding]:
+    """Name the files of a replica that could not be read when it was looked at."""
+    for path, text in replica.damaged_files:
+        yield Finding(BAD, "file", *replica.tp, replica.broker_id, path, -1, UNKNOWN, text)
 
 
 def _own_offsets(replica: Replica) -> Iterator[Finding]:
