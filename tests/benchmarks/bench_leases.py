@@ -1,6 +1,7 @@
 """What leases and cleaning cost those who produce: p99 of Produce alone, beside lease traffic, beside the cleaner.
 
-The three are measured in turn, several times, and the middle figure of each counts: neighbours on the machine come and
+A job takes the machine's processors too: the same traffic at another broker shows how much of a rise is that.
+The four are measured in turn, several times, and the middle figure of each counts: neighbours on the machine come and
 go. Where it may, the measuring process and the broker go before those (niceness), so that what is seen is the broker's
 own doing. The job's traffic is paced, as a job's is that computes, too. A compacted topic is written to all the while,
 so that there is something to clean.
@@ -52,17 +53,25 @@ LEASED = {**COMPACTED, "min.cleanable.dirty.ratio": "1"}
 
 def measure(directory: Path) -> list[Row]:
     """Every row of this file; about two minutes."""
-    with harness.cluster_of(directory / "leases", 1, CONFIG) as cluster:
-        (broker,) = harness.servers(cluster)
+    with (
+        harness.cluster_of(directory / "leases", 1, CONFIG) as cluster,
+        harness.cluster_of(directory / "other", 1, CONFIG) as elsewhere,
+    ):
+        (broker,), (other,) = harness.servers(cluster), harness.servers(elsewhere)
         harness.create_topics([broker], {frames.TOPIC: (1, 1)}, {})
         harness.create_topics([broker], {KEYED_TOPIC: (1, 1)}, COMPACTED)
         harness.create_topics([broker], {LEASED_TOPIC: (1, 1)}, LEASED)
-        _fill(broker, LEASED_TOPIC, LEASED_BATCHES)
+        harness.create_topics([other], {LEASED_TOPIC: (1, 1)}, LEASED)
+        for each in (broker, other):
+            _fill(each, LEASED_TOPIC, LEASED_BATCHES)
         _go_first(broker.pid)
         _go_first(os.getpid())
-        token = next((directory / "leases").rglob("http.token")).read_text().strip()
+        token, others = (
+            next((directory / name).rglob("http.token")).read_text().strip() for name in ("leases", "other")
+        )
         kinds: dict[str, Callable[[], Any]] = {
             "alone": _nothing,
+            "beside lease traffic elsewhere": lambda: _lease_traffic(other, others),
             "beside lease traffic": lambda: _lease_traffic(broker, token),
             "beside the cleaner": lambda: _cleaning(broker),
         }
@@ -88,13 +97,18 @@ def _rows(took: dict[str, list[list[float]]], moved: dict[str, list[float]]) -> 
             value = median(harness.percentile(found, share) for found in rounds) * 1000
             rows.append(Row(f"Produce 1 KiB at {PER_SECOND}/s, {kind}, p{share * 100:g}", value, "ms"))
         p99[kind] = [harness.percentile(found, 0.99) for found in rounds]
-    for kind in list(took)[1:]:
-        # Each round against the one beside it in time.
-        rise = median((after / before - 1) * 100 for before, after in zip(p99["alone"], p99[kind], strict=True))
-        rows.append(Row(f"Rise of p99 {kind}", rise, "%", RISE_MAX, note=_doubt(took["alone"])))
+    doubt = _doubt(took["alone"])
+    rows += [Row(f"Rise of p99 {kind}", _rise(p99["alone"], p99[kind]), "%", note=doubt) for kind in list(took)[1:]]
+    own = _rise(p99["beside lease traffic elsewhere"], p99["beside lease traffic"])
+    rows.append(Row("Rise of p99 by the broker's part in lease traffic", own, "%", RISE_MAX))
     rows.append(Row("Lease traffic meanwhile", median(moved["beside lease traffic"]) / 1e6, "MB/s"))
     rows.append(Row("Cleanings a minute", median(moved["beside the cleaner"]) * 60, ""))
     return rows
+
+
+def _rise(before: list[float], after: list[float]) -> float:
+    """Per cent; each round against the one beside it in time."""
+    return median((b / a - 1) * 100 for a, b in zip(before, after, strict=True))
 
 
 def _loop_rows(busy: dict[str, list[float]]) -> list[Row]:
