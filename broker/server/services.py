@@ -1,6 +1,6 @@
 """What handlers may use: one object, made by app.py, handed to every handler."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -60,18 +60,28 @@ class Services:
         return self.config.broker_id
 
     async def refresh_topic_overrides(self, topics: Iterable[str]) -> None:
-        """Read these topics' overrides from ZooKeeper now; what does not parse is left as it was."""
+        """Take over these topics' overrides as ZooKeeper has them now."""
+        for topic, overrides in (await self.read_topic_overrides(topics)).items():
+            self.configs.set_topic(topic, overrides)
+
+    async def read_topic_overrides(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
+        """These topics' overrides as ZooKeeper has them now; as they were heard of last where it does not say.
+
+        Nothing is taken over: who listens for changes (unclean elections) hears them from the watch.
+        """
         named = list(topics)
+        found = {topic: self.configs.topic_overrides(topic) for topic in named}
         paths = [configs.topic_path(topic) for topic in named]
         try:
             znodes = await self.zk.read(paths)
         except SessionExpired:
-            return
+            return found
         for topic, path, znode in zip(named, paths, znodes, strict=True):
             try:
-                self.configs.set_topic(topic, {} if znode is None else configs.decode(znode.data, path))
+                found[topic] = {} if znode is None else configs.decode(znode.data, path)
             except CorruptData as error:
                 log.warning("topic settings unreadable, kept as they were", topic=topic, error=str(error))
+        return found
 
     def describe_broker(self, *, cluster_wide: bool) -> list[ConfigEntry]:
         """This broker's settings as they are now; `cluster_wide` only the overrides that hold for every broker."""

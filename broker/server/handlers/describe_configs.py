@@ -1,5 +1,10 @@
-"""DescribeConfigs (32): settings of topics and brokers, and where each comes from; v1 synonyms, v3 types, docs."""
+"""DescribeConfigs (32): settings of topics and brokers, and where each comes from; v1 synonyms, v3 types, docs.
 
+Those of topics are read from ZooKeeper at each request, all at once, as Kafka 3.9 reads them (ZkConfigRepository): who
+has just altered them finds what was written, whichever broker is asked. A broker's own are what it goes by now.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
 from logyard.broker.config import ConfigEntry
@@ -9,15 +14,18 @@ from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
+    named = [r.resource_name for r in message.resources if r.resource_type == TOPIC]
+    known = [topic for topic in dict.fromkeys(named) if topic in services.metadata]
+    overrides = await services.read_topic_overrides(known) if known else {}
     with_synonyms = version >= 1 and message.include_synonyms
     with_docs = version >= 3 and message.include_documentation
     results = []
     for resource in message.resources:
         head = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
-            entries = _entries(services, resource.resource_type, resource.resource_name)
+            entries = _entries(services, overrides, resource.resource_type, resource.resource_name)
         except ApiError as refusal:
             results.append({**head, "error_code": int(refusal.code), "error_message": refusal.message, "configs": []})
             continue
@@ -26,11 +34,11 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
     return {"results": results}
 
 
-def _entries(services: Services, kind: int, name: str) -> list[ConfigEntry]:
+def _entries(services: Services, overrides: Mapping[str, Mapping[str, str]], kind: int, name: str) -> list[ConfigEntry]:
     if kind == TOPIC:
-        if name not in services.metadata:
+        if name not in overrides:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
-        return services.config.describe_topic(services.configs.topic_overrides(name))
+        return services.config.describe_topic(overrides[name])
     if kind == BROKER:
         if name not in ("", str(services.broker_id)):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {services.broker_id}: ask broker {name} itself")
