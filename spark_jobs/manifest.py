@@ -2,24 +2,26 @@
 
 Rule 1: a version is made by linking a finished file to a name that must not exist yet: of two writers one fails
         (`Fenced`).
-Rule 2: offsets only grow; a version repeats every partition's next offset, and names the files that its own run added.
+Rule 2: offsets only grow; a version repeats every partition's next offset, and names the files that it added and the
+        earlier ones that it took out (merged into larger ones, or replaced by newer rows).
 Rule 3: files are moved from their staging place to their final one after the version that names them exists;
-        whoever comes next
-        finishes what a crash left undone (`finish_moves`). So a reader of `data/` never sees a row that is not
-        committed.
+        whoever comes next finishes what a crash left undone (`finish_moves`). So a reader of `data/` never sees a
+        row that is not committed. What a version took out is removed last; a reader that must not see such rows
+        twice for a moment reads the files of `live_files`.
 """
 
 import json
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.broker.errors import CorruptData, LogyardError
 
-MANIFESTS, STAGING, DATA = "_manifest", "_staging", "data"
+MANIFESTS, STAGING, DATA, DEAD_LETTERS = "_manifest", "_staging", "data", "dead_letters"
 STALE_S = 24 * 3600.0
 
 
@@ -29,25 +31,35 @@ class Fenced(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """How far one topic was exported: its id then, and the next offset of each partition."""
+    """How far one topic was exported: its id then, the next offset of each partition, the table's schema (DDL)."""
 
     topic_id: str | None
     next_offsets: Mapping[int, int]
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One version; version 0 is that of an empty directory and exists nowhere."""
+    """One version; version 0 is that of an empty directory and exists nowhere.
+
+    `layout` is what all runs must agree on (partition columns, mode); `removed` are paths of earlier versions' files.
+    """
 
     version: int = 0
     cluster_id: str | None = None
     run_id: str = ""
     topics: Mapping[str, TopicProgress] = field(default_factory=dict)
     files: tuple[Mapping[str, Any], ...] = ()
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         topics = {
-            name: {"topic_id": t.topic_id, "next_offsets": {str(p): o for p, o in sorted(t.next_offsets.items())}}
+            name: {
+                "topic_id": t.topic_id,
+                "next_offsets": {str(p): o for p, o in sorted(t.next_offsets.items())},
+                "schema": t.schema,
+            }
             for name, t in sorted(self.topics.items())
         }
         return {
@@ -56,6 +68,8 @@ class Manifest:
             "run_id": self.run_id,
             "topics": topics,
             "files": [dict(f) for f in self.files],
+            "layout": dict(self.layout),
+            "removed": list(self.removed),
         }
 
     @classmethod
@@ -63,24 +77,29 @@ class Manifest:
         """Read what `to_json` gave; raises CorruptData."""
         try:
             topics = {
-                str(name): TopicProgress(t["topic_id"], {int(p): int(o) for p, o in t["next_offsets"].items()})
+                str(name): TopicProgress(
+                    t["topic_id"], {int(p): int(o) for p, o in t["next_offsets"].items()}, str(t.get("schema", ""))
+                )
                 for name, t in row["topics"].items()
             }
-            return cls(int(row["version"]), row["cluster_id"], str(row["run_id"]), topics, tuple(row["files"]))
+            kept = dict(row.get("layout", {})), tuple(map(str, row.get("removed", ())))
+            return cls(int(row["version"]), row["cluster_id"], str(row["run_id"]), topics, tuple(row["files"]), *kept)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptData(f"manifest: {error!r}") from error
 
     def advanced(
         self,
         *,
-        cluster_id: str | None,
         run_id: str,
-        topics: Mapping[str, TopicProgress],
-        files: Sequence[Mapping[str, Any]],
+        cluster_id: str | None = None,
+        topics: Mapping[str, TopicProgress] | None = None,
+        files: Sequence[Mapping[str, Any]] = (),
+        layout: Mapping[str, Any] | None = None,
+        removed: Iterable[str] = (),
     ) -> "Manifest":
         """Return the next version: offsets merged by maximum within the same topic id, replaced for a new one."""
         merged = dict(self.topics)
-        for name, new in topics.items():
+        for name, new in (topics or {}).items():
             old = merged.get(name)
             if old is None or old.topic_id != new.topic_id:
                 merged[name] = new
@@ -88,8 +107,10 @@ class Manifest:
             partitions = {**old.next_offsets}
             for partition, offset in new.next_offsets.items():
                 partitions[partition] = max(offset, partitions.get(partition, 0))
-            merged[name] = TopicProgress(new.topic_id, partitions)
-        return Manifest(self.version + 1, cluster_id, run_id, merged, tuple(files))
+            merged[name] = TopicProgress(new.topic_id, partitions, new.schema or old.schema)
+        cluster_id = self.cluster_id if cluster_id is None else cluster_id
+        layout = self.layout if layout is None else layout
+        return Manifest(self.version + 1, cluster_id, run_id, merged, tuple(files), layout, tuple(removed))
 
 
 class ManifestStore:
@@ -104,9 +125,15 @@ class ManifestStore:
         versions = self._versions()
         return self._read(versions[-1]) if versions else Manifest()
 
-    def all_files(self) -> list[Mapping[str, Any]]:
-        """Return every committed file, oldest first."""
-        return [f for version in self._versions() for f in self._read(version).files]
+    def live_files(self) -> list[Mapping[str, Any]]:
+        """Return every committed file that no later version took out, oldest first."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for version in self._versions():
+            manifest = self._read(version)
+            for path in manifest.removed:
+                found.pop(path, None)
+            found.update((str(file["path"]), file) for file in manifest.files)
+        return list(found.values())
 
     def commit(self, manifest: Manifest) -> None:
         """Make this the newest version; raises Fenced if its number is taken."""
@@ -127,20 +154,42 @@ class ManifestStore:
             os.unlink(temporary)
         sync_directory(self._manifests)
 
-    def finish_moves(self, manifest: Manifest) -> None:
-        """Move the files that `manifest` names from staging to their place, those that are still there."""
-        directories = set()
+    def finish_moves(self, manifest: Manifest, *, without: str = "", keep_staging: bool = False) -> None:
+        """Move the files that `manifest` names from staging to their place, those that are still there, and remove
+        those that it took out.
+
+        :param without: a table whose files stay where they are.
+        """
+        directories = {self.directory} if manifest.files else set()
+        added = {str(file["path"]) for file in manifest.files}
         for file in manifest.files:
-            staged = os.path.join(self.directory, str(file["staged"]))
-            final = os.path.join(self.directory, str(file["path"]))
-            if os.path.exists(staged):
-                os.makedirs(os.path.dirname(final), exist_ok=True)
-                os.replace(staged, final)
-                directories.add(os.path.dirname(final))
+            if without and file.get("table") == without:
+                continue
+            self._move(os.path.join(self.directory, str(file["staged"])), str(file["path"]), directories)
         for directory in sorted(directories):
             sync_directory(directory)
-        if manifest.run_id:
-            shutil.rmtree(self.staging(manifest.run_id), ignore_errors=True)
+        for path in manifest.removed:
+            if path not in added:
+                _unlink(os.path.join(self.directory, path))
+        if manifest.run_id and not keep_staging:
+            self.drop_staging(manifest.run_id)
+
+    def _move(self, staged: str, path: str, directories: set[str]) -> None:
+        """Put one file in its place; names the directories whose entries changed."""
+        final = os.path.join(self.directory, path)
+        if not os.path.exists(staged):
+            return
+        os.makedirs(os.path.dirname(final), exist_ok=True)
+        try:
+            os.replace(staged, final)
+        except FileNotFoundError:
+            # Whoever came next has moved it in this moment.
+            if not os.path.exists(final):
+                raise
+        above = os.path.dirname(path)
+        while above:
+            directories.add(os.path.join(self.directory, above))
+            above = os.path.dirname(above)
 
     def staging(self, run_id: str) -> str:
         """Return the directory where a run puts what it has not committed."""
@@ -161,7 +210,8 @@ class ManifestStore:
     def _versions(self) -> list[int]:
         if not os.path.isdir(self._manifests):
             return []
-        return sorted(int(n.removesuffix(".json")) for n in os.listdir(self._manifests) if n.endswith(".json"))
+        names = os.listdir(self._manifests)
+        return sorted(int(stem) for n in names if n.endswith(".json") and (stem := n.removesuffix(".json")).isdigit())
 
     def _path(self, version: int) -> str:
         return os.path.join(self._manifests, f"{version:010d}.json")
@@ -173,6 +223,11 @@ class ManifestStore:
             except ValueError as error:
                 raise CorruptData(f"{self._path(version)}: {error}") from error
         return Manifest.from_json(content)
+
+
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def sync_directory(directory: str) -> None:

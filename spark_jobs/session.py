@@ -3,9 +3,9 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from logyard.broker.errors import LogyardError
 
@@ -20,8 +20,8 @@ class JobFailed(LogyardError):
     """A job cannot do what it was asked; the text says why in one line."""
 
 
-def start(app: str) -> Any:
-    """Return the Spark session, made with what was submitted; raises JobFailed if executors lack something."""
+def start(app: str, settings: Mapping[str, str] | None = None) -> Any:
+    """Return the Spark session, made with what was submitted and `settings`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
@@ -33,6 +33,8 @@ def start(app: str) -> Any:
     # Always said: out of a zip there is no place beside the source, and each run would compile again.
     kernels = os.environ.get("NUMBA_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"logyard-numba-{os.getuid()}")
     builder = builder.config("spark.executorEnv.NUMBA_CACHE_DIR", kernels)
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
@@ -76,3 +78,40 @@ def bins_by_size(items: Sequence[Item], size: Callable[[Item], int], count: int)
 def task_count(spark: Any) -> int:
     """Return into how many tasks work is cut."""
     return int(spark.sparkContext.defaultParallelism) * WAVES
+
+
+class Workers(Protocol):
+    """Where work is done."""
+
+    def each(
+        self, items: Sequence[Item], size: Callable[[Item], int], function: Callable[[Item], Answer]
+    ) -> list[Answer]:
+        """Run `function` on every item; returns the answers in any order."""
+        ...
+
+    def spark(self) -> Any:
+        """Return the session; starts it if need be."""
+        ...
+
+
+class SparkWorkers:
+    """Spark's executors; no session is started where there is nothing to do."""
+
+    def __init__(self, app: str, settings: Mapping[str, str] | None = None) -> None:
+        self._app, self._settings = app, settings
+        self._spark: Any = None
+
+    def spark(self) -> Any:
+        if self._spark is None:
+            self._spark = start(self._app, self._settings)
+            check_executors(self._spark)
+        return self._spark
+
+    def each(
+        self, items: Sequence[Item], size: Callable[[Item], int], function: Callable[[Item], Answer]
+    ) -> list[Answer]:
+        if not items:
+            return []
+        spark = self.spark()
+        bins = bins_by_size(items, size, task_count(spark))
+        return [answer for part in run_each(spark, bins, lambda b: [function(item) for item in b]) for answer in part]

@@ -189,7 +189,7 @@ def read_split(partition: InputPartition, columns: Sequence[str]) -> Iterator[pa
         return
     schema = pa.schema([SCHEMA.field(c) for c in columns])
     beaten = 0.0
-    for batch, _digest in split_rows(split):
+    for batch, _ in split_rows(split):
         if split.segment.lease is not None and time.monotonic() - beaten > BEAT_S:
             split.segment.lease.heartbeat()
             beaten = time.monotonic()

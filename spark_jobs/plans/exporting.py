@@ -1,9 +1,7 @@
-"""Exporting: which offsets go into which file, and writing one file inside one task. Nothing here knows of Spark or
-leases."""
+"""Exporting: which offsets go into which file, and reading one file's share of the log. Nothing here knows of Spark
+or leases."""
 
 import hashlib
-import os
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.records.header import HEADER_SIZE, parse_header
@@ -29,7 +26,8 @@ from logyard.spark_jobs.decode import (
     walk,
 )
 from logyard.spark_jobs.hashing import record_hashes
-from logyard.spark_jobs.manifest import DATA, Manifest
+from logyard.spark_jobs.kernels import Array
+from logyard.spark_jobs.manifest import Manifest
 from logyard.spark_jobs.plans.pruning import byte_window
 from logyard.spark_jobs.replicas import Replica
 from logyard.spark_jobs.segments import SegmentFile
@@ -37,7 +35,6 @@ from logyard.spark_jobs.segments import SegmentFile
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 OWNER_SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
 SPLIT_BYTES = 64 * 1024 * 1024
-ROW_GROUP_BYTES = 64 * 1024 * 1024
 
 
 class ExportRefused(LogyardError):
@@ -55,7 +52,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One file's share: bytes [position, position_end) of one segment, offsets [start, end)."""
+    """One file's share: bytes [position, position_end) of one segment, offsets [start, end).
+
+    `newer_ms`: batches whose newest record is older need not be opened (None: all are).
+    """
 
     segment: SegmentFile
     position: int
@@ -66,38 +66,11 @@ class Split:
     committed_only: bool
     columns: tuple[str, ...]
     plan_hash: str
+    newer_ms: int | None = None
 
     @property
     def name(self) -> str:
         return f"p-{self.start:020d}-{self.end:020d}-{self.plan_hash}.parquet"
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a task wrote: `path` and `staged` are relative to the export's directory; none where no row was visible."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-    rows: int
-    bytes: int
-    digest: int
-    path: str | None
-    staged: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "start": self.start,
-            "end": self.end,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "digest": self.digest,
-            "path": self.path,
-            "staged": self.staged,
-        }
 
 
 def plan_range(
@@ -143,13 +116,16 @@ def plan_range(
 
 
 def plan_splits(
-    span: Range, *, committed_only: bool, columns: Sequence[str], split_bytes: int = SPLIT_BYTES
+    span: Range, *, committed_only: bool, columns: Sequence[str], split_bytes: int = SPLIT_BYTES, words: str = ""
 ) -> Iterator[Split]:
-    """Cut a range into files: by segment, and large segments at index entries. The same range gives the same files."""
+    """Cut a range into files: by segment, and large segments at index entries. The same range gives the same files.
+
+    :param words: what else tells the files of one plan from another's.
+    """
     r = span.replica
     aborted = tuple((a.producer_id, a.first_offset, a.last_offset) for a in r.aborted)
-    words = [r.cluster_id, r.topic_id, r.topic, r.partition, committed_only, list(columns), split_bytes]
-    plan_hash = hashlib.sha256(repr(words).encode()).hexdigest()[:12]
+    plan = [r.cluster_id, r.topic_id, r.topic, r.partition, committed_only, list(columns), split_bytes, words]
+    plan_hash = hashlib.sha256(repr(plan).encode()).hexdigest()[:12]
     segments = list(r.segments)
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         stop = span.end if following is None else min(span.end, following.base_offset)
@@ -183,54 +159,8 @@ def _cuts(segment: SegmentFile, split_bytes: int) -> list[tuple[int, int]]:
     return cuts
 
 
-def write_split(split: Split, directory: str, staging: str) -> Written:
-    """Write one split's file to staging (aside, then renamed); raises CorruptBatch where the log cannot be trusted."""
-    topic, partition = split.segment.topic, split.segment.partition
-    home = os.path.join(staging, topic, str(partition))
-    os.makedirs(home, exist_ok=True)
-    staged = os.path.join(home, split.name)
-    temporary = f"{staged}.{uuid.uuid4().hex}.tmp"
-    rows, digest = 0, np.int64(0)
-    writer: pq.ParquetWriter | None = None
-    schema = pa.schema([_field(c) for c in split.columns])
-    try:
-        for group, group_digest in _row_groups(split, schema):
-            if writer is None:
-                writer = pq.ParquetWriter(temporary, schema, compression="zstd", use_dictionary=True)
-            writer.write_table(group)
-            rows += group.num_rows
-            with np.errstate(over="ignore"):
-                digest += group_digest
-    finally:
-        if writer is not None:
-            writer.close()
-    owner = (topic, partition, split.start, split.end, rows)
-    if writer is None:
-        return Written(*owner, 0, 0, None, None)
-    with open(temporary, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, staged)
-    path = os.path.join(DATA, topic, str(partition), split.name)
-    return Written(*owner, os.path.getsize(staged), int(digest), path, os.path.relpath(staged, directory))
-
-
-def _row_groups(split: Split, schema: pa.Schema) -> Iterator[tuple[pa.Table, np.int64]]:
-    pending: list[pa.RecordBatch] = []
-    held, digest = 0, np.int64(0)
-    for batch, batch_digest in split_rows(split):
-        pending.append(batch)
-        held += batch.nbytes
-        with np.errstate(over="ignore"):
-            digest += batch_digest
-        if held >= ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(pending, schema), digest
-            pending, held, digest = [], 0, np.int64(0)
-    if pending:
-        yield pa.Table.from_batches(pending, schema), digest
-
-
-def split_rows(split: Split) -> Iterator[tuple[pa.RecordBatch, np.int64]]:
-    """Yield the visible records of a split as Arrow, with the sum of their digests (hashing.py)."""
+def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.RecordBatch, Array | None]]:
+    """Yield the visible records of a split as Arrow; with `hashed`, each record's digest beside it (hashing.py)."""
     name = split.segment.name
     for chunk in read_chunks(split.segment.open(), split.position, split.position_end):
         if isinstance(chunk, Damage):
@@ -242,6 +172,8 @@ def split_rows(split: Split) -> Iterator[tuple[pa.RecordBatch, np.int64]]:
         for damage in check_crcs(chunk.select(mine)):
             raise CorruptBatch(damage, name)
         mask = mine & visible(headers, split.aborted, committed_only=split.committed_only)
+        if split.newer_ms is not None:
+            mask &= headers[:, k.MAX_TIMESTAMP] >= split.newer_ms
         if not mask.any():
             continue
         part = open_checked(chunk.select(mask), name)
@@ -249,9 +181,7 @@ def split_rows(split: Split) -> Iterator[tuple[pa.RecordBatch, np.int64]]:
         inside = (records[:, k.OFFSET] >= split.start) & (records[:, k.OFFSET] < split.end)
         records = records if inside.all() else records[inside]
         if len(records):
-            with np.errstate(over="ignore"):
-                digest = np.int64(record_hashes(part.raw, records).sum())
-            yield _rows(split, part, records), digest
+            yield _rows(split, part, records), record_hashes(part.raw, records) if hashed else None
 
 
 def _rows(split: Split, chunk: Chunk, records: Any) -> pa.RecordBatch:
@@ -262,10 +192,11 @@ def _rows(split: Split, chunk: Chunk, records: Any) -> pa.RecordBatch:
     plain = record_batch(chunk, records, [c for c in split.columns if c not in owner])
     zeros = pa.array(np.zeros(len(records), np.int32))
     arrays = [owner[c].take(zeros) if c in owner else plain.column(c) for c in split.columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([_field(c) for c in split.columns]))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field_of(c) for c in split.columns]))
 
 
-def _field(column: str) -> pa.Field:
+def field_of(column: str) -> pa.Field:
+    """Return a column's field; raises KeyError for one that does not exist."""
     return (OWNER_SCHEMA if column in OWNER_SCHEMA.names else RECORD_SCHEMA).field(column)
 
 

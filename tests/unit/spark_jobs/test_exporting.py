@@ -8,7 +8,8 @@ import pytest
 
 from logyard.spark_jobs.manifest import Fenced, Manifest, ManifestStore, TopicProgress
 from logyard.spark_jobs.plans import exporting
-from logyard.spark_jobs.plans.exporting import ExportRefused, Range, Split, Written
+from logyard.spark_jobs.plans.exporting import ExportRefused, Range, Split
+from logyard.spark_jobs.plans.writing import Output, Written, write_split
 from logyard.spark_jobs.replicas import Replica, of_partition_directory
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch
@@ -35,16 +36,17 @@ def export(span: Range, target: Path, *, committed_only: bool = True, split_byte
     splits = list(
         exporting.plan_splits(span, committed_only=committed_only, columns=exporting.COLUMNS, split_bytes=split_bytes)
     )
-    return [exporting.write_split(s, str(target), str(target / "_staging" / "r")) for s in splits]
+    return [write_split(s, Output(exporting.COLUMNS), str(target), str(target / "_staging" / "r")) for s in splits]
 
 
 def rows_of(target: Path, written: list[Written]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for w in written:
-        if w.staged is None:
-            assert (w.rows, w.path) == (0, None)
+        if not w.files:
+            assert w.rows == 0
             continue
-        table = pq.read_table(target / w.staged)
+        (file,) = w.files
+        table = pq.read_table(target / file.staged)
         assert table.column_names == list(exporting.COLUMNS)
         assert table.num_rows == w.rows
         table = table.set_column(3, "timestamp", table.column("timestamp").cast("int64"))

@@ -1,0 +1,229 @@
+"""JSON texts as values of Arrow types: one that does not fit is told apart, with the reason. Pure.
+
+Rule 1: nothing is bent: no text becomes a number, no fraction a whole number; what a schema does not name is left out.
+Rule 2: dates and timestamps are ISO 8601 texts (without a zone: UTC), timestamps also whole milliseconds; binary is
+        base64.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Convert = Callable[[Any], Any]
+_WORDS: Mapping[type, str] = {
+    type(None): "null",
+    str: "text",
+    bool: "a truth value",
+    int: "a number",
+    float: "a number",
+    Decimal: "a number",
+    dict: "an object",
+    list: "an array",
+}
+
+
+class Misfit(ValueError):
+    """A text that is not JSON, or does not fit its type; the text says where and why."""
+
+
+def reader(kind: pa.StructType) -> Callable[[bytes], Any]:
+    """Return a function from JSON bytes to a value for a column of this type; it raises Misfit."""
+    convert = _converter(kind)
+    decoder = json.JSONDecoder(parse_float=Decimal if _has_decimals(kind) else None, parse_constant=_no_constant)
+
+    def read(text: bytes) -> Any:
+        try:
+            value = decoder.decode(text.decode())
+        except UnicodeDecodeError as error:
+            raise Misfit(f"it is not UTF-8 (byte {error.start})") from None
+        except RecursionError:
+            raise Misfit("its JSON is nested too deep") from None
+        except ValueError as error:
+            raise Misfit(f"it is not JSON: {error}") from None
+        return convert(value)
+
+    return read
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    return pa.types.is_decimal(kind) or any(_has_decimals(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _converter(kind: pa.DataType) -> Convert:
+    """Return what makes a column's value of a parsed one that is not null."""
+    if pa.types.is_struct(kind):
+        return _object([(f.name, _converter(f.type), f.nullable) for f in kind])
+    if pa.types.is_list(kind):
+        return _array(_converter(kind.value_type))
+    if pa.types.is_map(kind):
+        return _map(_converter(kind.item_type))
+    if pa.types.is_integer(kind):
+        return _whole(kind.bit_width)
+    if pa.types.is_floating(kind):
+        return _float
+    if pa.types.is_decimal(kind):
+        return _decimal(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        return _timestamp
+    return _PLAIN[kind]
+
+
+def _object(fields: list[tuple[str, Convert, bool]]) -> Convert:
+    def convert(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise _unlike("an object", value)
+        found = {}
+        for name, inner, nullable in fields:
+            part = value.get(name)
+            if part is not None:
+                try:
+                    part = inner(part)
+                except Misfit as error:
+                    raise Misfit(f"{name}{_joined(error)}") from None
+            elif not nullable:
+                raise Misfit(f"{name}: it is missing")
+            found[name] = part
+        return found
+
+    return convert
+
+
+def _joined(error: Misfit) -> str:
+    """Return a field's complaint behind its name: `.gate: …` and `[3]: …` of what is within, `: …` of itself."""
+    text = str(error)
+    head = text.partition(":")[0]
+    if text.startswith("["):
+        return text
+    return f": {text}" if " " in head else f".{text}"
+
+
+def _array(inner: Convert) -> Convert:
+    def convert(value: Any) -> list[Any]:
+        if type(value) is not list:
+            raise _unlike("an array", value)
+        found = []
+        for index, part in enumerate(value):
+            try:
+                found.append(None if part is None else inner(part))
+            except Misfit as error:
+                raise Misfit(f"[{index}]{_joined(error)}") from None
+        return found
+
+    return convert
+
+
+def _map(inner: Convert) -> Convert:
+    def convert(value: Any) -> list[tuple[str, Any]]:
+        if type(value) is not dict:
+            raise _unlike("an object", value)
+        return [(_text(name), None if part is None else inner(part)) for name, part in value.items()]
+
+    return convert
+
+
+def _whole(bits: int) -> Convert:
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+    def convert(value: Any) -> int:
+        if type(value) is not int:
+            raise _unlike("a whole number", value)
+        if not low <= value <= high:
+            raise Misfit(f"a whole number of {bits} bits is expected, found {str(value)[:40]}")
+        return value
+
+    return convert
+
+
+def _float(value: Any) -> float:
+    if type(value) not in (int, float, Decimal):
+        raise _unlike("a number", value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise Misfit("a number is expected, found one that is too large") from None
+
+
+def _decimal(precision: int, scale: int) -> Convert:
+    smallest = Decimal(1).scaleb(-scale)
+
+    def convert(value: Any) -> Decimal:
+        if type(value) not in (int, Decimal):
+            raise _unlike("a number", value)
+        try:
+            exact = Decimal(value).quantize(smallest)
+        except InvalidOperation:
+            exact = None
+        if exact is None or exact != value or len(exact.as_tuple().digits) > precision:
+            raise Misfit(f"a number of DECIMAL({precision}, {scale}) is expected, found {str(value)[:40]}")
+        return exact
+
+    return convert
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise _unlike("true or false", value)
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise _unlike("text", value)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Misfit("text is expected, found half of a surrogate pair") from None
+    return value
+
+
+def _binary(value: Any) -> bytes:
+    try:
+        return base64.b64decode(_text(value), validate=True)
+    except Misfit:
+        raise
+    except ValueError:
+        raise Misfit("base64 is expected, found another text") from None
+
+
+def _date(value: Any) -> date:
+    try:
+        return date.fromisoformat(_text(value))
+    except Misfit:
+        raise
+    except ValueError:
+        raise Misfit(f"a date such as 2026-01-31 is expected, found {value[:40]!r}") from None
+
+
+def _timestamp(value: Any) -> datetime:
+    try:
+        if type(value) is int:
+            return EPOCH + timedelta(milliseconds=value)
+        found = datetime.fromisoformat(_text(value))
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except Misfit:
+        raise
+    except (ValueError, OverflowError):
+        raise Misfit(f"a time such as 2026-01-31T12:00:00Z is expected, found {str(value)[:40]!r}") from None
+
+
+_PLAIN: Mapping[pa.DataType, Convert] = {
+    pa.bool_(): _boolean,
+    pa.string(): _text,
+    pa.binary(): _binary,
+    pa.date32(): _date,
+}
+
+
+def _unlike(wanted: str, value: Any) -> Misfit:
+    return Misfit(f"{wanted} is expected, found {_WORDS[type(value)]}")

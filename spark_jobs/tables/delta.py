@@ -1,0 +1,47 @@
+"""Delta Lake: the staged files of a version appended in one transaction that the table takes once (txnAppId,
+txnVersion). The table is the export's `data/`."""
+
+import os
+from typing import Any
+
+from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore
+from logyard.spark_jobs.plans.writing import Output
+from logyard.spark_jobs.session import Workers
+from logyard.spark_jobs.tables.publishing import TableFailed, need_class, of_table, properties, said
+
+NEEDS = "io.delta.sql.DeltaSparkSessionExtension"
+PACKAGE = "Delta Lake (io.delta:delta-spark_SPARK_2.13)"
+
+
+class DeltaTable:
+    """A Delta table beside the manifests."""
+
+    def __init__(self, workers: Workers, output: Output) -> None:
+        self._workers, self._output = workers, output
+
+    def check(self) -> None:
+        need_class(self._workers.spark(), NEEDS, PACKAGE)
+
+    def publish(self, store: ManifestStore, manifest: Manifest) -> None:
+        """Append, then forget what was staged: a crash in between leaves a version that Delta skips."""
+        staged = [os.path.join(store.directory, str(f["staged"])) for f in of_table(manifest.files, DATA)]
+        there = [path for path in staged if os.path.exists(path)]
+        # Only the first of a version's removals follows its append: then Delta has the version, whatever is left.
+        if there:
+            try:
+                self._append(store, manifest, there)
+            except Exception as error:
+                raise TableFailed(f"Delta Lake refused version {manifest.version}: {said(error)}") from error
+        store.finish_moves(manifest, without=DATA)
+
+    def _append(self, store: ManifestStore, manifest: Manifest, paths: list[str]) -> None:
+        spark: Any = self._workers.spark()
+        spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+        base = os.path.join(store.staging(manifest.run_id), DATA)
+        frame = spark.read.option("mergeSchema", "true").option("basePath", base).parquet(*paths)
+        write = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+        write = write.option("txnAppId", str(manifest.layout["id"])).option("txnVersion", manifest.version)
+        write = write.option("userMetadata", properties(manifest))
+        if self._output.partition_by:
+            write = write.partitionBy(*(column.name for column in self._output.partition_by))
+        write.save(os.path.join(os.path.abspath(store.directory), DATA))

@@ -1,0 +1,144 @@
+"""Apache Iceberg: the Parquet files of a version become files of a table by its metadata alone. The table is the
+export's `data/`, a path (Hadoop) table.
+
+Iceberg's appends never conflict, so a version is staged under a name of its own (`wap.id`) and then picked: the table
+refuses to pick a name twice. The names it has are looked at before that, and the offsets are in the snapshot.
+
+Only Iceberg's core is used, which knows nothing of Spark: its runtime for another Spark will do.
+"""
+
+import json
+import os
+from typing import Any
+
+import pyarrow as pa
+
+from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore
+from logyard.spark_jobs.plans.writing import Output
+from logyard.spark_jobs.session import Workers
+from logyard.spark_jobs.tables.publishing import TableFailed, need_class, of_table, properties, said
+
+NEEDS = "org.apache.iceberg.hadoop.HadoopTables"
+PACKAGE = "Apache Iceberg (org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13)"
+NAME_MAPPING = "schema.name-mapping.default"
+WAP, PUBLISHED_WAP, VERSION, OFFSETS = "wap.id", "published-wap-id", "logyard.version", "logyard.offsets"
+_TYPES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "int",
+    pa.int16(): "int",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+}
+
+
+class IcebergTable:
+    """An Iceberg table beside the manifests."""
+
+    def __init__(self, workers: Workers, output: Output) -> None:
+        self._workers, self._output = workers, output
+
+    def check(self) -> None:
+        need_class(self._workers.spark(), NEEDS, PACKAGE)
+
+    def publish(self, store: ManifestStore, manifest: Manifest) -> None:
+        """Move the files, append them, then forget the staging directory (it says that this is to be done)."""
+        pending = bool(manifest.run_id) and os.path.isdir(store.staging(manifest.run_id))
+        store.finish_moves(manifest, keep_staging=True)
+        files = of_table(manifest.files, DATA)
+        if pending and files:
+            try:
+                self._append(store, manifest, files)
+            except Exception as error:
+                raise TableFailed(f"Iceberg refused version {manifest.version}: {said(error)}") from error
+        if manifest.run_id:
+            store.drop_staging(manifest.run_id)
+
+    def _append(self, store: ManifestStore, manifest: Manifest, files: list[Any]) -> None:
+        spark = self._workers.spark()
+        java = spark._jvm.org.apache.iceberg
+        home = os.path.join(os.path.abspath(store.directory), DATA)
+        table = self._table(java, spark._jsc.hadoopConfiguration(), home)
+        name = f"logyard-{manifest.layout['id']}-{manifest.version}"
+        if name in _names(table.currentSnapshot(), table):
+            return
+        append = table.newAppend().stageOnly()
+        append = append.set(WAP, name).set(VERSION, str(manifest.version)).set(OFFSETS, properties(manifest))
+        for file in files:
+            append = append.appendFile(self._data_file(java, table, home, store.directory, file))
+        append.commit()
+        table.refresh()
+        staged = next(s for s in table.snapshots() if s.summary().get(WAP) == name)
+        try:
+            table.manageSnapshots().cherrypick(staged.snapshotId()).commit()
+        except Exception:
+            # Another that finishes this version may have picked it first.
+            table.refresh()
+            if name not in _names(table.currentSnapshot(), table):
+                raise
+
+    def _table(self, java: Any, configuration: Any, home: str) -> Any:
+        tables = java.hadoop.HadoopTables(configuration)
+        by = [column.name for column in self._output.partition_by]
+        schema = java.SchemaParser.fromJson(json.dumps(schema_json(self._output.schema, by)))
+        if tables.exists(home):
+            table = tables.load(home)
+            update = table.updateSchema().unionByNameWith(schema)
+            if not update.apply().sameSchema(table.schema()):
+                update.commit()
+            return table
+        spec = java.PartitionSpec.builderFor(schema)
+        for column in by:
+            spec = spec.identity(column)
+        mapping = java.mapping.NameMappingParser.toJson(java.mapping.MappingUtil.create(schema))
+        return tables.create(schema, spec.build(), {NAME_MAPPING: mapping}, home)
+
+    def _data_file(self, java: Any, table: Any, home: str, directory: str, file: Any) -> Any:
+        path = os.path.join(os.path.abspath(directory), str(file["path"]))
+        made = java.DataFiles.builder(table.spec()).withPath(path).withFormat("PARQUET")
+        made = made.withFileSizeInBytes(int(file["bytes"])).withRecordCount(int(file["rows"]))
+        if self._output.partition_by:
+            made = made.withPartitionPath(os.path.relpath(os.path.dirname(path), home))
+        return made.build()
+
+
+def _names(snapshot: Any, table: Any) -> set[str]:
+    """The names under which versions came into the table, as far back as its history goes."""
+    names = set()
+    while snapshot is not None:
+        names |= {snapshot.summary().get(WAP), snapshot.summary().get(PUBLISHED_WAP)}
+        parent = snapshot.parentId()
+        snapshot = table.snapshot(parent) if parent is not None else None
+    return names - {None}
+
+
+def schema_json(schema: pa.Schema, partition_by: list[str]) -> dict[str, Any]:
+    """Return Iceberg's JSON of a schema, partition columns (text) behind the others; ids are numbered."""
+    ids = iter(range(1, 1 << 30))
+    fields = [*schema, *(pa.field(name, pa.string()) for name in partition_by)]
+    return {"type": "struct", "schema-id": 0, "fields": [_field(f, ids) for f in fields]}
+
+
+def _field(field: pa.Field, ids: Any) -> dict[str, Any]:
+    row = {"id": next(ids), "name": field.name, "required": not field.nullable}
+    return row | {"type": _type(field.type, ids)}
+
+
+def _type(kind: pa.DataType, ids: Any) -> Any:
+    if kind in _TYPES:
+        return _TYPES[kind]
+    if pa.types.is_timestamp(kind):
+        return "timestamptz"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    if pa.types.is_struct(kind):
+        return {"type": "struct", "fields": [_field(f, ids) for f in kind]}
+    if pa.types.is_map(kind):
+        inner = {"type": "map", "key-id": next(ids), "key": _type(kind.key_type, ids), "value-id": next(ids)}
+        return inner | {"value-required": False, "value": _type(kind.item_type, ids)}
+    inner = {"type": "list", "element-id": next(ids), "element-required": False}
+    return inner | {"element": _type(kind.value_type, ids)}

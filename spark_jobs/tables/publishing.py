@@ -1,0 +1,89 @@
+"""What an export commits besides its manifest: where the staged files of a committed version go, again and again
+until it is done.
+
+Rule 1: a version's staging directory stays until its files are published; it is what says that work is left.
+Rule 2: whatever a publisher does may be done twice, by two at once too: its table takes each version once.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from logyard.broker.errors import LogyardError
+from logyard.spark_jobs.manifest import Manifest, ManifestStore
+from logyard.spark_jobs.plans.writing import Output
+from logyard.spark_jobs.session import Workers
+
+FORMATS = ("parquet", "delta", "iceberg")
+
+
+class TableFailed(LogyardError):
+    """A table's library is missing, or refused; the text says which, and what it said."""
+
+
+class Publisher(Protocol):
+    """How one kind of table takes a committed version."""
+
+    def check(self) -> None:
+        """Raise TableFailed where the table's library is not on the class path."""
+        ...
+
+    def publish(self, store: ManifestStore, manifest: Manifest) -> None:
+        """Bring the files of a committed version into the table; raises TableFailed."""
+        ...
+
+
+class Directory:
+    """Plain Parquet files: moved to their place, and that is all."""
+
+    def check(self) -> None:
+        pass
+
+    def publish(self, store: ManifestStore, manifest: Manifest) -> None:
+        store.finish_moves(manifest)
+
+
+def publisher(name: str, workers: Workers, output: Output) -> Publisher:
+    """Return the publisher of a format."""
+    from logyard.spark_jobs.tables.delta import DeltaTable
+    from logyard.spark_jobs.tables.iceberg import IcebergTable
+
+    if name == "delta":
+        return DeltaTable(workers, output)
+    return IcebergTable(workers, output) if name == "iceberg" else Directory()
+
+
+def settings(name: str) -> dict[str, str]:
+    """What Spark's session must be told for a format."""
+    if name != "delta":
+        return {}
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
+
+
+def need_class(spark: Any, name: str, package: str) -> None:
+    """Raise TableFailed naming the package where a class is not on the class path."""
+    try:
+        loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        loader.loadClass(name)
+    except Exception:
+        raise TableFailed(f"{package} is not on Spark's class path: give spark-submit --packages or --jars") from None
+
+
+def said(error: Exception) -> str:
+    """The first line of what Java said."""
+    java = getattr(error, "java_exception", None)
+    return (str(java) if java is not None else str(error)).strip().splitlines()[0][:300]
+
+
+def properties(manifest: Manifest) -> str:
+    """The offsets of a version as JSON, for a table's own history."""
+    topics = {name: {str(p): o for p, o in sorted(t.next_offsets.items())} for name, t in manifest.topics.items()}
+    return json.dumps({"version": manifest.version, "run": manifest.run_id, "offsets": topics}, sort_keys=True)
+
+
+def of_table(files: Sequence[Any], table: str) -> list[Any]:
+    """The manifest's files of one table."""
+    return [f for f in files if f.get("table", table) == table]

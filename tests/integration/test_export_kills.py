@@ -1,0 +1,144 @@
+"""An export killed with SIGKILL at every place that matters, and two at once: afterwards every offset is there once."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.batches import Rec, batch
+from tests.support.segment_files import write_partition
+
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
+
+RECORDS = 6_000
+TOPIC = "flights"
+
+# Runs the job of this checkout, and dies by SIGKILL at the place that its first argument names.
+DYING = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from logyard.spark_jobs import export, manifest, session
+
+place, target = sys.argv[1], Path(sys.argv[2])
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def die_when_staged():
+    while not any(target.glob("_staging/*/*/*/*.parquet")):
+        time.sleep(0.001)
+    die()
+
+def wait_for_the_other(commit):
+    def wrapped(self, following):
+        (target.parent / f"ready-{os.getpid()}").touch()
+        while len(list(target.parent.glob("ready-*"))) < 2:
+            time.sleep(0.01)
+        commit(self, following)
+    return wrapped
+
+def then_die(function):
+    def wrapped(*arguments, **named):
+        function(*arguments, **named)
+        die()
+    return wrapped
+
+if place == "before staging":
+    session.run_each = die
+elif place == "mid write":
+    threading.Thread(target=die_when_staged, daemon=True).start()
+elif place == "before the manifest":
+    manifest.ManifestStore.commit = die
+elif place == "after the manifest's link":
+    os.link = then_die(os.link)
+elif place == "mid moves":
+    moved = manifest.os.replace
+    manifest.os.replace = then_die(moved)
+elif place == "race":
+    manifest.ManifestStore.commit = wait_for_the_other(manifest.ManifestStore.commit)
+sys.exit(export.main(sys.argv[3:]))
+"""
+
+
+def start(place: str, log_dir: Path, target: Path) -> "subprocess.Popen[str]":
+    environment = os.environ | {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_SUBMIT_ARGS": "--master local[2] --conf spark.ui.enabled=false"
+        " --conf spark.driver.bindAddress=127.0.0.1 --conf spark.driver.host=127.0.0.1 pyspark-shell",
+    }
+    command = [sys.executable, "-c", DYING, place, str(target), "--log-dir", str(log_dir), "--destination", str(target)]
+    return subprocess.Popen(
+        [*command, "--split-mib", "1"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def offsets(target: Path) -> list[tuple[int, int]]:
+    if not (target / "data").exists():
+        return []
+    rows = pq.read_table(target / "data", columns=["partition", "offset"]).to_pylist()
+    return sorted((row["partition"], row["offset"]) for row in rows)
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    for partition in (0, 1):
+        batches = [
+            batch([Rec(at + i, b"key%d" % i, os.urandom(1000)) for i in range(20)]) for at in range(0, RECORDS, 20)
+        ]
+        write_partition(tmp_path / "log", f"{TOPIC}-{partition}", [batches[:100], batches[100:200], batches[200:]])
+    return tmp_path / "log"
+
+
+EVERYTHING = [(partition, offset) for partition in (0, 1) for offset in range(RECORDS)]
+
+
+@pytest.mark.parametrize(
+    ("place", "committed"),
+    [
+        ("before staging", False),
+        ("mid write", False),
+        ("before the manifest", False),
+        ("after the manifest's link", True),
+        ("mid moves", True),
+    ],
+)
+def test_killed_and_run_again(place: str, committed: bool, log_dir: Path, tmp_path: Path) -> None:
+    target = tmp_path / "export"
+    dying = start(place, log_dir, target)
+    out, err = dying.communicate(timeout=300)
+    assert dying.returncode == -9, f"{out[-1000:]}\n{err[-3000:]}"
+    assert bool(list(target.glob("_manifest/*.json"))) is committed
+    before = offsets(target)
+    assert len(before) == len(set(before))
+    assert committed or not before
+
+    again = start("nowhere", log_dir, target)
+    out, err = again.communicate(timeout=300)
+    assert again.returncode == 0, err[-3000:]
+    summary = json.loads(out.strip().splitlines()[-1])
+    assert summary["rows"] == (0 if committed else len(EVERYTHING))
+    assert offsets(target) == EVERYTHING
+
+
+def test_of_two_at_once_one_wins_and_the_other_fails_clearly(log_dir: Path, tmp_path: Path) -> None:
+    target = tmp_path / "export"
+    both = [start("race", log_dir, target) for _ in range(2)]
+    said = [one.communicate(timeout=300) for one in both]
+    assert sorted(one.returncode for one in both) == [0, 1], said[0][1][-2000:] + said[1][1][-2000:]
+    loser = next(err for one, (_, err) in zip(both, said, strict=True) if one.returncode == 1)
+    assert (
+        loser.strip()
+        .splitlines()[-1]
+        .endswith("another export committed version 1 meanwhile; nothing of this run was kept")
+    )
+    assert offsets(target) == EVERYTHING
+    deadline = time.monotonic() + 10
+    while any(target.glob("_staging/*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not list(target.glob("_staging/*"))
