@@ -181,6 +181,12 @@ def _config() -> dict[str, Any]:
                     "",
                     "/opt/airflow/topics",
                 ),
+                "page_connections": _option(
+                    "The connections that everybody who sees the page may look at, commas between them; * is all.",
+                    "string",
+                    "*",
+                    "kafka_west,kafka_east",
+                ),
                 "allow_connection_launcher": _option(
                     "Whether a connection's commands may be run on the workers.",
                     "boolean",
