@@ -12,9 +12,10 @@ from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.controller_channel import ControllerChannel
 from logyard.broker.client.fetch_link import ReplicaFetchLink
 from logyard.broker.client.peers import ControllerPeers
+from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.client.to_controller import ToController
 from logyard.broker.config import BrokerConfig, topic_config
-from logyard.broker.config_protocol import IBP_2_7_IV2
+from logyard.broker.config_protocol import IBP_2_7_IV2, IBP_3_0_IV0
 from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
@@ -45,6 +46,7 @@ from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.topic_config import TopicConfig
 from logyard.broker.world import World
 from logyard.broker.zk.isr_writer import DirectIsrWriter
+from logyard.broker.zk.producer_id_blocks import ZooKeeperBlocks
 from logyard.broker.zk.watches import ConfigWatcher
 from logyard.broker.znodes import log_dir_events
 from logyard.broker.znodes.ops import Create, SessionExpired
@@ -129,7 +131,12 @@ class Node:
             chance=world.chance,
             inter_broker_listener=config.inter_broker_listener,
         )
-        self.channel = ControllerChannel(self.to_controller, broker_id, lambda: self.broker_epoch)
+        self.channel = ControllerChannel(self.to_controller, broker_id, lambda: self.broker_epoch, config.ibp)
+        # Below 3.0 every broker takes its own blocks of producer ids (KIP-730).
+        blocks = self.channel.allocate_producer_ids
+        self.producer_ids = ProducerIds(
+            blocks if config.ibp >= IBP_3_0_IV0 else ZooKeeperBlocks(zk, broker_id).allocate
+        )
         self._watcher = ConfigWatcher(
             zk, world.clock, self._config_changed, lambda note: log.warning("config", note=note)
         )
@@ -187,7 +194,7 @@ class Node:
             fetch_sessions=FetchSessions(self.replicas.hosted, world.new_session_id),
             groups=self.groups,
             controller=self.controller,
-            controller_channel=self.channel,
+            producer_ids=self.producer_ids,
             auto_create=AutoCreate(config, self.metadata, self.to_controller),
             topic_waits=TopicWaits(self.metadata),
             log_dir_moves=self.log_dir_moves,
@@ -329,7 +336,7 @@ class Node:
         self.replicas.close()
         await self.groups.close()
         self.isr_changes.close()
-        self.channel.close()
+        self.producer_ids.close()
         self.to_controller.close()
         self.peers.close()
         await self.store.close()

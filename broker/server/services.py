@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from logyard.broker.client.controller_channel import ControllerChannel
+from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.clock import Clock
 from logyard.broker.config import DEFAULT_ENTITY, BrokerConfig, ConfigEntry, ConfigSource
 from logyard.broker.controller.policies import ConfigRequest
@@ -45,7 +45,7 @@ class Services:
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
     controller: ControllerRunner
-    controller_channel: ControllerChannel
+    producer_ids: ProducerIds
     auto_create: AutoCreate
     topic_waits: TopicWaits
     log_dir_moves: LogDirMoves

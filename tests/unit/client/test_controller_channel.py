@@ -1,70 +1,17 @@
-"""Producer ids without gaps between blocks or doubles, and leave to shut down."""
-
-import asyncio
+"""Leave to shut down, asked of the controller in the version that Kafka 3.9 would send."""
 
 import pytest
 
-from logyard.broker.client.controller_channel import ControllerChannel
+from logyard.broker.client.controller_channel import ControllerChannel, controlled_shutdown_version
 from logyard.broker.client.to_controller import ToController
-from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.config_protocol import InterBrokerProtocol
 from logyard.broker.model import BrokerInfo
-from tests.support.scripted_broker import Answer, Asked, HangUp, ScriptedBroker
+from tests.support.scripted_broker import Answer, HangUp, ScriptedBroker
 
 
-def channel_to(controller: BrokerInfo | None) -> ControllerChannel:
-    return ControllerChannel(ToController(lambda: controller, "PLAINTEXT", "me"), 1, lambda: 9)
-
-
-class Blocks:
-    """A controller that hands out blocks of `size`."""
-
-    def __init__(self, size: int = 10) -> None:
-        self.size = size
-        self.next = 5000
-
-    def __call__(self, asked: Asked) -> Answer:
-        assert (asked.api_key, asked.body.broker_id, asked.body.broker_epoch) == (67, 1, 9)
-        start, self.next = self.next, self.next + self.size
-        return {"producer_id_start": start, "producer_id_len": self.size}
-
-
-async def test_ids_go_on_over_blocks_and_are_asked_for_ahead() -> None:
-    async with ScriptedBroker(Blocks()) as broker:
-        channel = channel_to(broker.info)
-        ids = [await channel.next_producer_id() for _ in range(9)]
-        assert ids == list(range(5000, 5009))
-        assert len(broker.asked) == 1
-        assert await channel.next_producer_id() == 5009
-        while len(broker.asked) < 2:
-            await asyncio.sleep(0.001)
-        assert [await channel.next_producer_id() for _ in range(15)] == list(range(5010, 5025))
-        channel.close()
-
-
-async def test_many_at_once_never_share_an_id() -> None:
-    async with ScriptedBroker(Blocks()) as broker:
-        channel = channel_to(broker.info)
-        ids = await asyncio.gather(*(channel.next_producer_id() for _ in range(55)))
-        assert sorted(ids) == list(range(5000, 5055))
-        channel.close()
-
-
-async def test_no_controller_no_ids() -> None:
-    channel = channel_to(None)
-    with pytest.raises(ApiError) as caught:
-        await channel.next_producer_id(timeout_s=0.01)
-    assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    channel.close()
-
-
-async def test_refusals_are_asked_again() -> None:
-    refusals = iter([{"error_code": 41}, {"error_code": 77}, {"error_code": 4711}])
-    blocks = Blocks()
-    async with ScriptedBroker(lambda asked: next(refusals, None) or blocks(asked)) as broker:
-        channel = channel_to(broker.info)
-        assert await channel.next_producer_id() == 5000
-        assert len(broker.asked) == 4
-        channel.close()
+def channel_to(controller: BrokerInfo | None, level: str = "3.9") -> ControllerChannel:
+    to_controller = ToController(lambda: controller, "PLAINTEXT", "me")
+    return ControllerChannel(to_controller, 1, lambda: 9, InterBrokerProtocol.from_text(level))
 
 
 async def test_controlled_shutdown() -> None:
@@ -88,3 +35,14 @@ async def test_controlled_shutdown_gives_up_after_the_last_try() -> None:
         assert not await channel_to(broker.info).controlled_shutdown(tries=2, backoff_ms=1)
         assert len(broker.asked) == 2
     assert not await channel_to(None).controlled_shutdown(tries=1, backoff_ms=1)
+
+
+@pytest.mark.parametrize(
+    ("level", "version"),
+    [("0.8.2", 0), ("0.9.0", 1), ("2.1-IV2", 1), ("2.2-IV0", 2), ("2.4-IV0", 2), ("2.4-IV1", 3), ("3.9", 3)],
+)
+async def test_the_level_decides_the_version_of_controlled_shutdown(level: str, version: int) -> None:
+    assert controlled_shutdown_version(InterBrokerProtocol.from_text(level)) == version
+    async with ScriptedBroker(lambda asked: {"error_code": 0, "remaining_partitions": []}) as broker:
+        assert await channel_to(broker.info, level).controlled_shutdown(tries=1, backoff_ms=1)
+        assert [(asked.version, asked.body.broker_id) for asked in broker.asked] == [(version, 1)]

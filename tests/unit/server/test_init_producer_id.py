@@ -20,7 +20,7 @@ class Channel:
     def __init__(self, *ids: int) -> None:
         self.ids = list(ids)
 
-    async def next_producer_id(self) -> int:
+    async def next(self) -> int:
         if not self.ids:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer ids from the controller yet")
         return self.ids.pop(0)
@@ -33,7 +33,7 @@ async def ask(channel: Channel, version: int, **fields: Any) -> Any:
     ]
     message = codec.decode_request(KEY, version, body)
     request = Request(KEY, version, 1, "", body, Session(1, "PLAINTEXT", "127.0.0.1"))
-    services = cast(Services, SimpleNamespace(controller_channel=channel))
+    services = cast(Services, SimpleNamespace(producer_ids=channel))
     answer = await init_producer_id.handle(services, request, message)
     return codec.decode_response(KEY, version, memoryview(codec.encode_response(KEY, version, 1, answer))[4:])[1]
 

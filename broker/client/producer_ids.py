@@ -1,0 +1,61 @@
+"""Producer ids out of blocks, the next block asked for ahead.
+
+Who hands out the blocks: the controller (`controller_channel.py`), below inter.broker.protocol.version 3.0 the broker
+itself, in ZooKeeper (`zk/producer_id_blocks.py`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from logyard.broker.errors import ApiError, ErrorCode
+
+# The next block is asked for when the last tenth of the present one is begun (facts §21b).
+PREFETCH_AT_LAST = 10
+RETRY_S = 0.2
+
+AllocateBlock = Callable[[], Awaitable[range | None]]
+"""Return a block that nobody else has; None where there is none now. It says why itself."""
+
+
+class ProducerIds:
+    """See the head of this file."""
+
+    def __init__(self, allocate: AllocateBlock) -> None:
+        self._allocate = allocate
+        self._ids = range(0)
+        self._next_ids: range | None = None
+        self._fetch_at = 0
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def next(self, timeout_s: float = 5.0) -> int:
+        """Return an id nobody else has; raises ApiError(COORDINATOR_LOAD_IN_PROGRESS) while none can be had."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not self._ids:
+            if self._next_ids is not None:
+                self._ids, self._next_ids = self._next_ids, None
+                self._fetch_at = self._ids.stop - max(1, len(self._ids) // PREFETCH_AT_LAST)
+                continue
+            fetching = self._fetch()
+            left = deadline - asyncio.get_running_loop().time()
+            await asyncio.wait([fetching], timeout=max(left, 0))
+            if not fetching.done():
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer ids can be had yet")
+        producer_id = self._ids[0]
+        self._ids = self._ids[1:]
+        if producer_id >= self._fetch_at and self._next_ids is None:
+            self._fetch()
+        return producer_id
+
+    def _fetch(self) -> "asyncio.Task[None]":
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch_block(), name="producer ids")
+        return self._fetching
+
+    async def _fetch_block(self) -> None:
+        while (block := await self._allocate()) is None:
+            await asyncio.sleep(RETRY_S)
+        self._next_ids = block
+
+    def close(self) -> None:
+        if self._fetching is not None:
+            self._fetching.cancel()
