@@ -1,5 +1,6 @@
 """Brokers and racks, and how evenly they are filled; pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from logyard.plugins.logyard_ui.seen import Seen, mean
@@ -8,7 +9,7 @@ from logyard.plugins.logyard_ui.sizes import Sizes
 
 def brokers_json(seen: Seen, sizes: Sizes | None) -> dict[str, Any]:
     """Every broker that lives or is named by a replica."""
-    held = None if sizes is None else sizes.bytes_by_broker()
+    held = None if sizes is None else sizes.brokers
     entries = [_broker(broker, seen, held) for broker in seen.tally.columns]
     _add_skew(entries)
     return {
@@ -18,7 +19,7 @@ def brokers_json(seen: Seen, sizes: Sizes | None) -> dict[str, Any]:
     }
 
 
-def _broker(broker: int, seen: Seen, held: dict[int, int] | None) -> dict[str, Any]:
+def _broker(broker: int, seen: Seen, held: Mapping[int, int] | None) -> dict[str, Any]:
     node, counts = seen.snapshot.brokers.get(broker), seen.tally.brokers[broker]
     return {
         "id": broker,

@@ -23,7 +23,7 @@ from logyard.plugins.logyard_ui.page import Page
 from logyard.plugins.logyard_ui.planning import BadQuestion, PlanQuestion
 from logyard.plugins.logyard_ui.polls import Found
 from logyard.plugins.logyard_ui.seen import Seen
-from logyard.plugins.logyard_ui.sizes import directories_json, sizes_json
+from logyard.plugins.logyard_ui.sizes import directories_json
 from logyard.plugins.logyard_ui.topic_view import TopicParts, configs_json, topic_json
 
 # How long an answer waits for what it cannot do without, and for what may as well come with the next one.
@@ -86,9 +86,8 @@ async def replicas(request: Request, cluster: Watched) -> Response:
 async def sizes(request: Request, cluster: Watched) -> Response:
     """Bytes by topic and by broker."""
     snapshot = (await seen_of(cluster)).snapshot
-    found = await cluster.sizes(snapshot, MAIN_S)
-    content = await asyncio.to_thread(sizes_json, settled(found), snapshot)
-    return answer_json(request, {"taken_at_ms": found.taken_ms} | content)
+    found = settled(await cluster.sizes(snapshot, MAIN_S))
+    return answer(request, found.document or Document.plain({}))
 
 
 @router.get("/topic")

@@ -17,7 +17,7 @@ from logyard.plugins.logyard_ui.moves import Progress, Running, read_progress
 from logyard.plugins.logyard_ui.planning import PlanQuestion, preview
 from logyard.plugins.logyard_ui.polls import Clocks, Found, Part, Poll
 from logyard.plugins.logyard_ui.seen import EpochView, Seen, look
-from logyard.plugins.logyard_ui.sizes import Sizes, read_sizes
+from logyard.plugins.logyard_ui.sizes import Sizes, read_sizes, sizes_json
 
 CLUSTERS_MAX = 32
 PARTITIONS_MAX = 5_000
@@ -69,8 +69,12 @@ class Cluster:
             await self.poll.get(Part(EPOCH, "zookeeper", 30.0, self._ask_epoch), 0)
 
     async def sizes(self, snapshot: ClusterSnapshot, wait_s: float) -> Found[Sizes]:
-        brokers = sorted(snapshot.brokers)
-        return await self.poll.get(Part("sizes", "sizes", 15.0, lambda c: read_sizes(c, brokers)), wait_s)
+        def ask(client: DescribingClient) -> Sizes:
+            found = read_sizes(client, sorted(snapshot.brokers))
+            content = {"taken_at_ms": self._clocks.wall_ms()} | sizes_json(found, snapshot)
+            return replace(found, document=Document.plain(content))
+
+        return await self.poll.get(Part("sizes", "sizes", 15.0, ask), wait_s)
 
     async def groups(self, wait_s: float) -> Found[list[GroupView]]:
         return await self.poll.get(Part("groups", "groups", 10.0, lambda c: c.groups()), wait_s)

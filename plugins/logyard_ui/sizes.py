@@ -9,24 +9,24 @@ from logyard.admin.errors import LogyardError
 from logyard.admin.ports import DescribingClient
 from logyard.admin.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.broker.model import TopicPartition
+from logyard.plugins.logyard_ui.documents import Document
 
 BUDGET_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """`replicas`: everything that was told, future replicas too; `held` without those: partition → broker → replica."""
+    """`replicas`: everything that was told, future replicas too; `held` without those: partition → broker → replica.
+
+    `brokers`: bytes by broker. `document`: bytes by topic and broker, written out once for all who ask.
+    """
 
     replicas: tuple[ReplicaSize, ...]
     answered: frozenset[int]
     problems: Mapping[int, str] = field(default_factory=dict)
     held: Mapping[TopicPartition, Mapping[int, ReplicaSize]] = field(default_factory=dict)
-
-    def bytes_by_broker(self) -> dict[int, int]:
-        found = dict.fromkeys(self.answered, 0)
-        for replica in self.replicas:
-            found[replica.broker] = found.get(replica.broker, 0) + replica.size
-        return found
+    brokers: Mapping[int, int] = field(default_factory=dict)
+    document: Document | None = None
 
 
 def read_sizes(
@@ -58,7 +58,10 @@ def read_sizes(
         told += found if wanted is None else [replica for replica in found if replica.tp in wanted]
     if first is not None and not answered:
         raise first
-    return Sizes(tuple(told), frozenset(answered), problems, _held(told))
+    by_broker = dict.fromkeys(sorted(answered), 0)
+    for replica in told:
+        by_broker[replica.broker] += replica.size
+    return Sizes(tuple(told), frozenset(answered), problems, _held(told), by_broker)
 
 
 def _held(told: Iterable[ReplicaSize]) -> dict[TopicPartition, dict[int, ReplicaSize]]:
@@ -81,7 +84,7 @@ def sizes_json(sizes: Sizes, snapshot: ClusterSnapshot) -> dict[str, Any]:
                 entry["leader_bytes"] += replica.size
     return {
         "topics": topics,
-        "brokers": {str(broker): size for broker, size in sorted(sizes.bytes_by_broker().items())},
+        "brokers": {str(broker): size for broker, size in sizes.brokers.items()},
     }
 
 

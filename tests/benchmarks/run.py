@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.benchmarks import bench_broker, bench_cluster, bench_leases, bench_pauses, bench_size, ceilings
+from tests.benchmarks import bench_broker, bench_cluster, bench_leases, bench_page, bench_pauses, bench_size, ceilings
 from tests.benchmarks.harness import HEADING, Row
 
 PARTS: Mapping[str, Callable[[Path], list[Row]]] = {
@@ -23,6 +23,7 @@ PARTS: Mapping[str, Callable[[Path], list[Row]]] = {
     "pauses": bench_pauses.measure,
     "leases": bench_leases.measure,
     "cluster": bench_cluster.measure,
+    "page": bench_page.measure,
 }
 
 

@@ -34,7 +34,7 @@ class Fields:
     ],
 )
 def test_a_link(fields: dict[str, object], query: str) -> None:
-    link = ClusterPageLink().get_link(Fields(**fields), ti_key=None)  # type: ignore[arg-type]
+    link = ClusterPageLink().get_link(Fields(**fields), ti_key=None)
     assert link == f"/plugin/logyard?conn_id=c{query}"
 
 

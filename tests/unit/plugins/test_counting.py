@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -137,8 +138,8 @@ def test_what_did_not_change_is_not_made_again() -> None:
 class Stubborn(MemoryClient):
     """One whose brokers 2 and up do not answer about bytes, and whose group `secret` is nobody's business."""
 
-    def replica_sizes(self, brokers: object = None) -> list[ReplicaSize]:
-        (broker,) = brokers  # type: ignore[misc]  # one by one is what is tested
+    def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
+        (broker,) = brokers or ()  # one by one is what is tested
         if broker >= 2:
             raise ClusterUnreachable(f"broker {broker} is silent")
         future = ReplicaSize(1, "/b", T0, 5, offset_lag=3, is_future=True)

@@ -131,7 +131,7 @@ def test_values_are_bounded() -> None:
     async def ask() -> Poll:
         poll = _poll(Clock(), Clients())
         for number in range(30):
-            await poll.get(_part(lambda _, n=number: n, about=str(number), kept_max=8), LONG_S)  # type: ignore[misc]
+            await poll.get(_part(lambda _, n=number: n, about=str(number), kept_max=8), LONG_S)
         return poll
 
     poll = asyncio.run(ask())
