@@ -158,12 +158,11 @@ def test_too_much_at_once_is_refused() -> None:
 
 
 def test_nobody_watches_and_everything_goes() -> None:
-    clients = Clients()
+    clients, others = Clients(), set(threading.enumerate())
     poll = _poll(Clock(), clients, idle_s=0.01)
     assert asyncio.run(poll.get(_part(lambda _: 7), LONG_S)).value == 7
-    for thread in threading.enumerate():
-        if thread.name == "logyard-page" and thread is not threading.current_thread():
-            thread.join(LONG_S)
+    for thread in set(threading.enumerate()) - others:
+        thread.join(LONG_S)
     assert (poll.threads, poll.peek("number")) == (0, None)
     assert [client.closed for client in clients.made] == [True]
     assert poll.costs()["number"].looks == 1
