@@ -97,7 +97,8 @@ class LogyardReader(DataSourceReader):  # type: ignore[misc]
         for replica in replicas(self._options):
             if self._bounds.allow(replica.tp):
                 span = self._bounds.clip(asked_range(replica, self._options))
-                splits += [s for s in plan(span, self._options, self._columns) if self._bounds.may_hold(s.segment)]
+                narrowed = map(self._bounds.narrow, plan(span, self._options, self._columns))
+                splits += [split for split in narrowed if split is not None]
         return [SplitPartition(s) for s in splits] or [SplitPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

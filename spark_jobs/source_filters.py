@@ -1,12 +1,12 @@
 """Which of a query's filters the plan can use: partitions, offsets and times that need not be read. Pure.
 
-Filters on topic, partition and offset are taken whole. One on timestamp only rules segments out (they say how new
-their newest record is), so Spark checks it again.
+Filters on topic, partition and offset are taken whole. One on timestamp rules out what is surely older, by the time
+index (segments, and how they begin) and by the batches' headers, so Spark checks it again.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -20,11 +20,11 @@ from pyspark.sql.datasource import (
 )
 
 from logyard.broker.model import TopicPartition
-from logyard.spark_jobs.plans.exporting import Range
-from logyard.spark_jobs.plans.pruning import may_hold_time
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.plans.exporting import Range, Split
+from logyard.spark_jobs.plans.pruning import byte_window, may_hold_time, older_until
 
 NO_END = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,16 @@ class Bounds:
         start = max(span.start, self.start)
         return replace(span, start=start, end=max(start, min(span.end, self.end)))
 
-    def may_hold(self, segment: SegmentFile) -> bool:
-        return self.newer_ms is None or may_hold_time(segment, self.newer_ms)
+    def narrow(self, split: Split) -> Split | None:
+        """Return what of a split may be wanted, None if nothing."""
+        if self.newer_ms is None:
+            return split
+        segment = split.segment
+        start = max(split.start, older_until(segment, self.newer_ms))
+        if start >= split.end or not may_hold_time(segment, self.newer_ms):
+            return None
+        position = max(split.position, byte_window(segment, start, split.end)[0])
+        return replace(split, start=start, position=position, newer_ms=self.newer_ms)
 
 
 def take(filters: Iterable[Filter]) -> tuple[Bounds, list[Filter]]:
@@ -112,5 +120,5 @@ def _by_time(bounds: Bounds, one: Any) -> Bounds:
     newer = isinstance(one, (EqualTo, GreaterThan, GreaterThanOrEqual))
     if not newer or not isinstance(one.value, datetime):
         return bounds
-    from_ms = int(one.value.timestamp() * 1000)  # rounded down: Spark checks again
+    from_ms = (one.value.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)  # rounded down: Spark checks again
     return replace(bounds, newer_ms=from_ms if bounds.newer_ms is None else max(bounds.newer_ms, from_ms))

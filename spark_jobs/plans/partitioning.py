@@ -69,10 +69,10 @@ def parse(texts: Sequence[str]) -> tuple[PartitionColumn, ...]:
 def _column(text: str) -> PartitionColumn:
     if text in ("topic", "date"):
         return PartitionColumn(text, "" if text == "topic" else DATE)
-    name, _, pattern = text.partition("=")
+    name, equals, pattern = text.partition("=")
     letters = re.findall("%(.)", pattern)
     unknown = [letter for letter in letters if letter not in _STEPS_MS]
-    if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in _OWNED or name == "topic":
+    if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name) or name in _OWNED or name == "topic":
         raise BadPartitioning(
             f"--partition-by {text!r}: topic, date or NAME=PATTERN is expected, NAME none of the export's columns"
         )

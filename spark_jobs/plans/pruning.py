@@ -56,6 +56,14 @@ def may_hold_time(segment: SegmentFile, timestamp_ms: int) -> bool:
     return _newest(segment) >= timestamp_ms
 
 
+def older_until(segment: SegmentFile, timestamp_ms: int) -> int:
+    """Return an offset before which every record of the segment is older; its base offset where nothing is known."""
+    times = _entries(segment, "timeindex", _TIME_INDEX, "timestamp")
+    older = int(np.searchsorted(times["timestamp"].astype(np.int64), timestamp_ms, "left")) - 1
+    # Rule 3: no record up to an entry's offset is younger than the entry.
+    return segment.base_offset + int(times["offset"][older]) + 1 if older >= 0 else segment.base_offset
+
+
 def _entries(segment: SegmentFile, kind: str, dtype: np.dtype[Any], growing: str) -> Any:
     """An index's entries up to where they stop growing: a crash leaves preallocated zeros behind them."""
     data = segment.read_all(kind)
@@ -71,10 +79,7 @@ def _newest(segment: SegmentFile) -> int:
 
 
 def _offsets_not_older(segment: SegmentFile, timestamp_ms: int) -> Iterator[int]:
-    times = _entries(segment, "timeindex", _TIME_INDEX, "timestamp")
-    older = int(np.searchsorted(times["timestamp"].astype(np.int64), timestamp_ms, "left")) - 1
-    # Rule 3: no record up to an entry's offset is younger than the entry.
-    begin = segment.base_offset + int(times["offset"][older]) + 1 if older >= 0 else segment.base_offset
+    begin = older_until(segment, timestamp_ms)
     position, _ = byte_window(segment, begin, begin + 1)
     for chunk in read_chunks(segment.open(), position, chunk_bytes=_SCAN_BYTES):
         if isinstance(chunk, Damage):
