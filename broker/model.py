@@ -2,7 +2,7 @@
 
 import base64
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,6 +35,31 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def folded(partitions: Iterable[TopicPartition], entries_max: int) -> list[str]:
+    """Name partitions for a log: neighbours of one topic that follow each other as `flights-0..299`.
+
+    In the order given, and no further than `entries_max` entries go.
+    """
+    found: list[str] = []
+    topic, first, last = "", 0, -2
+
+    def close() -> None:
+        if last >= first:
+            found.append(f"{topic}-{first}" if first == last else f"{topic}-{first}..{last}")
+
+    for tp in partitions:
+        if tp.partition == last + 1 and tp.topic == topic:
+            last += 1
+            continue
+        close()
+        if len(found) == entries_max:
+            return found
+        topic, first = tp
+        last = first
+    close()
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from typing import Protocol
 import structlog
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import TopicPartition, folded
 from logyard.broker.server.request import Request
 
-# As many are named as a reader looks at, and a line stays some kilobytes.
+# So many ranges of partitions are named at most: a line stays some kilobytes.
 NAMED_MAX = 100
 
 log = structlog.get_logger("logyard.control")
@@ -46,10 +46,6 @@ def say(
         controller=order.controller_id,
         controller_epoch=order.controller_epoch,
         count=len(partitions),
-        partitions=_named(partitions),
-        **{what: _named(some) for what, some in more.items() if some},
+        partitions=folded(partitions, NAMED_MAX),
+        **{what: folded(some, NAMED_MAX) for what, some in more.items() if some},
     )
-
-
-def _named(partitions: Sequence[TopicPartition]) -> list[str]:
-    return [str(tp) for tp in partitions[:NAMED_MAX]]

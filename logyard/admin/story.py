@@ -11,6 +11,7 @@ Event ids begin anew with each controller's process: the controller's epoch tell
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 ORDERS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
@@ -18,6 +19,10 @@ ORDERS = ("LeaderAndIsr", "UpdateMetadata", "StopReplica")
 _LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) (\w+) +\[(\d+)\] (.*?)(?:  (\w+=.*))?")
 _KEY = re.compile(r"(?:^| )(\w+)=")
 _WORD = re.compile(r"[A-Za-z0-9._-]+")
+# One partition, or several that follow each other: `flights-3`, `flights-0..299`.
+_RANGE = re.compile(r"(.+)-(\d+)(?:\.\.(\d+))?")
+_LIST = re.compile(r"\[[^\[\]{}]*\]")
+_FOLDED_FROM = 10
 # A topic may be called like a partition of another: what is known to name only the one kind is read so.
 _TOPICS = ("topic", "topics", "new", "vanished")
 _PARTITIONS = ("partition", "partitions", "made", "deleted")
@@ -43,7 +48,7 @@ class Line:
         words = _WORD.findall(value)
         if key not in _PARTITIONS and topic in words:
             return True
-        return key not in _TOPICS and any(re.fullmatch(re.escape(topic) + r"-\d+", word) for word in words)
+        return key not in _TOPICS and any(_of(topic).fullmatch(word) for word in words)
 
     @property
     def is_order(self) -> bool:
@@ -191,7 +196,7 @@ def _line_json(line: Line) -> dict[str, Any]:
 
 def _said(line: Line) -> str:
     known = ("event_id", "cause", "kind")
-    rest = " ".join(f"{key}={value}" for key, value in line.fields.items() if key not in known)
+    rest = " ".join(f"{key}={_folded_list(value)}" for key, value in line.fields.items() if key not in known)
     return f"{line.what}  {rest}".rstrip()
 
 
@@ -205,8 +210,38 @@ def _done(line: Line, topic: str) -> str:
 
 
 def _partitions(line: Line, key: str, topic: str) -> list[str]:
-    words = _WORD.findall(line.fields.get(key, ""))
-    return [word for word in words if re.fullmatch(re.escape(topic) + r"-\d+", word)]
+    return _folded([word for word in _WORD.findall(line.fields.get(key, "")) if _of(topic).fullmatch(word)])
+
+
+@cache
+def _of(topic: str) -> re.Pattern[str]:
+    """A partition of the topic, or a range of them."""
+    return re.compile(re.escape(topic) + r"-\d+(\.\.\d+)?")
+
+
+def _folded(names: Iterable[str]) -> list[str]:
+    """Partitions and ranges of them in order, those that follow each other as one range."""
+    found: list[tuple[str, int, int]] = []
+    for topic, first, last in sorted(_bounds(name) for name in names):
+        if found and found[-1][0] == topic and found[-1][2] + 1 >= first:
+            found[-1] = (topic, found[-1][1], max(found[-1][2], last))
+        else:
+            found.append((topic, first, last))
+    return [f"{t}-{first}" if first == last else f"{t}-{first}..{last}" for t, first, last in found]
+
+
+def _bounds(name: str) -> tuple[str, int, int]:
+    match = _RANGE.fullmatch(name)
+    assert match is not None, name
+    return match[1], int(match[2]), int(match[3] or match[2])
+
+
+def _folded_list(value: str) -> str:
+    """A list of many partitions with those that follow each other as one range; anything else as it is."""
+    words = _WORD.findall(value)
+    if len(words) < _FOLDED_FROM or not _LIST.fullmatch(value) or not all(map(_RANGE.fullmatch, words)):
+        return value
+    return f"[{', '.join(_folded(words))}]"
 
 
 def _clock(line: Line) -> str:

@@ -227,7 +227,7 @@ def test_a_topic_has_a_story_from_the_request_to_every_disk(run: Any, cluster: R
     assert "CreateTopics" in kinds
     done = kinds["TopicsChanged"].done
     made = {(line.broker, partition) for line in done for partition in line.fields.get("made", "").split("'")[1::2]}
-    assert made == {(broker, f"storied-{p}") for broker in range(3) for p in range(2)}
+    assert made == {(broker, "storied-0..1") for broker in range(3)}
     assert {line.broker for line in done if line.what == "UpdateMetadata"} == {0, 1, 2}
 
 

@@ -78,3 +78,22 @@ def test_a_topic_whose_name_ends_like_a_partitions() -> None:
     found = story.story([*story.parse(LOG_1), *story.parse(LOG_2)], "flights-2")
     assert [c.key.event for c in found] == [9]
     assert story.story(story.parse(LOG_2), "none") == []
+
+
+def test_many_partitions_are_told_as_ranges() -> None:
+    old = [f"flights-{n}" for n in [*range(150), 160, *range(200, 260)]]
+    lines = [
+        "2026-11-21 23:23:42.000000 INFO    [2] elected as controller  event_id=1 cause=0 kind=Started epoch=4",
+        "2026-11-21 23:23:43.000000 INFO    [2] partitions were added  event_id=8 cause=0 kind=CreatePartitions "
+        f"partitions={[*old, 'o-1']}",
+        "2026-11-21 23:23:44.000000 INFO    [1] LeaderAndIsr  event_id=8 controller=2 controller_epoch=4 count=300 "
+        "partitions=['flights-0..299', 'o-1..2'] made=['flights-0..9', 'flights-10', 'flights-12']",
+    ]
+    found = story.story(story.parse(lines), "flights")
+    assert story.text(found, "flights")[1:] == [
+        "  23:23:43.000000  broker 2: partitions were added  "
+        "partitions=[flights-0..149, flights-160, flights-200..259, o-1]",
+        "  23:23:44.000000  broker 1: LeaderAndIsr flights-0..299; log created: flights-0..10, flights-12",
+    ]
+    assert [chapter.key.event for chapter in story.story(story.parse(lines), "o")] == [8]
+    assert story.story(story.parse(lines), "flights-0") == []

@@ -24,7 +24,7 @@ def test_a_request_is_tied_to_its_event() -> None:
         7,
     )
     assert line["count"] == 1000
-    assert line["partitions"] == [str(tp) for tp in MANY[:100]]
+    assert line["partitions"] == ["t-0..999"]
     assert line["deleted"] == ["t-0"]
     assert "made" not in line
 
@@ -33,3 +33,11 @@ def test_what_was_refused_was_not_done() -> None:
     with structlog.testing.capture_logs() as said:
         control_log.say(REQUEST, "StopReplica", ORDER, ErrorCode.STALE_CONTROLLER_EPOCH, MANY)
     assert said == []
+
+
+def test_a_line_stays_short_however_partitions_are_strewn() -> None:
+    strewn = [TopicPartition(f"t{number % 7}", number) for number in range(1000)]
+    with structlog.testing.capture_logs() as said:
+        control_log.say(REQUEST, "LeaderAndIsr", ORDER, ErrorCode.NONE, strewn)
+    assert said[0]["count"] == 1000
+    assert said[0]["partitions"] == [str(tp) for tp in strewn[: control_log.NAMED_MAX]]
