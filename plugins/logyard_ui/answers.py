@@ -1,6 +1,7 @@
 """Answers that cost nothing when nothing has changed, and errors of one line."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request
@@ -30,6 +31,17 @@ def answer(request: Request, document: Document, media_type: str = "application/
 
 def answer_json(request: Request, content: Mapping[str, Any]) -> Response:
     return answer(request, Document.plain(content))
+
+
+async def answer_large(request: Request, build: Callable[[], Mapping[str, Any]]) -> Response:
+    """The same for what may be long: built, written out and packed in a thread, while others are served."""
+
+    def document() -> Document:
+        made = Document.plain(build())
+        _ = made.packed
+        return made
+
+    return answer(request, await asyncio.to_thread(document))
 
 
 def settled(found: Found[T]) -> T:

@@ -11,7 +11,7 @@ from logyard.admin.groups import DEAD
 from logyard.admin.planner import PlanImpossible
 from logyard.admin.snapshot import ConfigValue
 from logyard.operators.hooks.cluster import ClusterHook
-from logyard.plugins.logyard_ui.answers import answer, answer_json, settled
+from logyard.plugins.logyard_ui.answers import answer, answer_json, answer_large, settled
 from logyard.plugins.logyard_ui.broker_view import brokers_json
 from logyard.plugins.logyard_ui.clusters import Cluster
 from logyard.plugins.logyard_ui.documents import Document
@@ -114,7 +114,8 @@ async def topic(request: Request, cluster: Watched, name: TopicName) -> Response
         groups=extras.take("groups", groups),
         lag=None if lag is None else extras.take("groups", lag),
     )
-    return answer_json(request, topic_json(name, found, parts) | {"taken_at_ms": seen.taken_ms} | extras.as_json())
+    rest = {"taken_at_ms": seen.taken_ms} | extras.as_json()
+    return await answer_large(request, lambda: topic_json(name, found, parts) | rest)
 
 
 @router.get("/brokers")
@@ -160,8 +161,8 @@ async def reassignments(request: Request, cluster: Watched) -> Response:
     progress = None
     if running:
         progress = extras.take("sizes", await cluster.progress(running, snapshot, PART_S))
-    content = await asyncio.to_thread(moves_json, running, progress, snapshot)
-    return answer_json(request, content | extras.as_json() | {"taken_at_ms": moving.taken_ms})
+    rest = {"taken_at_ms": moving.taken_ms} | extras.as_json()
+    return await answer_large(request, lambda: moves_json(running, progress, snapshot) | rest)
 
 
 @router.get("/plan")
@@ -204,8 +205,8 @@ async def groups(request: Request, cluster: Watched) -> Response:
     lag = extras.take("lag", await cluster.lag(listed, snapshot, PART_S))
     if lag is not None and lag.problem is not None:
         extras.problems["lag"] = lag.problem
-    content = await asyncio.to_thread(groups_json, listed, lag)
-    return answer(request, Document.versioned(content | extras.as_json() | {"taken_at_ms": found.taken_ms}))
+    rest = {"taken_at_ms": found.taken_ms} | extras.as_json()
+    return await answer_large(request, lambda: groups_json(listed, lag) | rest)
 
 
 @router.get("/group")
@@ -220,4 +221,4 @@ async def group(
     listed = await cluster.groups(0)
     kind = next((one.protocol_type for one in listed.value or () if one.group_id == name), None)
     extras = Extras(problems={} if detail.problem is None else {"offsets": detail.problem})
-    return answer_json(request, group_json(detail, kind) | extras.as_json())
+    return await answer_large(request, lambda: group_json(detail, kind) | extras.as_json())

@@ -65,8 +65,11 @@ class Cluster:
 
     async def epoch(self) -> None:
         """Have ZooKeeper asked for the controller's epoch, where the connection names one; nobody waits for it."""
-        if self.settings.zookeeper is not None:
-            await self.poll.get(Part(EPOCH, "zookeeper", 30.0, self._ask_epoch), 0)
+        if self.settings.zookeeper is None:
+            return
+        seen: Seen | None = self.poll.peek(SNAPSHOT)
+        known = seen is not None and bool(seen.controllers) and seen.controllers[0]["epoch"] is not None
+        await self.poll.get(Part(EPOCH, "zookeeper", 30.0 if known else 3.0, self._ask_epoch), 0)
 
     async def sizes(self, snapshot: ClusterSnapshot, wait_s: float) -> Found[Sizes]:
         def ask(client: DescribingClient) -> Sizes:

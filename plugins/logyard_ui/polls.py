@@ -160,6 +160,7 @@ class Poll:
         key = (part.name, part.about)
         with self._lock:
             kept = self._kept.setdefault(key, _Kept(part.name, part.every_s))
+            kept.every_s = part.every_s
             self._kept.move_to_end(key)
             self._forget(part)
             cost = self._costs.setdefault(part.name, PartCost())
