@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +26,7 @@ from logyard.spark_jobs.plans import quarantining
 from logyard.spark_jobs.plans.audit_partition import PartitionVerdict, SegmentRows, audit_bin, judge_rows
 from logyard.spark_jobs.plans.auditing import BAD, OK, WARN, Finding, SegmentAudit
 from logyard.spark_jobs.plans.standing import damaged_files, standing_findings, stray_findings
+from logyard.spark_jobs.progress import Progress, over_tasks
 from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
 
 FINDINGS_IN_SUMMARY = 50
@@ -137,11 +138,18 @@ def _inspect(spark: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[li
     for replica in replicas:
         by_partition[str(replica.tp)].append(replica)
     known = spark.sparkContext.broadcast(dict(by_partition))
+    sizes = {name: sum(s.size for r in held for s in r.segments) for name, held in by_partition.items()}
+    tell = over_tasks(spark, Progress("audit", sizes, say))
+
+    def inspect(part: list[SegmentAudit]) -> Iterator[tuple[str, SegmentRows]]:
+        for item in part:
+            yield from audit_bin([item])
+            tell(f"{item.segment.topic}-{item.segment.partition}", item.segment.size)
 
     def judge(pair: tuple[str, Iterable[SegmentRows]]) -> PartitionVerdict:
         return judge_rows(known.value[pair[0]], pair[1])
 
-    rows = spark.sparkContext.parallelize(bins, max(len(bins), 1)).flatMap(audit_bin)
+    rows = spark.sparkContext.parallelize(bins, max(len(bins), 1)).flatMap(inspect)
     verdicts = rows.groupByKey(min(len(by_partition), len(bins)) or 1).map(judge).collect()
     return [f for v in verdicts for f in v.findings], [t for v in verdicts for t in v.totals]
 

@@ -25,11 +25,13 @@ from logyard.spark_jobs.plans.compact_run import (
     ReplicaRun,
     Rewritten,
     Surveyed,
+    SurveyWork,
     lease_partition,
     rewrite_replica,
     survey_over_tasks,
     survey_partition,
 )
+from logyard.spark_jobs.progress import Progress, over_tasks
 
 # 20 million keys: with its Python, such a task stays below 1 GB.
 TASK_MEMORY_MIB = 800
@@ -90,7 +92,14 @@ def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats, keys_max: int) ->
     spark = session.start("logyard compact")
     session.check_executors(spark)
     surveys = [r.survey_work(keys_max) for r in runs]
-    for run, survey, surveyed in zip(runs, surveys, session.run_each(spark, surveys, survey_partition), strict=True):
+    read = over_tasks(spark, Progress("compact: pass 1", {str(s.leader.tp): s.size for s in surveys}, say))
+
+    def survey_one(work: SurveyWork) -> Surveyed:
+        surveyed = survey_partition(work)
+        read(str(work.leader.tp), work.size)
+        return surveyed
+
+    for run, survey, surveyed in zip(runs, surveys, session.run_each(spark, surveys, survey_one), strict=True):
         run.is_shuffled = surveyed.too_many_keys
         if run.is_shuffled:
             say(f"compact: {run.tp} has more than {keys_max:,} keys: they are shuffled")
@@ -98,8 +107,13 @@ def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats, keys_max: int) ->
     decided = [run for run in runs if run.decision is not None]
     decisions = spark.sparkContext.broadcast({str(run.tp): run.decision.encode() for run in decided if run.decision})
 
+    sizes = {str(run.tp): sum(r.size for r in run.replicas) for run in decided}
+    written = over_tasks(spark, Progress("compact: pass 2", sizes, say))
+
     def rewrite(replica: ReplicaRun) -> Rewritten:
-        return rewrite_replica(replica, Decision.decode(decisions.value[str(replica.tp)]))
+        rewritten = rewrite_replica(replica, Decision.decode(decisions.value[str(replica.tp)]))
+        written(str(replica.tp), replica.size)
+        return rewritten
 
     work = [(run, replica) for run in decided for replica in run.replicas]
     for (run, replica), rewritten in zip(work, session.run_each(spark, [r for _, r in work], rewrite), strict=True):

@@ -37,6 +37,11 @@ class ReplicaRun:
     lease: Lease
     replica: Replica
 
+    @property
+    def size(self) -> int:
+        """The bytes of all its leased segments."""
+        return sum(s.size for s in self.replica.segments)
+
 
 @dataclass(frozen=True, slots=True)
 class SurveyWork:
@@ -50,6 +55,11 @@ class SurveyWork:
     @property
     def segments(self) -> list[SegmentFile]:
         return [s for s in self.leader.replica.segments if s.base_offset < self.range_end]
+
+    @property
+    def size(self) -> int:
+        """The bytes that pass 1 goes through."""
+        return sum(s.size for s in self.segments)
 
     def new_survey(self) -> Survey:
         """Return a survey that has seen nothing yet."""

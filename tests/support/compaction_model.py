@@ -30,12 +30,14 @@ class Log:
     def aborted_index(self) -> list[tuple[int, int, int, int]]:
         """Return (producer, first offset, last offset, LSO) as a transaction index of the original log would hold."""
         rows = []
+        ended = {transaction: at for at, transaction in self.markers.items()}
         for at, transaction in self.markers.items():
             if transaction in self.aborted:
                 bases = [b for b, t in self.transactions.items() if t == transaction]
                 producer = next(b.producer_id for b in self.batches if b.base == at)
                 if bases:
-                    rows.append((producer, min(bases), at, at + 1))
+                    still_open = [b for b, t in self.transactions.items() if b < at < ended.get(t, self.end)]
+                    rows.append((producer, min(bases), at, min(still_open, default=at + 1)))
         return rows
 
 

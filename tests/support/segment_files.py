@@ -2,6 +2,8 @@
 
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 
 from tests.support.batches import Batch, read_back
@@ -36,6 +38,18 @@ def index_log(path: Path, interval: int = 100) -> None:
         times += struct.pack(">qi", latest, latest_at - base)
     path.with_suffix(".index").write_bytes(index)
     path.with_suffix(".timeindex").write_bytes(times)
+
+
+def write_txn_indexes(directory: Path, aborted: Sequence[tuple[int, int, int, int]]) -> None:
+    """Write the transaction indexes of closed segments.
+
+    :param aborted: producer id, first offset, last offset (the marker's), last stable offset.
+    """
+    bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+    for base, end in pairwise(bases):
+        entries = [struct.pack(">hqqqq", 0, *row) for row in sorted(aborted, key=itemgetter(2)) if base <= row[2] < end]
+        if entries:
+            (directory / f"{base:020d}.txnindex").write_bytes(b"".join(entries))
 
 
 def write_partition(

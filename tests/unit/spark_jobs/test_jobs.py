@@ -18,7 +18,7 @@ from logyard.spark_jobs.metadata import Metadata, Place
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch, headers_of, read_back
 from tests.support.lease_server import FakeBroker, FakeReplica
-from tests.support.segment_files import write_partition
+from tests.support.segment_files import write_partition, write_txn_indexes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.usefixtures("spark")]
 
@@ -34,6 +34,7 @@ class Yard:
             for partition, log in self.logs.items():
                 segments = [log.batches[i : i + 20] for i in range(0, len(log.batches), 20)]
                 directory = write_partition(root / str(broker_id), f"t-{partition}", segments)
+                write_txn_indexes(directory, log.aborted_index())
                 replicas["t", partition] = FakeReplica(directory, broker_id == 1 + partition, isr=(1, 2, 3))
                 replicas["t", partition].aborted = [
                     dict(zip(("producer_id", "first_offset", "last_offset", "last_stable_offset"), row, strict=True))
@@ -171,8 +172,11 @@ def test_a_damaged_leader_is_not_compacted_and_hurts_only_its_partition(
     path.write_bytes(data)
     before = yard.bytes_of(2, 0)
     assert compact.main(["--topic", "t"]) == 1
-    summary = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    captured = capsys.readouterr()
+    summary = json.loads(captured.out.strip().splitlines()[-1])
     assert (summary["compacted"], summary["failed"]) == (1, 1)
+    assert "compact: pass 1: t-0 done; " in captured.err
+    assert "compact: pass 2: t-1 done; 1 of 1 partitions" in captured.err
     assert str(path) in summary["details"]["t-0"]["reason"]
     assert yard.bytes_of(2, 0) == before
     assert yard.leases_left() == []
@@ -194,7 +198,11 @@ def test_audit_finds_nothing_in_sound_replicas_and_covers_the_active_segment(
 
     yard.brokers[2].strays = ["/data/2/gone-0"]
     assert audit.main([]) == 0
-    whole = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    captured = capsys.readouterr()
+    whole = json.loads(captured.out.strip().splitlines()[-1])
+    lines = [line for line in captured.err.splitlines() if " done; " in line]
+    assert sorted(line.split()[1] for line in lines) == ["t-0", "t-1"]
+    assert "2 of 2 partitions" in lines[-1]
     assert [(f["check"], f["replica"], f["file"]) for f in whole["first_findings"]] == [("stray", 2, "/data/2/gone-0")]
 
 
