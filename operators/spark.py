@@ -151,24 +151,67 @@ class CompactSegmentsOperator(SparkSegmentsOperator):
 
 
 class ExportSegmentsOperator(SparkSegmentsOperator):
-    """Export records to Parquet; a second run exports nothing twice.
+    """Export records to a table; a second run exports nothing twice.
 
     A run that exported something adds an event to the asset of its destination (by the outlet `AssetAlias(ALIAS)`, so
-    that a templated destination will do): rows, files, and the offsets [start, end) of every partition.
+    that a templated destination will do): rows, dead letters, files, and the offsets [start, end) of every partition.
 
     :param destination: the directory or URL that the files go to. (templated)
+    :param table_format: `parquet`, `delta` or `iceberg`; the latter two need their package in `spark.jars`. (templated)
+    :param mode: `append` (every record) or `upsert` (the latest of each key). (templated)
+    :param key_format: `binary`, `string` or `json`; records that do not fit are dead letters. (templated)
+    :param value_format: likewise. (templated)
+    :param key_schema: the columns of JSON keys in Spark's DDL, `id BIGINT NOT NULL, name STRING`. (templated)
+    :param value_schema: likewise. (templated)
+    :param partition_by: `topic`, `date`, `NAME=PATTERN` of the timestamp, a list or its JSON. (templated)
     :param skip_without: skip, and do not fail, where topics or destination are not given.
     """
 
     job = "export"
-    template_fields = (*SparkSegmentsOperator.template_fields, "destination")
+    _named: ClassVar[dict[str, str]] = {
+        "table_format": "--format",
+        "mode": "--mode",
+        "key_format": "--key-format",
+        "value_format": "--value-format",
+    }
+    _schemas: ClassVar[tuple[str, ...]] = ("key_schema", "value_schema")
+    template_fields = (
+        *SparkSegmentsOperator.template_fields,
+        "destination",
+        "table_format",
+        "mode",
+        "key_format",
+        "value_format",
+        "key_schema",
+        "value_schema",
+        "partition_by",
+    )
 
     def __init__(
-        self, *, topics: Sequence[str] | str, destination: str, skip_without: bool = False, **kwargs: Any
+        self,
+        *,
+        topics: Sequence[str] | str,
+        destination: str,
+        table_format: str | None = None,
+        mode: str | None = None,
+        key_format: str | None = None,
+        value_format: str | None = None,
+        key_schema: str | None = None,
+        value_schema: str | None = None,
+        partition_by: Sequence[str] | str = (),
+        skip_without: bool = False,
+        **kwargs: Any,
     ) -> None:
         kwargs.setdefault("outlets", [AssetAlias(EXPORT_ALIAS)])
         super().__init__(topics=topics, **kwargs)
         self.destination = destination
+        self.table_format = table_format
+        self.mode = mode
+        self.key_format = key_format
+        self.value_format = value_format
+        self.key_schema = key_schema
+        self.value_schema = value_schema
+        self.partition_by = partition_by
         self.skip_without = skip_without
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -177,7 +220,7 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
         found = super().execute(context)
         events = context.get("outlet_events")
         if found.get("rows") and events is not None:
-            known = ("rows", "files", "bytes", "topics", "offsets", "manifest_version")
+            known = ("rows", "dead_letters", "files", "bytes", "topics", "offsets", "manifest_version")
             extra = {"logyard_conn_id": self.logyard_conn_id, **{key: found.get(key) for key in known}}
             events[AssetAlias(EXPORT_ALIAS)].add(Asset(uri=asset_uri(self.destination)), extra=extra)
         return found
@@ -185,7 +228,17 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
     def job_arguments(self, topics: Sequence[str], output: Path) -> list[str]:
         if not self.destination:
             raise BadSettings("export: name the destination")
-        return [*super().job_arguments(topics, output), "--destination", self.destination]
+        command = [*super().job_arguments(topics, output), "--destination", self.destination]
+        for name, option in self._named.items():
+            if value := getattr(self, name):
+                command += [option, str(value)]
+        for name in self._schemas:
+            if value := getattr(self, name):
+                path = output.with_name(f"{name}.ddl")
+                path.write_text(str(value))
+                command += [f"--{name.replace('_', '-')}", str(path)]
+        columns = [str(column) for column in as_list("partition_by", self.partition_by or [])]
+        return [*command, "--partition-by", ",".join(columns)] if columns else command
 
 
 def asset_uri(destination: str) -> str:

@@ -1,4 +1,4 @@
-"""Export records to Parquet with Spark, every hour; incremental, nothing is exported twice.
+"""Export records to Parquet (or Delta Lake, or Iceberg) with Spark, every hour; incremental, nothing is exported twice.
 
 What and where comes from the factory's arguments, or from the form; where neither names topics and a destination,
 there is nothing to do. A run that exported something adds an event, with offsets and row counts, to the asset of its
@@ -12,6 +12,8 @@ from airflow.sdk import DAG
 
 from logyard.dags.factories import params
 from logyard.operators.spark import ExportSegmentsOperator
+
+_FORMATS = ("binary", "string", "json")
 
 
 def export_segments_dag(
@@ -29,7 +31,7 @@ def export_segments_dag(
     """
     with DAG(
         dag_id=f"{prefix}export_segments",
-        description="Export the records of topics to Parquet; a second run exports nothing twice",
+        description="Export the records of topics to a table; a second run exports nothing twice",
         schedule=schedule,
         catchup=False,
         max_active_runs=1,
@@ -39,7 +41,16 @@ def export_segments_dag(
         doc_md=__doc__,
         params={
             "topics": params.topics("Topics to export.", default=topics),
-            "destination": params.text("Destination", "Directory (or URL) of the Parquet files.", default=destination),
+            "destination": params.text("Destination", "Directory (or URL) of the files.", default=destination),
+            "format": params.choice(
+                "Table", "Delta and Iceberg need their package among Spark's jars.", ("parquet", "delta", "iceberg")
+            ),
+            "mode": params.choice("Mode", "Every record, or the latest of each key.", ("append", "upsert")),
+            "key_format": params.choice("Keys", "What keys become; what does not fit is a dead letter.", _FORMATS),
+            "value_format": params.choice("Values", "What values become, likewise.", _FORMATS),
+            "key_schema": params.text("Schema of keys", "Columns of JSON keys in Spark's DDL: id BIGINT, name STRING."),
+            "value_schema": params.text("Schema of values", "Columns of JSON values, likewise."),
+            "partition_by": params.texts("Partition columns", "topic, date, or NAME=PATTERN: hour=%Y-%m-%dT%H."),
             "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
             "options": params.mapping("Options", "Further options of the job, by their names without dashes."),
         },
@@ -49,6 +60,13 @@ def export_segments_dag(
             skip_without=True,
             topics="{{ params.topics | tojson }}",
             destination="{{ params.destination or '' }}",
+            table_format="{{ params.format }}",
+            mode="{{ params.mode }}",
+            key_format="{{ params.key_format }}",
+            value_format="{{ params.value_format }}",
+            key_schema="{{ params.key_schema or '' }}",
+            value_schema="{{ params.value_schema or '' }}",
+            partition_by="{{ params.partition_by | tojson }}",
             options="{{ params.options | tojson }}",
             spark_settings="{{ params.spark | tojson }}",
             logyard_conn_id=logyard_conn_id,

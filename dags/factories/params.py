@@ -33,6 +33,14 @@ def text(title: str, description: str, *, default: str | None = None) -> Param:
     return Param(default, type=["null", "string"], title=title, description=description)
 
 
+def texts(title: str, description: str) -> Param:
+    return Param([], type="array", items={"type": "string"}, title=title, description=description)
+
+
+def choice(title: str, description: str, allowed: Sequence[str]) -> Param:
+    return Param(allowed[0], type="string", enum=list(allowed), title=title, description=description)
+
+
 def flag(title: str, description: str, *, default: bool = False) -> Param:
     return Param(default, type="boolean", title=title, description=description)
 

@@ -82,6 +82,34 @@ def test_an_export_names_its_destination(monkeypatch: pytest.MonkeyPatch) -> Non
         ExportSegmentsOperator(task_id="e", topics=["t"], destination="").execute(context())
 
 
+def test_an_export_says_what_its_table_is_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: dict[str, str] = {}
+
+    def look(operator: Any, ctx: Any) -> None:
+        words = operator.application_args
+        said.update(zip(words[::2], words[1::2], strict=True))
+        said["ddl"] = Path(said["--value-schema"]).read_text()
+        Path(said["--output"]).write_text("{}")
+
+    monkeypatch.setattr(SparkSubmitOperator, "execute", look)
+    ExportSegmentsOperator(
+        task_id="e",
+        topics=["t"],
+        destination="/out",
+        table_format="parquet",
+        value_format="json",
+        value_schema="id BIGINT",
+        partition_by='["topic", "date"]',
+    ).execute(context())
+    assert {k: said[k] for k in ("--format", "--value-format", "--partition-by", "ddl")} == {
+        "--format": "parquet",
+        "--value-format": "json",
+        "--partition-by": "topic,date",
+        "ddl": "id BIGINT",
+    }
+    assert "--mode" not in said
+
+
 class Events(dict[Any, Any]):
     """`outlet_events`: what was added to which alias."""
 
