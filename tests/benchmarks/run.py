@@ -13,7 +13,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.benchmarks import bench_broker, bench_cluster, bench_leases, bench_page, bench_pauses, bench_size, ceilings
+from tests.benchmarks import (
+    bench_broker,
+    bench_cluster,
+    bench_compact,
+    bench_leases,
+    bench_page,
+    bench_pauses,
+    bench_size,
+    bench_spark,
+    ceilings,
+)
 from tests.benchmarks.harness import HEADING, Row
 
 PARTS: Mapping[str, Callable[[Path], list[Row]]] = {
@@ -23,6 +33,8 @@ PARTS: Mapping[str, Callable[[Path], list[Row]]] = {
     "pauses": bench_pauses.measure,
     "leases": bench_leases.measure,
     "cluster": bench_cluster.measure,
+    "compact": bench_compact.measure,
+    "spark": bench_spark.measure,
     "page": bench_page.measure,
 }
 
