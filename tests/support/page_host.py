@@ -41,10 +41,12 @@ def large_cluster(topics: int, partitions: int, brokers: int) -> MemoryCluster:
     """So many topics, placed in turn; every fiftieth is spread unevenly."""
     made = MemoryCluster({broker: "abc"[broker % 3] for broker in range(1, brokers + 1)})
     for number in range(topics):
+        name = f"orders.{number % 97}.{number:05d}"
+        made.configs[name] = {}
         for partition in range(partitions):
             first = 0 if number % 50 == 1 else number + partition
             replicas = tuple((first + place) % brokers + 1 for place in range(3))
-            tp = TopicPartition(f"orders.{number % 97}.{number:05d}", partition)
+            tp = TopicPartition(name, partition)
             made.assignments[tp] = Assignment(replicas)
             made.sizes[tp] = (number * 7919) % 10_000_019
     for _ in range(3):

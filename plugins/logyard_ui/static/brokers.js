@@ -2,10 +2,10 @@
 
 import { useCluster, useList, useRoute } from "./cluster.js";
 import { bytes, number } from "./format.js";
-import { RouterLink, UI, h, useMemo } from "./host.js";
+import { UI, h, useMemo } from "./host.js";
 import { Offer } from "./offer.js";
 import { Empty, Facts, Looked, Missing, Section } from "./parts.js";
-import { Go } from "./place.js";
+import { Go, rowLink } from "./place.js";
 import { Settings } from "./settings.js";
 import { Skew } from "./skew.js";
 import { Table } from "./table.js";
@@ -59,7 +59,13 @@ function List({ data }) {
         value: (row) => row.host,
         cell: (row) => (row.alive ? `${row.host}:${row.port}` : h("span", { "data-bad": "" }, "not alive")),
       },
-      { id: "rack", label: "Rack", width: "5rem", value: (row) => row.rack, cell: (row) => row.rack ?? "–" },
+      {
+        id: "rack",
+        label: "Rack",
+        width: "5rem",
+        value: (row) => row.rack,
+        cell: (row) => h(Rack, { rack: row.rack }),
+      },
       count("replicas", "Replicas"),
       skew("replicas", "Replicas’ skew"),
       count("leaders", "Leaders"),
@@ -96,11 +102,16 @@ function List({ data }) {
   );
 }
 
+// In one line: a rack's name may be of any length.
+function Rack({ rack }) {
+  return h(Text, { as: "span", display: "block", truncate: true, title: rack ?? undefined }, rack ?? "–");
+}
+
 function Identity({ broker, to }) {
   return h(
     Flex,
     { gap: "2", alignItems: "center" },
-    h(RouterLink, { to }, `Broker ${broker.id}`),
+    rowLink(to, `Broker ${broker.id}`),
     broker.controller && h(Badge, { colorPalette: "blue" }, "controller"),
   );
 }

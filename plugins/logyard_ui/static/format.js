@@ -2,8 +2,11 @@
 
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
+// Made once: it is asked for every cell of a table that scrolls.
+const numbers = new Intl.NumberFormat("en-US");
+
 export function number(value) {
-  return typeof value === "number" && Number.isFinite(value) ? value.toLocaleString("en-US") : "–";
+  return typeof value === "number" && Number.isFinite(value) ? numbers.format(value) : "–";
 }
 
 export function bytes(value) {

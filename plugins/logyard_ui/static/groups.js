@@ -2,9 +2,9 @@
 
 import { useCluster, useRoute } from "./cluster.js";
 import { number, plural } from "./format.js";
-import { React, RouterLink, UI, h, useMemo } from "./host.js";
+import { React, UI, h, useMemo } from "./host.js";
 import { Empty, Facts, Looked, Missing, Section, State } from "./parts.js";
-import { Go } from "./place.js";
+import { Go, rowLink } from "./place.js";
 import { Search, Table } from "./table.js";
 import { useTyped } from "./typed.js";
 
@@ -33,7 +33,7 @@ function List({ data }) {
         id: "group",
         label: "Group",
         value: (row) => row.group,
-        cell: (row) => h(RouterLink, { to: place.to({ view: "group", group: row.group }) }, row.group),
+        cell: (row) => rowLink(place.to({ view: "group", group: row.group }), row.group),
       },
       {
         id: "state",
@@ -129,7 +129,7 @@ function Content({ data }) {
         id: "topic",
         label: "Topic",
         value: (row) => row.topic,
-        cell: (row) => h(RouterLink, { to: place.to({ view: "topic", topic: row.topic }) }, row.topic),
+        cell: (row) => rowLink(place.to({ view: "topic", topic: row.topic }), row.topic),
       },
       {
         id: "partition",

@@ -2,10 +2,12 @@
 // hidden asks for nothing; what has not changed (ETag) is neither sent nor drawn again; trouble makes the looks rarer.
 
 import { look } from "./api.js";
-import { useCallback, useEffect, useRef, useSyncExternalStore } from "./host.js";
+import { useCallback, useEffect, useSyncExternalStore } from "./host.js";
 
 const EVERY_MS = 3000;
 const RARELY_MS = 30000;
+// Times that the pause is doubled.
+const MOST = 4;
 // Kept after the last watcher left, so that Back shows something at once.
 const KEPT = 12;
 
@@ -64,19 +66,21 @@ class Source {
         this.set({ data: body ?? this.state.data, problem: null, loading: false });
     } catch (problem) {
       if (asking.signal.aborted) return;
-      this.failures += 1;
+      // What the request itself is refused for is not likely to be answered in a moment.
+      this.failures = problem.status >= 400 && problem.status < 500 ? MOST : Math.min(this.failures + 1, MOST);
       this.set({ ...this.state, problem, loading: false });
     }
     if (this.asking !== asking) return;
     this.asking = null;
     if (this.listeners.size === 0) return;
     if (this.again) this.ask();
-    else if (this.every > 0 || this.failures > 0) this.timer = setTimeout(() => this.ask(), this.pause());
+    else if (this.every > 0 || this.failures > 0 || this.state.data?.pending?.length > 0)
+      this.timer = setTimeout(() => this.ask(), this.pause());
   }
 
   pause() {
     // What is not there yet (pending, 504) or failed is asked for again even where nothing repeats.
-    return Math.min(RARELY_MS, (this.every || EVERY_MS) * 2 ** Math.min(this.failures, 4));
+    return Math.min(RARELY_MS, (this.every || EVERY_MS) * 2 ** this.failures);
   }
 
   set(state) {
@@ -105,15 +109,14 @@ export function useLive(url, every = EVERY_MS) {
   return useSyncExternalStore(subscribe, () => (source ? source.state : NOTHING));
 }
 
-// The same for a list that has a version elsewhere (`overview` tells it): asked for again when that is another one.
+// The same for a list whose version is told elsewhere (`overview`): asked for again when that is another than its own.
 export function useVersioned(url, version) {
-  const seen = useRef(version);
+  const live = useLive(url, 0);
+  const own = live.data?.version;
   useEffect(() => {
-    if (seen.current === version) return;
-    seen.current = version;
-    sources.get(url)?.ask();
+    if (version && own && version !== own) sources.get(url)?.ask();
   }, [url, version]);
-  return useLive(url, 0);
+  return live;
 }
 
 // Look again now, at everything that is shown: after an action.

@@ -5,6 +5,7 @@ import { number } from "./format.js";
 import { RouterLink, React, UI, h, useMemo } from "./host.js";
 import { Offer } from "./offer.js";
 import { Empty, Looked } from "./parts.js";
+import { rowLink } from "./place.js";
 import { Skew } from "./skew.js";
 import { Search, Table } from "./table.js";
 import { useTyped } from "./typed.js";
@@ -144,7 +145,7 @@ function Cells({ data, found, what }) {
         label: "Topic",
         width: "20rem",
         value: (row) => row.name,
-        cell: (row) => h(RouterLink, { to: place.to({ view: "topic", topic: row.name }), title: row.name }, row.name),
+        cell: (row) => rowLink(place.to({ view: "topic", topic: row.name }), row.name),
       },
       {
         id: "spread",

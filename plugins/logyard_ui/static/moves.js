@@ -195,7 +195,13 @@ function Owner({ run, task, may }) {
         h(
           Flex,
           { gap: "2", alignItems: "center", role: "alertdialog", "aria-label": "Cancel this reassignment?" },
-          h(Text, { fontSize: "sm" }, "What is under way goes back to where it was; what is done stays."),
+          h(
+            Text,
+            { fontSize: "sm" },
+            busy
+              ? "The run is told as soon as it listens …"
+              : "What is under way goes back to where it was; what is done stays.",
+          ),
           h(Button, { size: "sm", variant: "ghost", disabled: busy, onClick: () => setAsking(false) }, "Go on moving"),
           h(
             Button,

@@ -5,7 +5,7 @@ import { useCluster } from "./cluster.js";
 import { number, plural, time } from "./format.js";
 import { UI, h, useMemo } from "./host.js";
 import { Empty, Figure, Figures, Notice, Replicas, Section } from "./parts.js";
-import { Go } from "./place.js";
+import { Go, rowLink } from "./place.js";
 import { Table } from "./table.js";
 
 const { Box, Flex, Text } = UI;
@@ -109,7 +109,7 @@ function Troubles({ troubles }) {
       {
         id: "topic",
         label: "Topic",
-        cell: (row) => h(Go, { to: place.to({ view: "topic", topic: row.topic }) }, row.topic),
+        cell: (row) => rowLink(place.to({ view: "topic", topic: row.topic }), row.topic),
       },
       { id: "partition", label: "Partition", end: true, width: "6rem", cell: (row) => row.partition },
       {

@@ -1,6 +1,6 @@
 // Where the reader is, all of it in the address: view, topic, search, order. So a link can be shared and Back works.
 
-import { RouterLink, UI, h, useCallback, useMemo, useSearchParams } from "./host.js";
+import { RouterLink, UI, h, useCallback, useMemo, useNavigate, useSearchParams } from "./host.js";
 
 export const DEFAULT_CONNECTION = "logyard_default";
 // The view's route in Airflow's UI (plugin.py declares it).
@@ -47,6 +47,28 @@ function viewOf(query) {
   // One of a list needs its name; a link from a task says only that.
   const one = ONES.filter((name) => query.get(name));
   return one.includes(asked) ? asked : (one[0] ?? "overview");
+}
+
+// A link for the rows of tables, by the hundred: a plain one. `useFollowing`, once at the root of all of them, makes
+// it a move within the UI.
+export function rowLink(to, text, more) {
+  return h("a", { href: HERE + to.search, "data-place": to.search, title: text, ...more }, text);
+}
+
+const HERE = new URL(PAGE.slice(1), document.baseURI).href;
+
+export function useFollowing() {
+  const navigate = useNavigate();
+  return useCallback(
+    (event) => {
+      const link = event.target.closest?.("a[data-place]");
+      const plain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
+      if (!link || !plain || event.defaultPrevented) return;
+      event.preventDefault();
+      navigate({ pathname: PAGE, search: link.dataset.place });
+    },
+    [navigate],
+  );
 }
 
 // A link of Airflow's look that moves within the UI.

@@ -1,6 +1,6 @@
 // DAG runs that were started here, followed until they end.
 
-import { airflow, write } from "./api.js";
+import { airflow, get, write } from "./api.js";
 import { RouterLink, UI, h, useEffect, useSyncExternalStore } from "./host.js";
 import { refresh, useLive } from "./live.js";
 import { State } from "./parts.js";
@@ -31,11 +31,29 @@ export async function start(dag_id, conf, title) {
   return run;
 }
 
-// Mark the task that moves replicas as failed: that cancels its moves and puts the throttle back.
-export function cancel(run, task) {
-  return write("PATCH", airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task), {
-    new_state: "failed",
-  });
+const PAUSE_MS = 1000;
+// A trigger runs about a second after a triggerer took it; a task that does not defer is told by its worker.
+const HEARS_AFTER_MS = 2500;
+const WORKS_MS = 12000;
+const PATIENCE_MS = 45000;
+
+// Mark the task that moves replicas as failed: that cancels its moves and puts the throttle back. What is marked in the
+// moment between its worker and its trigger is not heard of, and the moves would run on: so that moment is waited for.
+export async function cancel(run, task) {
+  const where = airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task);
+  const began = Date.now();
+  let heard = 0;
+  for (;;) {
+    const { state, trigger, start_date } = await get(where);
+    if (ended(state)) return;
+    const now = Date.now();
+    heard = state === "deferred" && trigger?.triggerer_id != null ? heard || now : 0;
+    const working = state === "running" && start_date ? now - Date.parse(start_date) > WORKS_MS : false;
+    const idle = state !== "running" && state !== "deferred";
+    if (idle || working || (heard && now - heard >= HEARS_AFTER_MS) || now - began > PATIENCE_MS) break;
+    await new Promise((done) => setTimeout(done, PAUSE_MS));
+  }
+  await write("PATCH", where, { new_state: "failed" });
 }
 
 export function ended(state) {

@@ -65,6 +65,8 @@ export function Table({ name, columns, rows, rowKey, order = "", onOrder, maxHei
       css: STYLE,
       "data-many": many ? "" : undefined,
       overflow: "auto",
+      // Rows that come and go lay out this box alone.
+      contain: "layout paint",
       borderWidth: "1px",
       borderColor: "border",
       borderRadius: "md",

@@ -21,7 +21,7 @@ function LogyardTile() {
   return h(
     Box,
     { order: 4, as: "section", "aria-label": "Logyard clusters", width: "full" },
-    h(Heading, { as: "h2", size: "md", marginBottom: "2", color: "fg.muted" }, "Clusters"),
+    h(Heading, { as: "h2", size: "xs", marginBottom: "2", color: "fg.muted" }, "Clusters"),
     h(
       Flex,
       { direction: "column", borderWidth: "1px", borderRadius: "md", overflow: "hidden" },

@@ -2,10 +2,10 @@
 
 import { useCluster, useRoute } from "./cluster.js";
 import { bytes, number, plural } from "./format.js";
-import { RouterLink, UI, h, useMemo } from "./host.js";
+import { UI, h, useMemo } from "./host.js";
 import { Offer } from "./offer.js";
 import { Empty, Facts, Looked, Missing, Replicas, Section, State } from "./parts.js";
-import { Go } from "./place.js";
+import { Go, rowLink } from "./place.js";
 import { editable, lines } from "./lines.js";
 import { Settings } from "./settings.js";
 import { Table } from "./table.js";
@@ -221,7 +221,7 @@ function Groups({ topic }) {
       {
         id: "group",
         label: "Group",
-        cell: (row) => h(RouterLink, { to: place.to({ view: "group", group: row.group }) }, row.group),
+        cell: (row) => rowLink(place.to({ view: "group", group: row.group }), row.group),
       },
       { id: "state", label: "State", width: "10rem", cell: (row) => h(State, { state: row.state }) },
       { id: "members", label: "Members", end: true, width: "7rem", cell: (row) => number(row.members) },

@@ -3,9 +3,10 @@
 import { Offer } from "./offer.js";
 import { useCluster, useList, useRoute } from "./cluster.js";
 import { bytes, number, plural } from "./format.js";
-import { React, RouterLink, UI, h, useMemo } from "./host.js";
+import { React, UI, h, useMemo } from "./host.js";
 import { Empty, Looked } from "./parts.js";
 import { Pick } from "./pick.js";
+import { rowLink } from "./place.js";
 import { Search, Table } from "./table.js";
 import { useTyped } from "./typed.js";
 
@@ -91,7 +92,7 @@ function columnsOf(place) {
       id: "name",
       label: "Topic",
       value: (row) => row.name,
-      cell: (row) => h(RouterLink, { to: place.to({ view: "topic", topic: row.name }), title: row.name }, row.name),
+      cell: (row) => rowLink(place.to({ view: "topic", topic: row.name }), row.name),
     },
     count("partitions", "Partitions"),
     count("replication_factor", "Replicas each"),

@@ -11,7 +11,7 @@ import { ReplicaMap } from "./map.js";
 import { Reassignments } from "./moves.js";
 import { Overview, Unreachable } from "./overview.js";
 import { Health, Loading, Problem } from "./parts.js";
-import { usePlace } from "./place.js";
+import { useFollowing, usePlace } from "./place.js";
 import { Started } from "./runs.js";
 import { Topic } from "./topic.js";
 import { Topics } from "./topics.js";
@@ -45,7 +45,6 @@ function Logyard() {
     [place, conn, overview, actions, act],
   );
   useEffect(() => setAsked(null), [conn]);
-  const [View] = VIEWS[view];
   return h(
     ClusterContext.Provider,
     { value: cluster },
@@ -59,30 +58,30 @@ function Logyard() {
         gap: "4",
         overflow: "auto",
         "data-testid": "logyard",
+        onClick: useFollowing(),
       },
       h(Header, { place, overview }),
       h(Navigation, { place }),
       h(Started),
       h(Problem, { problem: look.problem }),
       overview && h(Unreachable, { overview }),
-      // A new place is a new view: nothing of what was typed or waited for elsewhere is left.
-      overview
-        ? h(
-            Box,
-            {
-              key: `${conn} ${view}`,
-              display: "flex",
-              flexDirection: "column",
-              flex: "1",
-              minHeight: view === "overview" ? undefined : "20rem",
-            },
-            h(View),
-          )
-        : look.problem
-          ? null
-          : h(Loading, { what: "the cluster", rows: 8 }),
+      h(Shown, { key: `${conn} ${view}`, view, overview, problem: look.problem }),
       asked && h(ActionDialog, { key: asked.key, asked, close: () => setAsked(null) }),
     ),
+  );
+}
+
+// A new place is a new view: nothing of what was typed or waited for elsewhere is left. Lists do not wait for the
+// overview, only what shows it does.
+function Shown({ view, overview, problem }) {
+  const [View] = VIEWS[view];
+  const whole = view === "overview";
+  if (!overview && problem) return null;
+  if (!overview && whole) return h(Loading, { what: "the cluster", rows: 8 });
+  return h(
+    Box,
+    { display: "flex", flexDirection: "column", flex: "1", minHeight: whole ? undefined : "20rem" },
+    h(View),
   );
 }
 
