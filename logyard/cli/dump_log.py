@@ -43,6 +43,9 @@ def dump_log(
     offsets_decoder: Annotated[
         bool, typer.Option("--offsets-decoder", help="Records of __consumer_offsets, as JSON.")
     ] = False,
+    transaction_log_decoder: Annotated[
+        bool, typer.Option("--transaction-log-decoder", help="Records of __transaction_state.")
+    ] = False,
     max_bytes: Annotated[
         int | None, typer.Option("--max-bytes", min=0, help="Stop after so many bytes of a .log.")
     ] = None,
@@ -55,11 +58,15 @@ def dump_log(
         logyard dump-log --files /tmp/yard/broker-0/data/flights-0/00000000000000000000.log --print-data-log
         logyard dump-log --files 00000000000000000000.index,00000000000000000000.timeindex --verify-index-only
     """
-    from logyard.cli import dump_text  # its codecs are loaded only where they are needed
+    # The codecs are loaded only where they are needed.
+    from logyard.cli import dump_offsets, dump_text, dump_transaction_log
 
     faults = dump_text.Faults()
-    contents = print_data_log or skip_record_metadata or offsets_decoder
-    detail = dump_text.Detail(deep_iteration, contents, skip_record_metadata, offsets_decoder, max_bytes)
+    decode: dump_text.Decode | None = None
+    if offsets_decoder or transaction_log_decoder:
+        decode = dump_offsets.decode if offsets_decoder else dump_transaction_log.decode
+    contents = print_data_log or skip_record_metadata or decode is not None
+    detail = dump_text.Detail(deep_iteration, contents, skip_record_metadata, decode, max_bytes)
 
     def dump(path: Path) -> Iterator[str] | None:
         options = {"sanity_only": index_sanity_check, "verify_only": verify_index_only}

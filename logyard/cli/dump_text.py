@@ -5,7 +5,7 @@ Files are read where they lie (mapped), one batch at a time.
 
 import mmap
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from logyard.broker.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, decode_
 from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.records import batch, compression, legacy
 from logyard.broker.records.header import LOG_OVERHEAD, SEQUENCE_MAX, BatchHeader, TimestampType
-from logyard.cli import dump_offsets
 
 _TIMES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}
 _MARKERS = {batch.ABORT: "ABORT", batch.COMMIT: "COMMIT"}
@@ -24,14 +23,18 @@ _LENGTH_AT = 8
 _LENGTH_MIN = 14  # the smallest message there ever was
 
 
+Decode = Callable[[int, bytes | None, bytes | None], tuple[str | None, str | None]]
+"""Offset, key and value to what is shown of key and value; raises ValueError where they cannot be such a record."""
+
+
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much of a log is shown. `offsets`: as records of `__consumer_offsets`. `max_bytes` None: all of it."""
+    """How much of a log is shown. `decode`: as an internal topic's records. `max_bytes` None: all of it."""
 
     records: bool = False
     contents: bool = False
     skip_metadata: bool = False
-    offsets: bool = False
+    decode: Decode | None = None
     max_bytes: int | None = None
 
 
@@ -160,9 +163,9 @@ def _record_line(record: batch.Record, header: BatchHeader, extra: str, detail: 
 
 
 def _shown(record: batch.Record, detail: Detail) -> tuple[str | None, str | None]:
-    if detail.offsets:
+    if detail.decode is not None:
         try:
-            return dump_offsets.decode(record.offset, record.key, record.value)
+            return detail.decode(record.offset, record.key, record.value)
         except ValueError as problem:
             raise CorruptData(str(problem)) from None
     key, value = (None if data is None else data.decode("utf-8", "replace") for data in (record.key, record.value))

@@ -1,5 +1,6 @@
 """`logyard dump-log` and kafka-dump-log print the same, byte for byte, of the same files."""
 
+import struct
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from logyard.broker.records.batch import Record, build
 from tests.support import dumped, kafka
 
 
@@ -40,3 +42,24 @@ def test_the_same_is_printed(directories: list[Path], patterns: Sequence[str], w
     files = [str(file) for directory in directories for pattern in patterns for file in sorted(directory.glob(pattern))]
     named = ("--files", ",".join(files))
     assert ours(*words, *named) == kafka.tool("dump-log", *words, *named).splitlines()
+
+
+def test_the_same_is_printed_of_transactions(tmp_path: Path) -> None:
+    """Records as Kafka's coordinator writes them; one partition each, for Kafka's tool shows several in a hash's order."""
+    kafka.jars_or_skip()
+    key = struct.pack(">hh", 0, 6) + b"loader"
+    topic = struct.pack(">ih", 1, 7) + b"flights" + struct.pack(">ii", 1, 3)
+    values: list[bytes | None] = [
+        struct.pack(">hqhib", 0, 4000, 3, 60_000, state)
+        + (topic if state else struct.pack(">i", -1))
+        + struct.pack(">qq", 1_700_000_000_123, 7)
+        for state in range(8)
+    ]
+    log = tmp_path / "00000000000000000000.log"
+    records = [Record(n, 1_700_000_000_000, key, value, ()) for n, value in enumerate([*values, None])]
+    unknown = Record(len(records), 1_700_000_000_000, b"\x00\x07rest", b"", ())
+    log.write_bytes(build([*records, unknown]))
+    words = ("--files", str(log), "--transaction-log-decoder")
+    found = ours(*words)
+    assert found == kafka.tool("dump-log", *words).splitlines()
+    assert sum("state=" in line for line in found) == len(values)

@@ -1,0 +1,68 @@
+"""Fields of Kafka's older schemas, as the records of its internal topics hold them: no compact lengths, no tags."""
+
+import struct
+from typing import Any, NamedTuple
+
+_INTEGERS = {
+    "int8": struct.Struct(">b"),
+    "int16": struct.Struct(">h"),
+    "int32": struct.Struct(">i"),
+    "int64": struct.Struct(">q"),
+}
+
+
+class Field(NamedTuple):
+    """One field: `type` is that of an item where `many`; there from version `since` to `until`."""
+
+    name: str
+    type: "str | tuple[Field, ...]"
+    since: int = 0
+    until: int = 99
+    many: bool = False
+
+
+class Unreadable(Exception):
+    """The bytes do not hold what the version promises."""
+
+
+class Reader:
+    """Takes one field after the other; raises Unreadable."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def read(self, schema: tuple[Field, ...], version: int) -> dict[str, Any]:
+        there = (field for field in schema if field.since <= version <= field.until)
+        return {field.name: self._field(field, version) for field in there}
+
+    def integer(self, kind: str) -> int:
+        form = _INTEGERS[kind]
+        return int(form.unpack(self._take(form.size))[0])
+
+    def _field(self, field: Field, version: int) -> Any:
+        if not field.many:
+            return self._one(field, version)
+        return [self._one(field, version) for _ in range(self._length(self.integer("int32")))]
+
+    def _one(self, field: Field, version: int) -> Any:
+        if isinstance(field.type, tuple):
+            return self.read(field.type, version)
+        if field.type in _INTEGERS:
+            return self.integer(field.type)
+        length = self.integer("int16" if field.type == "string" else "int32")
+        if length < 0:
+            return None
+        data = self._take(length)
+        return data if field.type == "bytes" else data.decode("utf-8", "replace")
+
+    def _take(self, size: int) -> bytes:
+        if self._at + size > len(self._data):
+            raise Unreadable(f"{len(self._data)} bytes are too few")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def _length(self, count: int) -> int:
+        if count > len(self._data):
+            raise Unreadable(f"{count} entries do not fit in {len(self._data)} bytes")
+        return max(count, 0)
