@@ -45,7 +45,7 @@ def test_the_same_is_printed(directories: list[Path], patterns: Sequence[str], w
 
 
 def test_the_same_is_printed_of_transactions(tmp_path: Path) -> None:
-    """Records as Kafka's coordinator writes them; one partition each, for Kafka's tool shows several in a hash's order."""
+    """Records as Kafka's coordinator writes them; one partition each: Kafka's tool shows several in a hash's order."""
     kafka.jars_or_skip()
     key = struct.pack(">hh", 0, 6) + b"loader"
     topic = struct.pack(">ih", 1, 7) + b"flights" + struct.pack(">ii", 1, 3)
