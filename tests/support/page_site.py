@@ -1,5 +1,6 @@
 """The page's application in this process: Airflow's own login in front of it, a cluster in memory behind it."""
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -7,6 +8,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import httpx
+
+from logyard.admin.connect import Connector
 from logyard.admin.memory import MemoryConnector
 from logyard.admin.memory_cluster import MemoryCluster
 
@@ -74,8 +78,10 @@ def login(role: str, teams: tuple[str, ...] = ()) -> dict[str, str]:
     return {"Authorization": f"Bearer {_signer().generate_jwt(user)}"}
 
 
-def make_app(cluster: MemoryCluster, clock: Clock | None = None, connector: MemoryConnector | None = None) -> Any:
-    """The application; with a clock, time stands still until it is moved."""
+def make_app(
+    cluster: MemoryCluster | None = None, clock: Clock | None = None, connector: Connector | None = None
+) -> Any:
+    """The application on a cluster in memory, or that connector's; with a clock, time stands still until told."""
     from logyard.plugins.logyard_ui.clusters import Clusters
     from logyard.plugins.logyard_ui.page import Page
     from logyard.plugins.logyard_ui.polls import Clocks
@@ -83,4 +89,29 @@ def make_app(cluster: MemoryCluster, clock: Clock | None = None, connector: Memo
 
     _signer()
     clocks = Clocks(clock, clock.ms) if clock is not None else None
-    return real(Page(Clusters(connector or MemoryConnector(cluster), clocks, idle_s=5.0)))
+    connector = connector or MemoryConnector(cluster or MemoryCluster({1: None}))
+    return real(Page(Clusters(connector, clocks, idle_s=5.0)))
+
+
+class Asked:
+    """Several requests at once against one application, by one user."""
+
+    def __init__(self, app: Any, role: str | None = "VIEWER") -> None:
+        self.app, self.headers = app, login(role) if role is not None else {}
+
+    def answers(self, *paths: str, **headers: str) -> list[httpx.Response]:
+        async def ask() -> list[httpx.Response]:
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
+                return list(await asyncio.gather(*(client.get(p, headers=self.headers | headers) for p in paths)))
+
+        return asyncio.run(ask())
+
+    def answer(self, path: str, **headers: str) -> httpx.Response:
+        return self.answers(path, **headers)[0]
+
+    def json(self, path: str) -> dict[str, Any]:
+        found = self.answer(path)
+        assert found.status_code == 200, found.text
+        content: dict[str, Any] = found.json()
+        return content

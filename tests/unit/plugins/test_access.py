@@ -10,8 +10,7 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.operators.hooks.cluster import ClusterHook
-from tests.support.page_site import Clock, Connections, connections, login, make_app
-from tests.unit.plugins.test_routes import Asked
+from tests.support.page_site import Asked, Clock, Connections, connections, login, make_app
 
 pytestmark = pytest.mark.airflow
 

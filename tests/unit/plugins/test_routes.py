@@ -1,6 +1,5 @@
 """The routes: closed to strangers, read only, one look for everybody, and what they say of a cluster."""
 
-import asyncio
 import gzip
 import json
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-import httpx
 from fastapi.routing import APIRoute
 
 from logyard.admin.memory import MemoryClient, MemoryConnector
@@ -19,7 +17,7 @@ from logyard.admin.ports import Quorum
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import ConfigValue, NewTopic
 from logyard.broker.model import TopicPartition
-from tests.support.page_site import Clock, Connections, connections, login, make_app
+from tests.support.page_site import Asked, Clock, Connections, connections, make_app
 
 pytestmark = pytest.mark.airflow
 
@@ -44,30 +42,6 @@ def cluster() -> MemoryCluster:
     made.start_offsets[T0], made.end_offsets[T0] = 1, 9
     made.sizes = dict.fromkeys(made.assignments, 100)
     return made
-
-
-class Asked:
-    """Several requests at once against one application, by one user."""
-
-    def __init__(self, app: Any, role: str | None = "VIEWER") -> None:
-        self.app, self.headers = app, login(role) if role is not None else {}
-
-    def answers(self, *paths: str, **headers: str) -> list[httpx.Response]:
-        async def ask() -> list[httpx.Response]:
-            transport = httpx.ASGITransport(self.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
-                return list(await asyncio.gather(*(client.get(p, headers=self.headers | headers) for p in paths)))
-
-        return asyncio.run(ask())
-
-    def answer(self, path: str, **headers: str) -> httpx.Response:
-        return self.answers(path, **headers)[0]
-
-    def json(self, path: str) -> dict[str, Any]:
-        found = self.answer(path)
-        assert found.status_code == 200, found.text
-        content: dict[str, Any] = found.json()
-        return content
 
 
 @pytest.fixture
