@@ -37,9 +37,9 @@ _U64 = np.uint64(64)
 _XEE, _XDD = np.uint64(0xEE), np.uint64(0xDD)
 LOAD_MAX = 0.75
 FIRST_SLOTS = 1 << 12
-# From here on a table grows by a quarter: until then by doubling.
+# From here on a table grows by an eighth: until then by doubling.
 DOUBLING_SLOTS = 1 << 20
-BYTES_PER_KEY = 40  # 24 bytes a slot, at the least load: just grown, 0.6
+BYTES_PER_KEY = 40  # 24 bytes a slot, at the least load (just grown, two thirds) 36; and what sorting takes
 # At most so many records are taken before the table's room is looked at again.
 STEP_RECORDS = 1 << 16
 _SLICES = 64
@@ -254,7 +254,7 @@ class KeyTable:
             raise TooManyKeys(f"{self.count} keys and more: {self._keys_max} at most are kept in one task")
         slots = len(self._table)
         while (self.count + more) > slots * LOAD_MAX:
-            slots = slots * 2 if slots < DOUBLING_SLOTS else slots + slots // 4
+            slots = slots * 2 if slots < DOUBLING_SLOTS else slots + slots // 8
         if slots != len(self._table):
             memory, table = _slots(slots)
             for start, end, part in _slices(self._table):

@@ -18,7 +18,8 @@ from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.leases import Lease, LeaseError
 
 INDEXES = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
-SUFFIXES = INDEXES | {"snapshot": layout.SNAPSHOT}
+# The leader epochs come with a lease, under a name that is the lease's own.
+SUFFIXES = INDEXES | {"snapshot": layout.SNAPSHOT, "epochs": ".epochs"}
 
 
 @dataclass(frozen=True, slots=True)

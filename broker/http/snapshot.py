@@ -7,6 +7,7 @@ Rule 2: between the moment and the links a segment may go (retention) or bytes m
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from logyard.broker.errors import CorruptData
@@ -17,7 +18,10 @@ from logyard.broker.log.leases import Purpose
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.model import topic_id_text
 
-FILES = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
+INDEXED = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
+# What an audit looks at as well: the producer snapshot at a segment's base, and with the active segment the
+# partition's leader epochs, under a name that is the lease's own.
+FILES = INDEXED | {"snapshot": layout.SNAPSHOT, "epochs": ".epochs"}
 LEASE_FILE = "lease.json"
 
 
@@ -30,6 +34,7 @@ class SegmentMoment(NamedTuple):
     max_timestamp: int
     is_active: bool
     has_aborted: bool
+    is_audited: bool
 
 
 class LeasedSegment(NamedTuple):
@@ -79,6 +84,7 @@ class Moment(NamedTuple):
                 segment.max_timestamp,
                 segment is log.active,
                 segment.has_aborted,
+                purpose is Purpose.AUDIT,
             )
             for number, segment in enumerate(log.segments)
             if not compacting or (segment is not log.active and segment.base_offset < end_offset)
@@ -183,7 +189,7 @@ def link(disk: Disk, moment: Moment, lease_directory: str) -> tuple[list[LeasedS
 
 def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentMoment) -> LeasedSegment:
     files: dict[str, int] = {}
-    for name, kind in FILES.items():
+    for name, kind in INDEXED.items():
         if segment.is_active and kind != layout.LOG:
             continue
         if kind == layout.TXN_INDEX and not segment.has_aborted:
@@ -192,6 +198,8 @@ def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentMoment
         path = f"{links}/{layout.file_name(segment.base_offset, kind)}"
         disk.link(f"{directory}/{layout.file_name(segment.base_offset, kind)}", path)
         files[name] = segment.size if kind == layout.LOG else disk.status(path).size
+    if segment.is_audited:
+        files |= _link_besides(disk, directory, links, segment)
     status = disk.status(f"{links}/{layout.file_name(segment.base_offset, layout.LOG)}")
     last_offset = segment.end_offset - 1 if segment.is_active else _last_offset(disk, links, segment)
     return LeasedSegment(
@@ -204,6 +212,20 @@ def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentMoment
         segment.is_active,
         files,
     )
+
+
+def _link_besides(disk: Disk, directory: str, links: str, segment: SegmentMoment) -> dict[str, int]:
+    """Link what only an audit looks at, where it is there: both are replaced by renaming, never written over."""
+    found: dict[str, int] = {}
+    wanted = {"snapshot": layout.file_name(segment.base_offset, layout.SNAPSHOT)}
+    if segment.is_active:
+        wanted["epochs"] = layout.LEADER_EPOCHS
+    for name, file in wanted.items():
+        path = f"{links}/{layout.file_name(segment.base_offset, FILES[name])}"
+        with suppress(FileNotFoundError):
+            disk.link(f"{directory}/{file}", path)
+            found[name] = disk.status(path).size
+    return found
 
 
 def _last_offset(disk: Disk, links: str, segment: SegmentMoment) -> int:

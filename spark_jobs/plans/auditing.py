@@ -5,6 +5,7 @@ index, leader epochs, timestamps. What needs neighbours or other replicas is aud
 """
 
 import bisect
+import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +16,9 @@ from logyard.broker.compaction.facts import marker_type
 from logyard.broker.compaction.survey import CONTROL
 from logyard.broker.compaction.transactions import ABORT_MARKER, COMMIT_MARKER
 from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.log.checkpoints import decode_epochs
 from logyard.broker.log.index import AbortedTxn, decode_aborted
+from logyard.broker.log.layout import LEADER_EPOCHS
 from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.records.header import parse_header
 from logyard.spark_jobs import kernels as k
@@ -221,11 +224,7 @@ class SegmentAuditor:
             self._note(
                 BAD, "offsets", -1, int(last[-1]), f"the segment ends at {int(last[-1])}, the broker says {said}"
             )
-        try:
-            if snapshot := self._segment.read_all("snapshot"):
-                decode_snapshot(snapshot)
-        except CorruptData as error:
-            self._note(BAD, "snapshot", -1, -1, str(error), ".snapshot")
+        self._check_besides()
         if self._segment.active:
             return
         self._check_offset_index(headers, last)
@@ -234,6 +233,27 @@ class SegmentAuditor:
             self.aborted = tuple(decode_aborted(self._segment.read_all("txnindex")))
         except CorruptData as error:
             self._note(BAD, "txnindex", -1, -1, str(error), ".txnindex")
+
+    def _check_besides(self) -> None:
+        """The producer snapshot at the segment's base, and the leader epochs as they lie on a live broker's disk."""
+        try:
+            if snapshot := self._segment.read_all("snapshot"):
+                decode_snapshot(snapshot)
+        except CorruptData as error:
+            self._note(BAD, "snapshot", -1, -1, str(error), ".snapshot")
+        home = os.path.dirname(self._segment.name)
+        place = (self._segment.replica, f"{home}/{LEADER_EPOCHS}", -1)
+        tp = (self._segment.topic, self._segment.partition)
+        try:
+            entries = decode_epochs(self._segment.read_all("epochs") or b"0\n0\n")
+        except CorruptData as error:
+            self.findings.append(Finding(BAD, "epochs", *tp, *place, -1, str(error)))
+            return
+        for epoch, start in entries:
+            # One that begins behind what was leased is younger than the lease.
+            if (epoch, start) not in self._work.leader_epochs and start <= self._segment.last_offset:
+                text = f"it says that epoch {epoch} begins at {start}, the broker does not"
+                self.findings.append(Finding(BAD, "epochs", *tp, *place, start, text))
 
     def _check_offset_index(self, headers: Array, last: Array) -> None:
         entries = self._entries("index", np.dtype([("offset", ">i4"), ("position", ">i4")]))

@@ -9,9 +9,11 @@ import pytest
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.log import layout, swap
+from logyard.broker.log.checkpoints import decode_epochs
 from logyard.broker.log.disk import OsDisk
 from logyard.broker.log.log import Origin
 from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.topic_config import TopicConfig
@@ -63,10 +65,16 @@ class TestTake:
             log = world.lead()
             fill(log, 60)
             log.set_high_watermark(100)
+            exported = await world.take("export")
+            assert exported["segments"][-1]["files"] == {"log": log.active.size}
             lease = await world.take("audit")
             last = lease["segments"][-1]
             assert (last["active"], last["base_offset"]) == (True, log.active.base_offset)
-            assert last["files"] == {"log": log.active.size}
+            # An audit looks at what lies beside the indexes as well.
+            assert set(last["files"]) == {"log", "snapshot", "epochs"}
+            assert decode_snapshot(await world.read(lease, last["base_offset"], "snapshot")) == []
+            epochs = await world.read(lease, last["base_offset"], "epochs")
+            assert [list(entry) for entry in decode_epochs(epochs)] == lease["leader_epochs"]
             assert (last["last_offset"], lease["end_offset"]) == (179, 100)
             size = log.active.size
             fill(log, 1)

@@ -158,3 +158,27 @@ def test_half_entries_and_a_missing_file_are_found(directory: Path) -> None:
     auditor = SegmentAuditor(SegmentAudit(segment, True, (), False, -1))
     assert auditor.run().num_rows == 0
     assert [(f.level, f.check) for f in auditor.findings] == [(BAD, "readable")]
+
+
+def test_epochs_on_a_live_brokers_disk_are_those_it_believes(directory: Path) -> None:
+    segment = of_directory(str(directory), 1)[1]
+    path = directory / f"{segment.base_offset:020d}.epochs"
+
+    def found(text: str) -> list[tuple[str, str, int]]:
+        path.write_text(text)
+        leased = replace(segment, last_offset=35, files={"log": segment.size, "epochs": len(text)})
+        auditor = SegmentAuditor(SegmentAudit(leased, True, ((0, 0),), False, 10_000))
+        auditor.run()
+        return [(f.level, f.file, f.offset) for f in auditor.findings]
+
+    name = str(directory / "leader-epoch-checkpoint")
+    assert found("0\n1\n0 0\n") == []
+    assert found("0\n2\n0 0\n4 36\n") == [], "it began after the lease"
+    assert found("0\n1\n0 8\n") == [(BAD, name, 8)]
+    assert found("0\n1\n0 x\n") == [(BAD, name, -1)]
+
+
+def test_a_damaged_snapshot_is_found(directory: Path) -> None:
+    (directory / f"{0:020d}.snapshot").write_bytes(b"\0\1" + bytes(12))
+    (finding,), _ = audit(directory)
+    assert (finding.level, finding.check, Path(finding.file).suffix) == (BAD, "snapshot", ".snapshot")
