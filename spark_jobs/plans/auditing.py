@@ -241,19 +241,20 @@ class SegmentAuditor:
                 decode_snapshot(snapshot)
         except CorruptData as error:
             self._note(BAD, "snapshot", -1, -1, str(error), ".snapshot")
-        home = os.path.dirname(self._segment.name)
-        place = (self._segment.replica, f"{home}/{LEADER_EPOCHS}", -1)
-        tp = (self._segment.topic, self._segment.partition)
         try:
             entries = decode_epochs(self._segment.read_all("epochs") or b"0\n0\n")
         except CorruptData as error:
-            self.findings.append(Finding(BAD, "epochs", *tp, *place, -1, str(error)))
+            self._note_epochs(-1, str(error))
             return
         for epoch, start in entries:
             # One that begins behind what was leased is younger than the lease.
             if (epoch, start) not in self._work.leader_epochs and start <= self._segment.last_offset:
-                text = f"it says that epoch {epoch} begins at {start}, the broker does not"
-                self.findings.append(Finding(BAD, "epochs", *tp, *place, start, text))
+                self._note_epochs(start, f"it says that epoch {epoch} begins at {start}, the broker does not")
+
+    def _note_epochs(self, offset: int, text: str) -> None:
+        s = self._segment
+        file = f"{os.path.dirname(s.name)}/{LEADER_EPOCHS}"
+        self.findings.append(Finding(BAD, "epochs", s.topic, s.partition, s.replica, file, -1, offset, text))
 
     def _check_offset_index(self, headers: Array, last: Array) -> None:
         entries = self._entries("index", np.dtype([("offset", ">i4"), ("position", ">i4")]))
