@@ -233,6 +233,60 @@ function spark(dag, title, start, sentence) {
   };
 }
 
+const exporting = {
+  dag: "export_segments",
+  title: "Export to Parquet",
+  start: "Export",
+  fields: [
+    { id: "topics", label: "Topics", kind: "text", required: true, help: "Separated by commas or spaces." },
+    {
+      id: "destination",
+      label: "Destination",
+      kind: "text",
+      required: true,
+      help: "Directory or URL: s3a://lake/orders",
+    },
+  ],
+  conf: (values) => ({ topics: names(values.topics), destination: values.destination.trim() }),
+  say: (values) => [
+    `What is new in ${names(values.topics).join(", ")} is written to ${values.destination.trim()}.`,
+    "What was exported there before is not exported again.",
+  ],
+};
+
+const asCode = {
+  dag: "topics_as_code",
+  title: "Make topics what a file says",
+  start: "Plan it",
+  fields: [
+    {
+      id: "file",
+      label: "File",
+      kind: "text",
+      required: true,
+      pattern: /^[A-Za-z0-9._/-]+\.ya?ml$/,
+      wrong: "a YAML file in the DAG's folder, or in the configured one",
+    },
+    { id: "delete_unlisted", label: "Delete topics that the file owns and does not list", kind: "flag" },
+  ],
+  conf: (values) => ({ file: values.file, delete_unlisted: Boolean(values.delete_unlisted), approve: true }),
+  say: (values) => [
+    `The difference between ${values.file} and the cluster is planned; then a person has to approve it, in Airflow.`,
+    values.delete_unlisted ? "The plan may delete topics, five at most." : "No topic is deleted.",
+  ],
+};
+
+const report = {
+  dag: "retention_report",
+  title: "Report what topics keep",
+  start: "Report",
+  fields: [
+    { id: "topics", label: "Topics", kind: "text", help: "Separated by commas; all but internal ones where empty." },
+  ],
+  conf: (values) => ({ topics: names(values.topics) }),
+  say: (values) => [`What ${names(values.topics).join(", ") || "every topic"} keeps is reported; nothing is changed.`],
+};
+
 export const ACTIONS = {
   create_topic: createTopic,
   alter_topic: alterTopic,
@@ -241,6 +295,9 @@ export const ACTIONS = {
   reassign_replicas: reassign,
   decommission_broker: decommission,
   recover_controller: recover,
+  topics_as_code: asCode,
+  retention_report: report,
+  export_segments: exporting,
   compact_segments: spark("compact_segments", "Compact", "Compact", "A Spark job compacts the closed segments of"),
   audit_replicas: spark(
     "audit_replicas",

@@ -95,15 +95,19 @@ function Totals({ data, what }) {
         },
         h(
           Flex,
-          { justifyContent: "space-between", alignItems: "baseline", marginBottom: "1.5", fontSize: "sm" },
+          { justifyContent: "space-between", alignItems: "baseline", gap: "3", marginBottom: "1.5", fontSize: "sm" },
           h(
             RouterLink,
             { to: place.to({ view: "broker", broker }) },
-            h(Text, { fontWeight: "semibold" }, `Broker ${broker}`),
+            h(Text, { fontWeight: "semibold", whiteSpace: "nowrap" }, `Broker ${broker}`),
           ),
           h(
             Text,
-            { color: data.alive[index] ? "fg.muted" : "fg.error" },
+            {
+              color: data.alive[index] ? "fg.muted" : "fg.error",
+              truncate: true,
+              title: data.racks?.[index] ?? undefined,
+            },
             [data.alive[index] ? null : "not alive", data.racks?.[index], number(totals[index])]
               .filter((part) => part !== null && part !== undefined)
               .join(" · "),

@@ -35,7 +35,7 @@ export function Empty({ title, children }) {
       borderStyle: "dashed",
       borderColor: "border.emphasized",
       borderRadius: "md",
-      padding: "8",
+      padding: "5",
       textAlign: "center",
     },
     h(Text, { fontWeight: "semibold" }, title),

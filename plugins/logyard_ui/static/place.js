@@ -14,18 +14,22 @@ const KEPT = ["conn_id"];
 export function search(place) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(place)) {
-    if (value !== undefined && value !== null && value !== "") query.set(name, String(value));
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined && one !== null && one !== "") query.append(name, String(one));
+    }
   }
   const text = query.toString();
   return text ? `?${text}` : "";
 }
 
-// {conn, view, get, to, stay}: `to(place)` is another place (a link's `to`), `stay(changes)` changes this one in place.
+// {conn, view, get, all, to, stay}: `all(name)` are its values where there are several, `to(place)` is another place (a
+// link's `to`), `stay(changes)` changes this one in place.
 export function usePlace() {
   const [query, setQuery] = useSearchParams();
   const conn = query.get("conn_id") || DEFAULT_CONNECTION;
   const view = viewOf(query);
   const get = useCallback((name) => query.get(name) ?? "", [query]);
+  const all = useCallback((name) => query.getAll(name), [query]);
   const to = useCallback(
     (place) => {
       const kept = Object.fromEntries(KEPT.map((name) => [name, query.get(name)]));
@@ -35,15 +39,21 @@ export function usePlace() {
   );
   const stay = useCallback(
     (changes, { replace = true } = {}) =>
-      setQuery((old) => new URLSearchParams(search({ ...Object.fromEntries(old), ...changes })), { replace }),
+      setQuery((old) => new URLSearchParams(search({ ...several(old), ...changes })), { replace }),
     [setQuery],
   );
-  return useMemo(() => ({ conn, view, get, to, stay }), [conn, view, get, to, stay]);
+  return useMemo(() => ({ conn, view, get, all, to, stay }), [conn, view, get, all, to, stay]);
+}
+
+function several(query) {
+  return Object.fromEntries([...query.keys()].map((name) => [name, query.getAll(name)]));
 }
 
 function viewOf(query) {
   const asked = query.get("view");
   if (VIEWS.includes(asked)) return asked;
+  // A task that touched several topics links to a list of them.
+  if (query.getAll("topic").length > 1) return "topics";
   // One of a list needs its name; a link from a task says only that.
   const one = ONES.filter((name) => query.get(name));
   return one.includes(asked) ? asked : (one[0] ?? "overview");

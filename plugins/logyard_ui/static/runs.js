@@ -118,6 +118,15 @@ export function Following({ run }) {
           ),
         ),
       ),
+    tasks
+      .filter((task) => task.state === "awaiting_input")
+      .map((task) =>
+        h(
+          UI.Link,
+          { key: task.task_id, asChild: true, color: "fg.info" },
+          h(RouterLink, { to: taskPath(run, task) }, "It waits for a person to approve what it would do: look at it"),
+        ),
+      ),
     problem && h(Text, { color: "fg.error", fontSize: "sm" }, problem.message),
     failed.map((task) => h(Why, { key: task.task_id, run, task })),
   );

@@ -31,14 +31,13 @@ const COLUMNS = [
 ];
 
 export function Settings({ configs, name }) {
-  const overrides = configs.some((config) => config.override);
-  const [all, setAll] = useState(!overrides);
+  const [all, setAll] = useState(!configs.some(isSet));
   const [wanted, setWanted] = useState("");
   const rows = useMemo(
     () =>
       configs
-        .filter((config) => (all || config.override) && config.name.includes(wanted.trim()))
-        .sort((a, b) => Number(b.override) - Number(a.override) || (a.name < b.name ? -1 : 1)),
+        .filter((config) => (all || isSet(config)) && config.name.includes(wanted.trim()))
+        .sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)),
     [configs, all, wanted],
   );
   return h(
@@ -60,9 +59,22 @@ export function Settings({ configs, name }) {
   );
 }
 
+function isSet(config) {
+  return config.override || config.source !== "DEFAULT_CONFIG";
+}
+
+// What is set on this very resource first, then what is set anywhere.
+function rank(config) {
+  return config.override ? 0 : isSet(config) ? 1 : 2;
+}
+
 function Value({ config }) {
   if (config.sensitive) return h("span", { "data-quiet": "" }, "hidden");
   if (config.value === null || config.value === "")
     return h("span", { "data-quiet": "" }, config.value === null ? "none" : "empty");
-  return h(Code, { size: "sm", variant: "plain", whiteSpace: "pre-wrap", wordBreak: "break-all" }, config.value);
+  return h(
+    Code,
+    { size: "sm", variant: "plain", paddingX: "0", whiteSpace: "pre-wrap", wordBreak: "break-all" },
+    config.value,
+  );
 }

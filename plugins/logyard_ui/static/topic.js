@@ -64,6 +64,7 @@ function Actions({ topic }) {
       "Move replicas",
     ),
     h(Offer, { action: "compact_segments", values: { topics: name }, plain: true }, "Compact"),
+    h(Offer, { action: "export_segments", values: { topics: name }, plain: true }, "Export"),
     h(Offer, { action: "audit_replicas", values: { topics: name }, plain: true }, "Audit"),
     h(
       Offer,

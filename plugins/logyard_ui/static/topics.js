@@ -6,7 +6,7 @@ import { bytes, number, plural } from "./format.js";
 import { React, UI, h, useMemo } from "./host.js";
 import { Empty, Looked } from "./parts.js";
 import { Pick } from "./pick.js";
-import { rowLink } from "./place.js";
+import { Go, rowLink } from "./place.js";
 import { Search, Table } from "./table.js";
 import { useTyped } from "./typed.js";
 
@@ -30,7 +30,8 @@ function List({ data, sizes }) {
   const only = place.get("only");
   const internal = place.get("internal") === "1";
   const rows = useMemo(() => asRows(data, sizes), [data, sizes]);
-  const found = useMemo(() => filtered(rows, { wanted, only, internal }), [rows, wanted, only, internal]);
+  const named = place.all("topic").join("\n");
+  const found = useMemo(() => filtered(rows, { wanted, only, internal, named }), [rows, wanted, only, internal, named]);
   // Its links hold nothing of the place but the connection: typing and sorting leave the columns as they are.
   const columns = useMemo(() => columnsOf(place), [conn]);
   return h(
@@ -55,8 +56,15 @@ function List({ data, sizes }) {
             ? plural(rows.length, "topic")
             : `${number(found.length)} of ${plural(rows.length, "topic")}`,
         ),
+        named !== "" && h(Go, { to: place.to({ view: "topics" }), fontSize: "sm" }, "Show all"),
       ),
-      h(Offer, { action: "create_topic" }, "Create topic"),
+      h(
+        Flex,
+        { gap: "2" },
+        h(Offer, { action: "retention_report", plain: true }, "Report"),
+        h(Offer, { action: "topics_as_code", values: { file: "topics.yaml" }, plain: true }, "From a file"),
+        h(Offer, { action: "create_topic" }, "Create topic"),
+      ),
     ),
     rows.length === 0
       ? h(Empty, { title: "There is no topic yet." }, "Create one here, by a DAG, or with any of Kafka's tools.")
@@ -122,11 +130,13 @@ function asRows(data, sizes) {
   });
 }
 
-export function filtered(rows, { wanted, only, internal }) {
+// `named`: only these topics, one a line; all of them where empty.
+function filtered(rows, { wanted, only, internal, named }) {
+  const names = named === "" ? null : new Set(named.split("\n"));
   const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
   return rows.filter(
     (row) =>
-      (internal || !row.internal) &&
+      (names ? names.has(row.name) : internal || !row.internal) &&
       (only !== "trouble" || row.under_replicated > 0 || row.offline > 0) &&
       words.every((word) => row.name.toLowerCase().includes(word)),
   );

@@ -137,6 +137,9 @@ SAMPLES = {
     "recover_controller": {},
     "compact_segments": {"topics": "a, b"},
     "audit_replicas": {"topics": "a b"},
+    "export_segments": {"topics": "a", "destination": "s3a://lake/a"},
+    "retention_report": {"topics": ""},
+    "topics_as_code": {"file": "topics.yaml"},
 }
 
 
