@@ -13,9 +13,11 @@ import httpx
 from logyard.admin.connect import Connector
 from logyard.admin.memory import MemoryConnector
 from logyard.admin.memory_cluster import MemoryCluster
+from tests.support import airflow_home
+
+airflow_home.prepare()
 
 CONNECTION = "logyard_default"
-ROLES = ("VIEWER", "OP", "ADMIN")
 
 
 class Clock:
