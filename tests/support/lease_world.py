@@ -34,6 +34,7 @@ from logyard.broker.topic_config import TopicConfig
 TOKEN = "t" * 64
 ROOT = "/data"
 TP = TopicPartition("t", 0)
+DIRECTORY = f"{ROOT}/{TP}"
 COMPACTED = TopicConfig(
     cleanup_policy=frozenset({"compact"}), segment_bytes=2000, index_interval_bytes=300, file_delete_delay_ms=0
 )
@@ -250,3 +251,18 @@ async def in_pieces(data: bytes, size: int) -> AsyncIterator[bytes]:
 class _NoChanges:
     def submit(self, *args: Any, **kwargs: Any) -> None:
         """The ISR stays as it is."""
+
+
+def lease_directories(world: LeaseWorld) -> list[str]:
+    """What leases of partition 0 have put beside its segments."""
+    leases = f"{DIRECTORY}/.leases"
+    return [entry.name for entry in world.disk.list(leases)] if world.disk.exists(leases) else []
+
+
+async def ready_to_commit(world: LeaseWorld, group_size: int = 2) -> tuple[Any, Any, Any]:
+    """A filled log, a lease on it, its compaction handed in; returns lease, commit body, parts."""
+    fill(world.lead(), 60)
+    lease = await world.take()
+    decision, parts = await world.compaction(lease, group_size)
+    await world.put_all(lease, parts)
+    return lease, commit_body(lease, decision, parts), parts
