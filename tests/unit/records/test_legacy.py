@@ -50,6 +50,14 @@ def test_up_conversion_keeps_records_and_codec(magic: int, codec: int) -> None:
     assert batch.parse_header(legacy.upconvert(message_set(magic, codec), compression=4)).compression == 4
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_that_were_not_converted_are_refused_for_their_format(magic: int) -> None:
+    view = memoryview(bytearray(message_set(magic, 0)))
+    with pytest.raises(ApiError, match=f"magic {magic}") as refused:
+        batch.validate_client_batch(view, 0, batch.parse_header(view), now_ms=NOW, bounds=batch.Bounds())
+    assert refused.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
 def test_headers_of_a_log_of_all_formats_are_walked() -> None:
     data = message_set(0, 0) + message_set(1, 1) + batch.build(RECORDS, base_offset=0)
     walked = [h for _, h in batch.iter_headers(memoryview(data))]

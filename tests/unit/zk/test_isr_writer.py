@@ -16,7 +16,7 @@ from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.registration import create_persistent_paths
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import isr_notifications, partition_state, paths
-from logyard.broker.znodes.ops import Create, SetData
+from logyard.broker.znodes.ops import Create, OpResult, SetData, ZkCode
 from tests.support.virtual_loop import run_virtually
 
 TP = TopicPartition("t", 0)
@@ -163,6 +163,24 @@ def test_a_lost_reply_is_no_refusal() -> None:
         await world.make()
         world.zk.lose_replies()
         assert await world.change(1, 2) == IsrChangeResult(ErrorCode.NONE, 1, 4, (1, 2), 1)
+        world.writer.close()
+
+    run(work())
+
+
+def test_what_zookeeper_refuses_was_not_attempted() -> None:
+    """Without the right to write, say: the leader keeps its ISR, and may ask again."""
+
+    class Forbidden(MemoryZooKeeper):
+        async def pipeline(self, multis: Any) -> Any:
+            return [[OpResult(ZkCode.FAILED)] * len(ops) for ops in multis]
+
+    async def work() -> None:
+        world = World()
+        await world.make()
+        world.writer = DirectIsrWriter(Forbidden(world.tree), 1)
+        assert await world.change(1, 2) == IsrChangeResult(ErrorCode.OPERATION_NOT_ATTEMPTED)
+        assert world.state() == STATE
         world.writer.close()
 
     run(work())
