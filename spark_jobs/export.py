@@ -77,7 +77,7 @@ class Export:
             ranges = [self._range(replica, manifest) for replica in replicas]
             for topic in sorted({r.replica.topic for r in ranges}):
                 self._check_schema(topic, ranges, manifest)
-            stack.callback(self._store.drop_staging, self._run_id)
+            stack.callback(self._store.drop_uncommitted, self._run_id)
             written, files, removed = self._write(ranges, manifest)
             beats.beat()
             if beats.lost:
@@ -254,7 +254,7 @@ class Export:
             return merging.write_merge(merge, directory, staging)
 
         with ExitStack() as stack:
-            stack.callback(self._store.drop_staging, run_id)
+            stack.callback(self._store.drop_uncommitted, run_id)
             stack.enter_context(MarkProgress("merge", done_marks(staging), {merging.mark_of(m): m.bytes for m in plan}))
             files = self._workers.each(plan, lambda m: m.bytes, write)
             files.sort(key=lambda row: str(row["path"]))

@@ -199,6 +199,11 @@ class ManifestStore:
         """Remove what a run staged."""
         shutil.rmtree(self.staging(run_id), ignore_errors=True)
 
+    def drop_uncommitted(self, run_id: str) -> None:
+        """Remove what a run staged, unless it is what the newest version is made of and was not moved yet."""
+        if self.latest().run_id != run_id:
+            self.drop_staging(run_id)
+
     def drop_stale_staging(self) -> None:
         """Remove what runs that died more than a day ago staged."""
         root = os.path.join(self.directory, STAGING)

@@ -46,13 +46,12 @@ def plan_merges(
     """Yield groups of neighbours (same directory, partition and schema) below half the target: as many as fill it,
     or at least `together_min`."""
     places: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
-    for file in files:
-        place = os.path.dirname(str(file["path"])), file["topic"], file["partition"]
-        places[place].append(file)
+    for one in files:
+        places[os.path.dirname(str(one["path"])), one["topic"], one["partition"]].append(one)
     for place in sorted(places):
         group: list[Mapping[str, Any]] = []
         ordered: list[Mapping[str, Any] | None] = [*sorted(places[place], key=lambda f: (f["start"], f["end"])), None]
-        for file in ordered:
+        for file in ordered:  # None ends the last group
             alike = file is not None and (not group or file.get("schema") == group[0].get("schema"))
             if file is not None and alike and file["bytes"] * 2 < target_bytes:
                 group.append(file)

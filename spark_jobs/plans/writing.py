@@ -22,6 +22,7 @@ ROW_GROUP_BYTES = 64 * 1024 * 1024
 DIRECTORIES_MAX = 512
 # A dictionary pays where at most half of these values are different.
 SAMPLE_ROWS = 4096
+SAMPLE_BYTES = 256 * 1024
 DEAD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 DEAD_SCHEMA = pa.schema([*(field_of(c) for c in DEAD_COLUMNS), ("side", pa.string()), ("reason", pa.string())])
 _RISING = ("offset", "timestamp", "sequence")
@@ -300,22 +301,32 @@ class OpenFile:
 
 
 def open_parquet(path: str, sample: pa.Table) -> pq.ParquetWriter:
-    """Open a file for tables like `sample`: numbers that rise as differences, dictionaries where values repeat."""
+    """Open a file for tables like `sample`, each column in the way that pays: numbers that rise as differences,
+    dictionaries where values repeat, no compression where it gains nothing, no bounds of what nobody compares."""
     leaves = [leaf for f in sample.schema for leaf in _leaves(f.name, f.type)]
-    plain = {name for name in ("key", "value") if name in leaves and not _repeats(sample.column(name))}
+    sides = [name for name in ("key", "value") if name in leaves]
     rising = [name for name in _RISING if name in leaves]
+    plain = {*rising, *(name for name in sides if not _repeats(sample.column(name)))}
+    dense = {name for name in sides if name in plain and not _shrinks(sample.column(name))}
     return pq.ParquetWriter(
         path,
         sample.schema,
-        compression="zstd",
-        use_dictionary=[leaf for leaf in leaves if leaf not in plain and leaf not in rising],
+        compression={leaf: "none" if leaf in dense else "zstd" for leaf in leaves},
+        use_dictionary=[leaf for leaf in leaves if leaf not in plain],
         column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+        write_statistics=[leaf for leaf in leaves if leaf != "value" and not leaf.startswith("headers.")],
     )
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
     few = column.slice(0, SAMPLE_ROWS)
     return len(pc.unique(few)) * 2 <= len(few)
+
+
+def _shrinks(column: pa.ChunkedArray) -> bool:
+    """Whether compression takes a tenth or more off text or bytes."""
+    data = b"".join(v for v in column.slice(0, SAMPLE_ROWS).cast(pa.binary()).to_pylist() if v)[:SAMPLE_BYTES]
+    return not data or len(pa.compress(data, "zstd", asbytes=True)) * 10 <= len(data) * 9
 
 
 def _leaves(path: str, kind: pa.DataType) -> list[str]:

@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support import dying_export
 from tests.support.batches import Rec, batch
 from tests.support.segment_files import write_partition
 
@@ -18,64 +18,9 @@ pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 RECORDS = 6_000
 TOPIC = "flights"
 
-# Runs the job of this checkout, and dies by SIGKILL at the place that its first argument names.
-DYING = """
-import os, signal, sys, threading, time
-from pathlib import Path
-from logyard.spark_jobs import export, manifest, session
-
-place, target = sys.argv[1], Path(sys.argv[2])
-
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def die_when_staged():
-    while not any(target.glob("_staging/*/*/*/*.parquet")):
-        time.sleep(0.001)
-    die()
-
-def wait_for_the_other(commit):
-    def wrapped(self, following):
-        (target.parent / f"ready-{os.getpid()}").touch()
-        while len(list(target.parent.glob("ready-*"))) < 2:
-            time.sleep(0.01)
-        commit(self, following)
-    return wrapped
-
-def then_die(function):
-    def wrapped(*arguments, **named):
-        function(*arguments, **named)
-        die()
-    return wrapped
-
-if place == "before staging":
-    session.run_each = die
-elif place == "mid write":
-    threading.Thread(target=die_when_staged, daemon=True).start()
-elif place == "before the manifest":
-    manifest.ManifestStore.commit = die
-elif place == "after the manifest's link":
-    os.link = then_die(os.link)
-elif place == "mid moves":
-    moved = manifest.os.replace
-    manifest.os.replace = then_die(moved)
-elif place == "race":
-    manifest.ManifestStore.commit = wait_for_the_other(manifest.ManifestStore.commit)
-sys.exit(export.main(sys.argv[3:]))
-"""
-
 
 def start(place: str, log_dir: Path, target: Path) -> "subprocess.Popen[str]":
-    environment = os.environ | {
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_SUBMIT_ARGS": "--master local[2] --conf spark.ui.enabled=false"
-        " --conf spark.driver.bindAddress=127.0.0.1 --conf spark.driver.host=127.0.0.1 pyspark-shell",
-    }
-    command = [sys.executable, "-c", DYING, place, str(target), "--log-dir", str(log_dir), "--destination", str(target)]
-    return subprocess.Popen(
-        [*command, "--split-mib", "1"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return dying_export.start(place, target, ["--log-dir", str(log_dir), "--split-mib", "1"])
 
 
 def offsets(target: Path) -> list[tuple[int, int]]:

@@ -184,6 +184,31 @@ def test_dead_at_any_point_and_run_again_every_row_is_there_once(
     assert points > 10
 
 
+@pytest.mark.parametrize("words", [(), ("--merge-files", "2")])
+def test_a_disk_that_fails_after_the_commit_costs_nothing(
+    words: tuple[str, ...], flights: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flights.grow(pairs(20))
+    flights.run()
+    flights.grow(pairs(20))
+    linked = ManifestStore.commit
+
+    def full(store: ManifestStore, manifest: Any) -> None:
+        linked(store, manifest)
+        monkeypatch.setattr(ManifestStore, "_move", no_space)
+
+    def no_space(*_: Any) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ManifestStore, "commit", full)
+        with pytest.raises(OSError, match="no space"):
+            flights.run(*words)
+    monkeypatch.undo()
+    flights.run(*words)
+    assert flights.offsets() == list(range(40))
+
+
 # --- formats, schemas
 
 

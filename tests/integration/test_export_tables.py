@@ -1,0 +1,104 @@
+"""Delta Lake and Iceberg as what an export writes, with their own jars: every row once, whenever the driver dies."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import dying_export
+from tests.support.batches import Rec, batch
+from tests.support.segment_files import write_partition
+from tests.support.table_jars import jars_or_skip
+
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
+
+READ = {
+    "delta": """
+rows = [(r["date"], r.offset, bytes(r.key).decode(), r.value and r.value.id) for r in
+        spark.read.format("delta").load(table).collect()]
+""",
+    "iceberg": """
+java = spark._jvm.org.apache.iceberg
+found = java.hadoop.HadoopTables(spark._jsc.hadoopConfiguration()).load(table)
+rows = []
+for r in java.data.IcebergGenerics.read(found).build():
+    value = r.getField("value")
+    key = bytes(r.getField("key").array()).decode()
+    rows.append((r.getField("date"), r.getField("offset"), key, value and value.getField("id")))
+""",
+}
+READER = """
+import json, sys
+from pyspark.sql import SparkSession
+table, settings = sys.argv[1], json.loads(sys.argv[2])
+builder = SparkSession.builder
+for key, value in settings.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+{read}
+print(json.dumps(sorted(rows, key=lambda row: row[1])))
+"""
+
+
+def write_log(root: Path, count: int) -> None:
+    records = [
+        Rec(i, b"k%d" % i, b'{"id": %d}' % i if i % 10 else b"no json", i * 3_600_000, (("h", b"x"),))
+        for i in range(count)
+    ]
+    batches = [batch(records[i : i + 10]) for i in range(0, count, 10)]
+    write_partition(root, "t-0", [batches[i : i + 5] for i in range(0, len(batches), 5)])
+
+
+def finish(running: "subprocess.Popen[str]", status: int = 0) -> dict[str, Any]:
+    out, err = running.communicate(timeout=400)
+    assert running.returncode == status, f"{out[-1000:]}\n{err[-4000:]}"
+    return dict(json.loads(out.strip().splitlines()[-1])) if status == 0 else {"error": err.strip().splitlines()[-1]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("delta", "after the manifest's link"),
+        ("delta", "after Delta's append"),
+        ("iceberg", "after the manifest's link"),
+        ("iceberg", "after Iceberg's append"),
+    ],
+)
+def test_every_row_once_wherever_the_driver_dies(kind: str, place: str, tmp_path: Path) -> None:
+    jars = jars_or_skip(kind)
+    target, schema = tmp_path / "export", tmp_path / "value.ddl"
+    schema.write_text("id BIGINT")
+    words = ["--format", kind, "--partition-by", "date", "--value-format", "json", "--value-schema", str(schema)]
+    write_log(tmp_path / "1", 100)
+    finish(dying_export.start(place, target, [*words, "--log-dir", str(tmp_path / "1")], jars), -9)
+    write_log(tmp_path / "2", 200)
+    schema.write_text("id BIGINT, more STRING")
+    said = finish(dying_export.start("nowhere", target, [*words, "--log-dir", str(tmp_path / "2")], jars))
+    assert (said["rows"], said["dead_letters"], said["manifest_version"]) == (90, 10, 2)
+
+    from logyard.spark_jobs.tables.publishing import settings
+
+    environment = os.environ | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_SUBMIT_ARGS": f"{dying_export.SPARK} --jars {jars} pyspark-shell",
+    }
+    code = READER.format(read=READ[kind])
+    command = [sys.executable, "-c", code, str(target / "data"), json.dumps(settings(kind))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = json.loads(done.stdout.strip().splitlines()[-1])
+    assert rows == [[f"1970-01-{1 + i // 24:02}", i, f"k{i}", i] for i in range(200) if i % 10]
+
+
+@pytest.mark.parametrize(("kind", "package"), [("delta", "io.delta:delta-spark"), ("iceberg", "iceberg-spark-runtime")])
+def test_a_missing_package_is_named_in_one_line(kind: str, package: str, tmp_path: Path) -> None:
+    write_log(tmp_path / "log", 20)
+    said = finish(
+        dying_export.start("nowhere", tmp_path / "export", ["--format", kind, "--log-dir", str(tmp_path / "log")]), 1
+    )
+    assert package in said["error"]
+    assert said["error"].endswith("is not on Spark's class path: give spark-submit --packages or --jars")
