@@ -125,10 +125,13 @@ class Group:
             votes[choice] += 1
         return max(candidates, key=lambda name: votes[name])
 
+    def _roll(self) -> tuple[JoinedMember, ...]:
+        """Who is in the group, for the leader alone: made for each member it would cost the square of their number."""
+        return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values())
+
     def joined(self, member: Member, *, skip_assignment: bool = False) -> Joined:
         """The answer that tells `member` the current generation."""
         is_leader = member.member_id == self.leader_id
-        roll = tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values())
         return Joined(
             ErrorCode.NONE,
             member.member_id,
@@ -136,7 +139,7 @@ class Group:
             self.protocol_type,
             self.protocol,
             self.leader_id or "",
-            roll if is_leader else (),
+            self._roll() if is_leader else (),
             skip_assignment and is_leader,
         )
 

@@ -5,7 +5,7 @@ import pytest
 from logyard.broker.coordinator import effects as fx
 from logyard.broker.coordinator import groups, rebalance
 from logyard.broker.coordinator.events import Join, Joined, Leaver, Sync, Synced
-from logyard.broker.coordinator.members import Group, GroupState
+from logyard.broker.coordinator.members import Group, GroupState, Member
 from logyard.broker.errors import ErrorCode, IllegalTransition
 
 RULES = groups.Rules()
@@ -162,3 +162,21 @@ def test_resignation_answers_everyone_who_waits() -> None:
     effects = groups.resign(group, 0)
     assert fx.AnswerError(1, ErrorCode.NOT_COORDINATOR) in effects
     assert group.state is GroupState.DEAD
+
+
+def test_the_end_of_a_round_costs_as_much_as_it_has_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    group, looks = Group("g"), 0
+    for number in range(50):
+        groups.join(group, request(), number, f"m{number}", 0, RULES)
+    whole = Member.metadata
+
+    def counted(member: Member, protocol: str | None) -> bytes:
+        nonlocal looks
+        looks += 1
+        return whole(member, protocol)
+
+    monkeypatch.setattr(Member, "metadata", counted)
+    groups.timer_fired(group, ("join",), 3000, RULES)
+    answers = joined(groups.timer_fired(group, ("join",), 6000, RULES))
+    assert (len(answers), len(answers[0].members)) == (50, 50)
+    assert looks == 50
