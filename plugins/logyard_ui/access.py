@@ -46,7 +46,7 @@ class Connections:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock, self._looking = threading.Lock(), threading.Lock()
         self._kept: OrderedDict[str, tuple[float, Known | None]] = OrderedDict()
 
     def find(self, conn_id: str, user: Any) -> Known | None:
@@ -65,17 +65,26 @@ class Connections:
         return Listing(tuple(known[:LISTED_MAX]), len(ids) <= LISTED_MAX and not elsewhere)
 
     def _known(self, conn_id: str) -> Known | None:
+        fresh, known = self._fresh(conn_id)
+        if fresh:
+            return known
+        # One at a time: fifty viewers whose answers age at the same moment ask the backend once.
+        with self._looking:
+            fresh, known = self._fresh(conn_id)
+            if fresh:
+                return known
+            known = _look_up(conn_id)
+            with self._lock:
+                self._kept[conn_id] = (self._clock(), known)
+                self._kept.move_to_end(conn_id)
+                while len(self._kept) > KEPT_MAX:
+                    self._kept.popitem(last=False)
+            return known
+
+    def _fresh(self, conn_id: str) -> tuple[bool, Known | None]:
         with self._lock:
             taken, known = self._kept.get(conn_id, (float("-inf"), None))
-            if self._clock() - taken < KEPT_S:
-                return known
-        known = _look_up(conn_id)
-        with self._lock:
-            self._kept[conn_id] = (self._clock(), known)
-            self._kept.move_to_end(conn_id)
-            while len(self._kept) > KEPT_MAX:
-                self._kept.popitem(last=False)
-        return known
+            return self._clock() - taken < KEPT_S, known
 
 
 def may_see(conn_id: str, user: Any) -> bool:
