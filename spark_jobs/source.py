@@ -7,8 +7,8 @@ live cluster under leases or from a directory.
     spark.read.format("logyard").option("subscribe", "flights").load("/data/1")
 
 Options: source_options.py. Columns have the names and types of Spark's Kafka source where it has them; a narrower
-`.schema("offset long, key binary")` reads only those. Filters on topic, partition, offset and timestamp are pruned by
-the indexes before a record is read.
+`.schema("offset long, key binary")`, or the option `columns`, reads only those. Filters on topic, partition, offset
+and timestamp are pruned by the indexes before a record is read.
 
 Spark plans in a process of its own that ends, so leases are kept alive by those who read, and run out by themselves.
 """
@@ -16,7 +16,7 @@ Spark plans in a process of its own that ends, so leases are kept alive by those
 import argparse
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -65,7 +65,9 @@ class LogyardDataSource(DataSource):  # type: ignore[misc]
     def schema(self) -> Any:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(SCHEMA)
+        asked = {key.lower(): value for key, value in self.options.items()}.get("columns")
+        names = known_columns([c.strip() for c in asked.split(",")]) if asked else SCHEMA.names
+        return from_arrow_schema(pa.schema([SCHEMA.field(name) for name in names]))
 
     def reader(self, schema: Any) -> "LogyardReader":
         return LogyardReader(list(schema.fieldNames()), dict(self.options))
@@ -178,9 +180,8 @@ def edge_offset(edge: Edge, replica: Replica, first: int, end: int, *, error: bo
 
 def plan(span: Range, options: Options, columns: Sequence[str]) -> list[Split]:
     """Cut a range into what tasks read."""
-    return list(
-        plan_splits(span, committed_only=options.committed_only, columns=columns, split_bytes=options.split_bytes)
-    )
+    splits = plan_splits(span, committed_only=options.committed_only, columns=columns, split_bytes=options.split_bytes)
+    return [replace(split, control=options.control) for split in splits]
 
 
 def read_split(partition: InputPartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

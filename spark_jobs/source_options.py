@@ -12,6 +12,8 @@ Kafka source where it has them.
 | `startingOffsetsByTimestampStrategy` | `error` or `latest`, where no offset is that new (`error`) |
 | `isolationLevel` | `read_committed` or `read_uncommitted` (`read_committed`) |
 | `failOnDataLoss` | whether offsets that are gone are an error (true) |
+| `columns` | which columns there are, by commas (all) |
+| `includeControlRecords` | whether transaction markers are rows too, told by isControl (false) |
 | `splitMib` | about how much one task reads (64) |
 | `maxOffsetsPerTrigger` | streams: how many offsets a micro-batch takes at most |
 """
@@ -65,6 +67,7 @@ class Options:
     latest_where_none: bool
     committed_only: bool
     fail_on_data_loss: bool
+    control: bool
     split_bytes: int
     max_offsets: int | None
     given: Mapping[str, str] = field(repr=False)
@@ -103,6 +106,7 @@ def parse(options: Mapping[str, str]) -> Options:
         latest_where_none=_choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         committed_only=_choice(given, "isolationLevel", ("read_committed", "read_uncommitted")) == "read_committed",
         fail_on_data_loss=_choice(given, "failOnDataLoss", ("true", "false")) == "true",
+        control=_choice(given, "includeControlRecords", ("false", "true")) == "true",
         split_bytes=_number(given, "splitMib", 64) * 1024 * 1024,
         max_offsets=_number(given, "maxOffsetsPerTrigger", 0) or None,
         given=given,

@@ -35,6 +35,7 @@ from logyard.spark_jobs.segments import SegmentFile
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 OWNER_SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
 SPLIT_BYTES = 64 * 1024 * 1024
+_CONTROL = 0x20
 
 
 class ExportRefused(LogyardError):
@@ -54,7 +55,8 @@ class Range:
 class Split:
     """One file's share: bytes [position, position_end) of one segment, offsets [start, end).
 
-    `newer_ms`: batches whose newest record is older need not be opened (None: all are).
+    `newer_ms`: batches whose newest record is older need not be opened (None: all are); `control`: transaction
+    markers are rows too.
     """
 
     segment: SegmentFile
@@ -67,6 +69,7 @@ class Split:
     columns: tuple[str, ...]
     plan_hash: str
     newer_ms: int | None = None
+    control: bool = False
 
     @property
     def name(self) -> str:
@@ -171,7 +174,10 @@ def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.Recor
         # Before a header is believed that says its batch is nothing to a consumer.
         for damage in check_crcs(chunk.select(mine)):
             raise CorruptBatch(damage, name)
-        mask = mine & visible(headers, split.aborted, committed_only=split.committed_only)
+        mask = visible(headers, split.aborted, committed_only=split.committed_only)
+        if split.control:
+            mask |= headers[:, k.ATTRIBUTES] & _CONTROL != 0
+        mask &= mine
         if split.newer_ms is not None:
             mask &= headers[:, k.MAX_TIMESTAMP] >= split.newer_ms
         if not mask.any():

@@ -121,6 +121,10 @@ def test_a_cluster_is_read_under_leases(tmp_path: Path, monkeypatch: pytest.Monk
             for r in b.records
         ]
         assert [(r["offset"], r["value"]) for r in found] == expected
+        control = rows(["offset", "isControl"], subscribe="t", includeControlRecords="true")
+        markers = [r.offset for b in log.batches if b.flags & CONTROL for r in b.records]
+        assert [r["offset"] for r in control if r["isControl"]] == markers != []
+        assert [r["offset"] for r in control if not r["isControl"]] == [offset for offset, _ in expected]
         assert any(r.endswith("/heartbeat") for r in broker.requests)
         assert json.dumps([r["offset"] for r in rows(["offset"], subscribe="t", isolationLevel="read_uncommitted")])
 
@@ -159,6 +163,12 @@ def test_a_time_rules_out_what_is_older_and_is_checked_again(root: Path) -> None
         found, _ = pushed(root, GreaterThan(("timestamp",), datetime.fromtimestamp(millis / 1000, UTC)))
         wanted = {n for n in range(20) if 1000 + n // 2 > millis}
         assert wanted <= {n for topic, n in found if topic == "t"}
+
+
+def test_a_subset_of_columns_may_be_an_option() -> None:
+    assert source.LogyardDataSource({"path": "/x", "columns": "offset, key"}).schema().names == ["offset", "key"]
+    with pytest.raises(BadOption, match="'ofset' does not exist"):
+        source.LogyardDataSource({"columns": "ofset"}).schema()
 
 
 @pytest.mark.spark
