@@ -132,31 +132,12 @@ class FakeBroker:
     # --- the protocol ------------------------------------------------------------------------------------------------
 
     def _take(self, asked: dict[str, Any]) -> dict[str, Any]:
-        replica = self.replicas.get((asked["topic"], asked["partition"]))
-        if replica is None:
-            raise Refused(404, "unknown_partition")
-        key = (asked["topic"], asked["partition"])
-        if key in self.held and asked["purpose"] == "compact" and len(self.requests) < self.held_until:
-            raise Refused(409, "lease_held")
-        policy = replica.config.get("cleanup.policy", "compact")
-        compacting = asked["purpose"] == "compact"
-        if compacting and "compact" not in policy:
-            raise Refused(409, "not_compacted", f"cleanup.policy is {policy}")
+        replica = self._leasable(asked)
         lease_id = hashlib.md5(os.urandom(8), usedforsecurity=False).hexdigest()
         home = replica.directory / ".leases" / lease_id
         (home / "links").mkdir(parents=True)
         (home / "parts").mkdir()
         (home / "lease.json").write_text(json.dumps({"lease_id": lease_id}))
-        segments = self._segments(replica)
-        end = segments[-1]["last_offset"] + 1
-        watermark = end if replica.high_watermark is None else replica.high_watermark
-        end_offset = min(watermark, segments[-1]["base_offset"]) if compacting else watermark
-        wanted = [s for s in segments if not compacting or (not s["active"] and s["base_offset"] < end_offset)]
-        for segment in wanted:
-            for kind, size in segment["files"].items():
-                if size:
-                    name = f"{segment['base_offset']:020d}.{kind}"
-                    os.link(replica.directory / name, home / "links" / name)
         root = "/nowhere" if self.hidden else str(home)
         lease = {
             "lease_id": lease_id,
@@ -165,8 +146,42 @@ class FakeBroker:
             "run_id": asked["run_id"],
             "purpose": asked["purpose"],
             "topic": asked["topic"],
-            "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
             "partition": asked["partition"],
+            "links_dir": f"{root}/links",
+            "parts_dir": f"{root}/parts",
+            **self._told(replica, compacting=asked["purpose"] == "compact"),
+        }
+        for segment in lease["segments"]:
+            for kind, size in segment["files"].items():
+                if size:
+                    name = f"{segment['base_offset']:020d}.{kind}"
+                    os.link(replica.directory / name, home / "links" / name)
+        self.leases[lease_id] = {**lease, "home": home, "replica": replica, "result": None}
+        return lease
+
+    def _leasable(self, asked: dict[str, Any]) -> FakeReplica:
+        """The replica that is asked for; raises Refused."""
+        key = (asked["topic"], asked["partition"])
+        replica = self.replicas.get(key)
+        if replica is None:
+            raise Refused(404, "unknown_partition")
+        if asked["purpose"] == "compact":
+            if key in self.held and len(self.requests) < self.held_until:
+                raise Refused(409, "lease_held")
+            policy = replica.config.get("cleanup.policy", "compact")
+            if "compact" not in policy:
+                raise Refused(409, "not_compacted", f"cleanup.policy is {policy}")
+        return replica
+
+    def _told(self, replica: FakeReplica, *, compacting: bool) -> dict[str, Any]:
+        """What a lease says of the log."""
+        segments = self._segments(replica)
+        end = segments[-1]["last_offset"] + 1
+        watermark = end if replica.high_watermark is None else replica.high_watermark
+        end_offset = min(watermark, segments[-1]["base_offset"]) if compacting else watermark
+        wanted = [s for s in segments if not compacting or (not s["active"] and s["base_offset"] < end_offset)]
+        return {
+            "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
             "cluster_id": "fake",
             "broker_id": self.broker_id,
             "leader_epoch": replica.leader_epoch,
@@ -181,8 +196,6 @@ class FakeBroker:
             "first_dirty_at_ms": -1,
             "end_offset": end_offset,
             "directory": str(replica.directory),
-            "links_dir": f"{root}/links",
-            "parts_dir": f"{root}/parts",
             "segments": wanted,
             "leader_epochs": [[0, 0]],
             "producers": replica.producers,
@@ -197,8 +210,6 @@ class FakeBroker:
                 **replica.config,
             },
         }
-        self.leases[lease_id] = {**lease, "home": home, "replica": replica, "result": None}
-        return lease
 
     def _status(self, topic: str, partition: int) -> dict[str, Any]:
         replica = self.replicas.get((topic, partition))
