@@ -72,7 +72,7 @@ class IcebergTable:
             append = append.appendFile(self._data_file(java, table, home, store.directory, file))
         append.commit()
         table.refresh()
-        staged = next(s for s in table.snapshots() if s.summary().get(WAP) == name)
+        staged = next(s for s in table.snapshots().iterator() if s.summary().get(WAP) == name)
         try:
             table.manageSnapshots().cherrypick(staged.snapshotId()).commit()
         except Exception:

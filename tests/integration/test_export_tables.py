@@ -25,7 +25,7 @@ rows = [(r["date"], r.offset, bytes(r.key).decode(), r.value and r.value.id) for
 java = spark._jvm.org.apache.iceberg
 found = java.hadoop.HadoopTables(spark._jsc.hadoopConfiguration()).load(table)
 rows = []
-for r in java.data.IcebergGenerics.read(found).build():
+for r in java.data.IcebergGenerics.read(found).build().iterator():
     value = r.getField("value")
     key = bytes(r.getField("key").array()).decode()
     rows.append((r.getField("date"), r.getField("offset"), key, value and value.getField("id")))
