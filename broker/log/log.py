@@ -169,8 +169,13 @@ class PartitionLog(SegmentedLog):
     def _remember(self, staged: Staged) -> None:
         for entry in staged.entries.values():
             self.producers.remember(entry)
-        for done in staged.completed:
-            stable = self.producers.stable_offset_after(done)
+        # What ends later in this chunk was still open when an earlier one ended: a search for aborted transactions goes
+        # on from there.
+        open_from = [done.first_offset for done in staged.completed]
+        for number in reversed(range(len(open_from) - 1)):
+            open_from[number] = min(open_from[number], open_from[number + 1])
+        for number, done in enumerate(staged.completed, start=1):
+            stable = min([self.producers.stable_offset_after(done), *open_from[number : number + 1]])
             if done.aborted:
                 self.active.note_aborted(AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable))
                 self.names_changed()

@@ -42,7 +42,7 @@ def transaction_findings(
     Where cleaning or retention took batches away, only what is left can be compared.
     """
     is_whole = replica.log_start_offset == 0 and replica.clean_offset <= 0
-    expected = aborted_by_markers(c)
+    expected, begun = aborted_by_markers(c)
     for base, entries in indexes.items():
         listed = {entry.last_offset: entry for entry in entries}
         for last, (segment, found) in expected.items():
@@ -59,7 +59,7 @@ def transaction_findings(
             elif is_whole and entry.first_offset != found.first_offset:
                 text = f"the transaction aborted at {last} began at {found.first_offset}, not {entry.first_offset}"
                 yield _finding(replica, base, last, BAD, text)
-            elif is_whole and entry.last_stable_offset != found.last_stable_offset:
+            elif is_whole and not _is_stable(entry.last_stable_offset, found, begun):
                 text = f"the last stable offset was {found.last_stable_offset} after {last}, not"
                 yield _finding(replica, base, last, WARN, f"{text} {entry.last_stable_offset}")
         for last in listed:
@@ -67,23 +67,33 @@ def transaction_findings(
                 yield _finding(replica, base, last, BAD, f"no transaction was aborted at {last}")
 
 
-def aborted_by_markers(c: Columns) -> dict[int, tuple[int, AbortedTxn]]:
-    """Return the aborted transactions by their marker's offset, each with its marker's segment; `first_offset` is -1
-    where no batch of it is there."""
+def _is_stable(said: int, found: AbortedTxn, begun: frozenset[int]) -> bool:
+    """Where nothing was open behind it, a follower may say where the next transaction of the same fetch begins."""
+    if found.last_stable_offset <= found.last_offset:
+        return said == found.last_stable_offset
+    return said == found.last_stable_offset or (said > found.last_offset and said in begun)
+
+
+def aborted_by_markers(c: Columns) -> tuple[dict[int, tuple[int, AbortedTxn]], frozenset[int]]:
+    """Return the aborted transactions by their marker's offset, each with its marker's segment (`first_offset` is -1
+    where no batch of it is there), and where transactions began."""
     rows = np.flatnonzero(c["attributes"] & TRANSACTIONAL)
     names = ("segment", "base", "last", "producer_id", "marker")
     columns = (c[name][rows].tolist() for name in names)
     open_from: dict[int, int] = {}
     found: dict[int, tuple[int, AbortedTxn]] = {}
+    begun: set[int] = set()
     for segment, base, last, producer, marker in zip(*columns, strict=True):
         if marker == NO_MARKER:
-            open_from.setdefault(producer, base)
+            if producer not in open_from:
+                open_from[producer] = base
+                begun.add(base)
             continue
         first = open_from.pop(producer, -1)
         if marker == ABORT_MARKER:
             stable = min(open_from.values(), default=last + 1)
             found[last] = segment, AbortedTxn(producer, first, last, stable)
-    return found
+    return found, frozenset(begun)
 
 
 def _finding(replica: Replica, base: int, offset: int, level: str, text: str) -> Finding:

@@ -152,6 +152,19 @@ def transactional(producer_id: int, sequence: int) -> memoryview:
 
 
 class TestAppendAsFollower:
+    def test_transactions_that_overlap_in_one_fetch_are_all_found(self) -> None:
+        leader, follower = new_log(), new_log()
+        leader.append_as_leader(transactional(7, 0), 0, now_ms=NOW)
+        leader.append_as_leader(transactional(8, 0), 0, now_ms=NOW)
+        for producer in (8, 7):
+            made = marker(batch.ABORT, producer_id=producer)
+            leader.append_as_leader(made, 0, now_ms=NOW, origin=Origin.COORDINATOR)
+        follower.append_as_follower(memoryview(bytearray(content(leader))))
+        for log in (leader, follower):
+            log.set_high_watermark(4)
+            # Producer 7's was still open when 8's was aborted: whoever reads the first two records has to skip both.
+            assert log.aborted_transactions(0, 2) == [(8, 1, 2, 0), (7, 0, 3, 4)]
+
     def test_bytes_are_kept_and_epochs_and_producers_taken_from_them(self) -> None:
         log = new_log()
         data = fetched(0, [b"a", b"b"], epoch=1) + fetched(
