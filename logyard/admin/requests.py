@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from logyard.admin import group_requests
+from logyard.admin import group_requests, translate
 from logyard.admin.client import KafkaClusterClient
 from logyard.admin.groups import Group
 from logyard.admin.ports import Quorum
@@ -15,6 +15,7 @@ _ELSEWHERE = (
     ErrorCode.NOT_COORDINATOR,
 )
 _DESCRIBE_QUORUM = 55
+_METADATA_TOPIC = "__cluster_metadata"
 
 Codes = Callable[[Any], Sequence[int]]
 """The error codes in a response."""
@@ -71,9 +72,15 @@ class ClusterRequests(KafkaClusterClient):
         # Metadata of a KRaft cluster names any broker as controller. Only there a broker offers this request.
         if _DESCRIBE_QUORUM not in self._admin._manager.broker_version_data.api_versions:
             return None
-        answer = self._repeat(self._admin.describe_metadata_quorum)
-        partition = answer["topics"][0]["partitions"][0]
-        return Quorum(partition["leader_id"], partition["leader_epoch"])
+        from kafka.protocol.admin import DescribeQuorumRequest
+
+        topic = DescribeQuorumRequest.TopicData
+        wanted = [topic(topic_name=_METADATA_TOPIC, partitions=[topic.PartitionData(partition_index=0)])]
+        answer = self.ask(lambda: DescribeQuorumRequest(topics=wanted))
+        translate.refuse(answer.error_code, None)
+        (partition,) = answer.topics[0].partitions
+        translate.refuse(partition.error_code, None)
+        return Quorum(partition.leader_id, partition.leader_epoch)
 
     def scram_users(self, users: Sequence[str] | None) -> dict[str, dict[str, int]]:
         """User → mechanism → iterations; users without credentials are left out."""

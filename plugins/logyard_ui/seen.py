@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from logyard.admin.errors import ApiError, LogyardError
-from logyard.admin.ports import DescribingClient
+from logyard.admin.errors import ApiError, ErrorCode, LogyardError
+from logyard.admin.ports import ClusterUnreachable, DescribingClient
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.admin.snapshot import NO_CONTROLLER, ClusterSnapshot
 from logyard.plugins.logyard_ui.controllers import ControllerHistory
@@ -87,8 +87,11 @@ def who_controls(client: DescribingClient, snapshot: ClusterSnapshot) -> Control
     """The controller by Metadata, or the quorum's leader where there is a quorum."""
     try:
         quorum = client.quorum()
-    except ApiError:
-        return Controller("kraft", False, None)  # it has a quorum, and does not let us ask about it
+    except ApiError as refusal:
+        # Not to be allowed to ask says nothing about the quorum; any other refusal does.
+        return Controller("kraft", refusal.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
+    except ClusterUnreachable:
+        return Controller("kraft", True, None)  # brokers answered Metadata, and have nobody to ask about this
     if quorum is not None:
         return Controller("kraft", True, quorum.leader if quorum.leader >= 0 else None, quorum.epoch)
     named = snapshot.controller

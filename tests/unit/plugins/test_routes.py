@@ -11,9 +11,10 @@ pytest.importorskip("airflow.sdk")
 
 from fastapi.routing import APIRoute
 
+from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.memory import MemoryClient, MemoryConnector
 from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.ports import Quorum
+from logyard.admin.ports import ClusterUnreachable, Quorum
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import ConfigValue, NewTopic
 from logyard.broker.model import TopicPartition
@@ -174,6 +175,32 @@ def test_a_kraft_cluster_names_its_quorums_leader(cluster: MemoryCluster, known:
     found = Asked(make_app(cluster)).json("/api/overview")
     assert (found["kind"], found["controller"]["id"], found["controller"]["epoch"]) == ("kraft", 3000, 12)
     assert found["health"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("problem", "controller", "health"),
+    [
+        (ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not yours"), None, "ok"),
+        (ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody"), {"id": None, "alive": False, "epoch": None}, "critical"),
+        (ClusterUnreachable("no answer"), {"id": None, "alive": False, "epoch": None}, "critical"),
+    ],
+)
+def test_a_quorum_that_is_not_told_or_lost(
+    cluster: MemoryCluster,
+    known: Connections,
+    monkeypatch: pytest.MonkeyPatch,
+    problem: Exception,
+    controller: dict[str, Any] | None,
+    health: str,
+) -> None:
+    def fail(_: MemoryClient) -> None:
+        raise problem
+
+    monkeypatch.setattr(MemoryClient, "quorum", fail)
+    found = Asked(make_app(cluster)).json("/api/overview")
+    told = found["controller"]
+    assert (found["kind"], found["health"], found["reachable"]) == ("kraft", health, True)
+    assert told is None if controller is None else {name: told[name] for name in controller} == controller
 
 
 def test_an_unchanged_list_costs_nothing(cluster: MemoryCluster, known: Connections) -> None:
