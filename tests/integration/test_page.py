@@ -147,6 +147,21 @@ def test_a_topic_is_created_by_form_and_appears(yard: Yard, admin: Browser) -> N
     assert severe(admin.console()) == []
 
 
+def test_why_a_run_failed_is_said(yard: Yard, admin: Browser) -> None:
+    _create(yard, "twice", partitions=1, replicas=1)
+    admin.goto(f"{yard.airflow.url}/{PAGE}")
+    admin.click("//button[.='Create topic']")
+    admin.fill("input[name=topic]", "twice")
+    admin.click("//button[.='Review']")
+    admin.click("//button[.='Create it']")
+    admin.wait_for("//*[@role='dialog']//*[@role='status']//*[.='failed']", 120)
+    admin.wait_text("exists", 30)
+    admin.wait_for("//*[@role='dialog']//a[.='Log of create']")
+    admin.screenshot(SHOTS / "failed.png")
+    admin.click("//*[@role='dialog']//button[.='Close']")
+    assert severe(admin.console()) == []
+
+
 def test_settings_are_changed_after_a_look_at_the_difference(yard: Yard, admin: Browser) -> None:
     _create(yard, "settled", partitions=1, replicas=1, **{"retention.ms": "1000000", "cleanup.policy": "compact"})
     admin.goto(f"{yard.airflow.url}/{PAGE}?topic=settled")

@@ -25,12 +25,14 @@ class Source {
     this.failures = 0;
     this.asking = null;
     this.again = false;
+    this.left = false;
     this.subscribe = this.subscribe.bind(this);
     this.onVisible = this.onVisible.bind(this);
   }
 
   subscribe(listener) {
     this.listeners.add(listener);
+    this.left = false;
     if (this.listeners.size === 1) {
       document.addEventListener("visibilitychange", this.onVisible);
       this.ask();
@@ -42,6 +44,7 @@ class Source {
   }
 
   rest() {
+    this.left = true;
     document.removeEventListener("visibilitychange", this.onVisible);
     clearTimeout(this.timer);
     this.asking?.abort();
@@ -94,7 +97,7 @@ function sourceOf(url, every) {
   if (!source) {
     for (const [old, candidate] of sources) {
       if (sources.size < KEPT) break;
-      if (candidate.listeners.size === 0) sources.delete(old);
+      if (candidate.left) sources.delete(old);
     }
     source = new Source(url, every);
     sources.set(url, source);
