@@ -261,6 +261,21 @@ def test_a_schema_grows_by_nullable_columns_only(flights: Flights) -> None:
     assert [r["value"].get("price") for r in flights.rows()] == [None, 2.5]
 
 
+def test_rows_that_stay_grow_with_the_schema_of_an_upsert(flights: Flights) -> None:
+    schema = flights.root / "value.ddl"
+    words = ("--mode", "upsert", "--value-format", "json", "--value-schema", str(schema))
+    schema.write_text("id BIGINT, tags ARRAY<STRING>")
+    flights.grow([(b"a", b'{"id": 1, "tags": ["x"]}'), (b"b", b'{"id": 2}')])
+    flights.run(*words)
+    schema.write_text("price DOUBLE, id BIGINT, tags ARRAY<STRING>, more STRUCT<a: INT>")
+    flights.grow([(b"b", b'{"id": 3, "price": 2.5, "more": {"a": 1}}'), (b"c", b"no json")])
+    assert flights.run(*words)["dead_letters"] == 1
+    assert [(r["key"], r["value"]) for r in flights.rows()] == [
+        (b"a", {"price": None, "id": 1, "tags": ["x"], "more": None}),
+        (b"b", {"price": 2.5, "id": 3, "tags": None, "more": {"a": 1}}),
+    ]
+
+
 def test_what_a_directory_was_begun_with_stays(flights: Flights) -> None:
     flights.grow(pairs(4))
     flights.run("--partition-by", "topic,date")
@@ -350,6 +365,18 @@ def test_upsert_keeps_the_latest_of_each_key_and_forgets_the_deleted(flights: Fl
         )
     assert len(flights.rows("dead_letters")) == dead > 0
     assert flights.run("--mode", "upsert", "--key-format", "string")["manifest_version"] == 3
+
+
+def test_the_latest_rows_of_a_topic_that_was_made_again_replace_the_old_ones(flights: Flights) -> None:
+    flights.grow(pairs(12))
+    flights.run("--mode", "upsert")
+    flights.records = []
+    flights.grow([(b"new", b"v"), (b"k1", None)])
+    (flights.log / "t-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
+    with pytest.raises(ExportRefused, match="--accept-new-topic"):
+        flights.run("--mode", "upsert")
+    flights.run("--mode", "upsert", "--accept-new-topic")
+    assert [(r["key"], r["offset"]) for r in flights.rows()] == [(b"new", 0)]
 
 
 @pytest.mark.parametrize(
