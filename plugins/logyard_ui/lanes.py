@@ -47,8 +47,9 @@ class Lane:
             self._waiting.append((ask, future))
             if self._thread is None:
                 # A daemon: a broker that does not answer must not hold the end of Airflow's server.
-                self._thread = threading.Thread(target=self._work, name="logyard-page", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="logyard-page", daemon=True)
+                thread.start()
+                self._thread = thread
             self._condition.notify()
         return future
 
