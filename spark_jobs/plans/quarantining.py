@@ -14,8 +14,9 @@ from logyard.spark_jobs.leases import BrokerHttp, LeaseError, partition_status, 
 from logyard.spark_jobs.plans.auditing import BAD, Finding
 from logyard.spark_jobs.replicas import Replica
 
-# What is said of a replica only in comparison with others, or of a broker's belief rather than its files.
-COMPARED = frozenset({"replicas", "replica", "watermark", "topic"})
+# What is said of a replica only in comparison with others, of a broker's belief rather than its files, or of a file
+# that did not come (a connection may have broken).
+NO_PROOF = frozenset({"replicas", "replica", "watermark", "topic", "readable"})
 LOOK_S = 1.0
 
 
@@ -33,7 +34,7 @@ def suspects(replicas: Sequence[Replica], findings: Iterable[Finding]) -> list[S
     """Name the damaged replicas, each once, in the replicas' order."""
     damage: dict[tuple[TopicPartition, int], Finding] = {}
     for finding in findings:
-        if finding.level == BAD and finding.check not in COMPARED:
+        if finding.level == BAD and finding.check not in NO_PROOF:
             damage.setdefault((TopicPartition(finding.topic, finding.partition), finding.replica), finding)
     leaders = {r.tp: r.broker_id for r in replicas if r.is_leader}
     found = []

@@ -39,8 +39,8 @@ def test_damaged_followers_are_suspects_once(replicas: list[Replica]) -> None:
     ]
 
 
-@pytest.mark.parametrize("check", sorted(quarantining.COMPARED))
-def test_a_difference_accuses_nobody(replicas: list[Replica], check: str) -> None:
+@pytest.mark.parametrize("check", sorted(quarantining.NO_PROOF))
+def test_what_is_no_proof_accuses_nobody(replicas: list[Replica], check: str) -> None:
     assert suspects(replicas, [bad(2, check)]) == []
 
 
