@@ -176,6 +176,7 @@ class MemoryDisk:
         self.total_bytes, self.usable_bytes = 1 << 40, 1 << 39
         self._choose = choose
         self._root = _Directory()
+        self._walked: dict[str, _Directory] = {}  # by path, until a directory is moved or goes
         self._failing: dict[str, int] = {}
         self._locks: set[str] = set()
         self._inodes = 0
@@ -200,6 +201,7 @@ class MemoryDisk:
             self._lose_power(choose)
 
     def _lose_power(self, choose: Choose) -> None:
+        self._walked.clear()
         directories: list[_Directory] = []
         inodes: dict[int, _Inode] = {}
         _collect(self._root, directories, inodes, set())
@@ -255,11 +257,17 @@ class MemoryDisk:
         return node, name
 
     def _find(self, path: str) -> "_Inode | _Directory | None":
-        node: _Inode | _Directory | None = self._root
-        for part in path.split("/"):
-            if part:
-                node = node.entries.get(part) if isinstance(node, _Directory) else None
-        return node
+        parent, _, name = path.rpartition("/")
+        directory = self._walked.get(parent)
+        if directory is None:
+            node: _Inode | _Directory | None = self._root
+            for part in parent.split("/"):
+                if part:
+                    node = node.entries.get(part) if isinstance(node, _Directory) else None
+            if not isinstance(node, _Directory):
+                return None
+            directory = self._walked[parent] = node
+        return directory.entries.get(name) if name else directory
 
     def _file(self, path: str) -> _Inode:
         node = self._find(path)
@@ -310,6 +318,8 @@ class MemoryDisk:
         node = source.entries.get(old_name)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
+        if isinstance(node, _Directory):
+            self._walked.clear()
         there = target.entries.get(new_name)
         if isinstance(there, _Directory) and there.entries:
             self._report(old, errno.ENOTEMPTY)
@@ -340,6 +350,7 @@ class MemoryDisk:
         self.step(path)
         if self._find(path) is not None:
             parent, name = self._parent(path)
+            self._walked.clear()
             parent.change(_Change(name, None))
 
     def make_directory(self, path: str) -> None:
