@@ -6,6 +6,7 @@ done it. Callbacks of a dead process are dropped, those of a paused one held.
 
 import asyncio
 import contextvars
+import itertools
 import random
 import selectors
 from collections import deque
@@ -79,7 +80,8 @@ class SimLoop(asyncio.SelectorEventLoop):
     def __init__(self, network: Network, chance: random.Random) -> None:
         self.now = 1000.0
         self._ready: deque[asyncio.Handle]
-        self._scheduled: list[tuple[float, _Timer]]
+        self._scheduled: list[tuple[float, int, _Timer]]
+        self._numbers = itertools.count()
         self._timer_cancelled_count: int
         self._closed: bool
         self._stopping: bool
@@ -93,7 +95,8 @@ class SimLoop(asyncio.SelectorEventLoop):
         return self.now
 
     # What asyncio does in the same places, in the same order, without debugging, files and checks for threads: most of
-    # a history's time would go there. The heap holds (when, timer), which compares faster than timers do.
+    # a history's time would go there. The heap holds (when, number, timer): asyncio leaves open which comes first of
+    # those due at one time, but the bytes of a connection must not overtake each other.
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
         if self._closed:
@@ -108,7 +111,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         if self._closed:
             raise RuntimeError("Event loop is closed")
         timer = _Timer(when, callback, args, self, context)
-        heappush(self._scheduled, (when, timer))
+        heappush(self._scheduled, (when, next(self._numbers), timer))
         return timer
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
@@ -125,7 +128,7 @@ class SimLoop(asyncio.SelectorEventLoop):
                 self.now += max(0.0, scheduled[0][0] - self.now)
             end = self.now + self._clock_resolution
             while scheduled and scheduled[0][0] < end:
-                _, timer = heappop(scheduled)
+                timer = heappop(scheduled)[2]
                 timer._scheduled = False
                 ready.append(timer)
             for _ in range(len(ready)):
@@ -146,22 +149,21 @@ class SimLoop(asyncio.SelectorEventLoop):
             if self._stopping:
                 return
 
-    def _without_cancelled(self) -> "list[tuple[float, _Timer]]":
+    def _without_cancelled(self) -> "list[tuple[float, int, _Timer]]":
         """The timers, none that was cancelled at their head; all such are gone where they are too many."""
         scheduled = self._scheduled
         if len(scheduled) > TIMERS_MIN and self._timer_cancelled_count / len(scheduled) > CANCELLED_MAX:
             kept = []
             for entry in scheduled:
-                entry[1]._scheduled = not entry[1]._cancelled
-                if entry[1]._scheduled:
+                entry[2]._scheduled = not entry[2]._cancelled
+                if entry[2]._scheduled:
                     kept.append(entry)
             heapify(kept)
             self._scheduled = scheduled = kept
             self._timer_cancelled_count = 0
-        while scheduled and scheduled[0][1]._cancelled:
+        while scheduled and scheduled[0][2]._cancelled:
             self._timer_cancelled_count -= 1
-            _, timer = heappop(scheduled)
-            timer._scheduled = False
+            heappop(scheduled)[2]._scheduled = False
         return scheduled
 
     def create_task(self, coro: Any, **kwargs: Any) -> "asyncio.Task[Any]":

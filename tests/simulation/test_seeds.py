@@ -1,6 +1,7 @@
 """Random histories of three real brokers under faults, each by its seed; the rules of facts §23 hold in all of them."""
 
 import os
+import random
 import subprocess
 import sys
 from functools import cache
@@ -12,7 +13,10 @@ import pytest
 from logyard.broker.replication.events import PartitionFetch
 from logyard.broker.replication.following import FetchState
 from tests.simulation.ledger import BrokenPromise
+from tests.simulation.loop import SimLoop
+from tests.simulation.network import Network
 from tests.simulation.run import EXPECTED_IN_A_LONG_RUN, run_seed
+from tests.simulation.trace import Trace
 
 pytestmark = pytest.mark.simulation
 
@@ -55,6 +59,20 @@ def test_one_seed_is_one_history_whatever_the_hash_seed() -> None:
         found.append(done.stdout)
     assert found[0] == found[1]
     assert len(found[0].strip()) == 32
+
+
+def test_what_is_due_at_one_time_happens_in_the_order_in_which_it_was_asked_for() -> None:
+    """Else bytes of one connection that arrive together would overtake each other."""
+    loop = SimLoop(Network(random.Random(1), Trace()), random.Random(1))
+    seen: dict[float, list[int]] = {}
+    for number in range(100):
+        when = 2000.0 + number * 7 % 5
+        loop.call_at(when, seen.setdefault(when, []).append, number)
+    loop.call_at(3000.0, loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert sum(map(len, seen.values())) == 100
+    assert all(numbers == sorted(numbers) for numbers in seen.values())
 
 
 def test_another_seed_is_another_history() -> None:
