@@ -80,8 +80,9 @@ def pure() -> Any:
             pytest.fail("missing: node")
         pytest.skip("missing: node, for the view's pure functions (the browser's tests use them too)")
 
-    def ask(file: str, expression: str) -> Any:
-        script = f"import * as m from {json.dumps((STATIC / file).as_uri())}; console.log(JSON.stringify({expression}))"
+    def ask(file: str, expression: str, before: str = "") -> Any:
+        address = json.dumps((STATIC / file).as_uri())
+        script = f"{before}; const m = await import({address}); console.log(JSON.stringify(await ({expression})))"
         done = subprocess.run(
             ["node", "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60, check=False
         )
@@ -173,6 +174,61 @@ def test_what_a_form_sends_is_what_the_dag_takes(pure: Any) -> None:
     assert confs["decommission_broker"]["brokers"] == [3, 4]
     assert confs["recover_controller"]["dry_run"] is True  # who only clicks on changes nothing
     assert confs["reassign_replicas"]["approve"] is False
+
+
+# A document, a server and as much of React as looks need; `served` is what was asked for.
+LOOKS = """
+globalThis.document = { hidden: false, baseURI: 'http://page/', addEventListener(_, seen) { this.seen = seen; },
+  removeEventListener() { this.seen = null; } };
+globalThis.ReactRouterDOM = {}; globalThis.ChakraUI = {};
+const subscribed = [];
+globalThis.React = { useCallback: (f) => f, useEffect: () => {},
+  useSyncExternalStore: (subscribe, now) => { subscribed.push(subscribe); return now(); } };
+const served = [];
+globalThis.fetch = async (url, { headers }) => {
+  served.push([url, headers['If-None-Match'] ?? '']);
+  if (url.includes('gone')) return { status: 404, ok: false, headers: new Map(), text: async () => '{"detail": "no"}' };
+  if (headers['If-None-Match'] === 'one') return { status: 304, ok: false, headers: new Map() };
+  return { status: 200, ok: true, headers: { get: () => 'one' }, text: async () => '{"a": 1}' };
+};
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+"""
+
+
+def test_looks_are_shared_and_rest_while_nobody_sees_them(pure: Any) -> None:
+    script = """(async () => {
+      const told = [0, 0];
+      m.useLive('http://page/x', 20); m.useLive('http://page/x', 20);
+      const leave = subscribed.map((subscribe, index) => subscribe(() => { told[index] += 1; }));
+      await wait(130);
+      const busy = served.length;
+      document.hidden = true; await wait(40);
+      const hidden = served.length; await wait(100);
+      const still = served.length;
+      document.hidden = false; document.seen(); await wait(50);
+      const again = served.length;
+      leave.forEach((go) => go()); await wait(40);
+      const left = served.length; await wait(80);
+      return { busy, rested: still - hidden, woke: again > still, after: served.length - left, told,
+        tags: [...new Set(served.map((entry) => entry[1]))] };
+    })()"""
+    found = pure("live.js", script, LOOKS)
+    assert 2 <= found["busy"] <= 8  # one look each 20 ms, not two
+    assert (found["rested"], found["woke"], found["after"]) == (0, True, 0)
+    assert found["told"] == [1, 1]  # what has not changed is not drawn again
+    assert found["tags"] == ["", "one"]
+
+
+def test_what_is_refused_is_asked_for_seldom(pure: Any) -> None:
+    script = """(async () => {
+      m.useLive('http://page/gone', 20);
+      const leave = subscribed[0](() => {}); await wait(150);
+      const state = m.useLive('http://page/gone', 20);
+      leave();
+      return { asked: served.length, problem: state.problem.message, status: state.problem.status };
+    })()"""
+    # The first look, and none before sixteen times the pause.
+    assert pure("live.js", script, LOOKS) == {"asked": 1, "problem": "no", "status": 404}
 
 
 def test_what_is_wrong_with_a_form_is_said(pure: Any) -> None:
