@@ -4,6 +4,7 @@ export's `data/`, a path (Hadoop) table.
 Iceberg's appends never conflict, so a version is staged under a name of its own (`wap.id`) and then picked: the table
 refuses to pick a name twice. The names it has are looked at before that, and the offsets are in the snapshot.
 
+The files carry no ids of Iceberg's: columns are found by the table's name mapping, as in files that were imported.
 Only Iceberg's core is used, which knows nothing of Spark: its runtime for another Spark will do.
 """
 
@@ -85,17 +86,21 @@ class IcebergTable:
         tables = java.hadoop.HadoopTables(configuration)
         by = [column.name for column in self._output.partition_by]
         schema = java.SchemaParser.fromJson(json.dumps(schema_json(self._output.schema, by)))
-        if tables.exists(home):
-            table = tables.load(home)
-            update = table.updateSchema().unionByNameWith(schema)
-            if not update.apply().sameSchema(table.schema()):
-                update.commit()
-            return table
-        spec = java.PartitionSpec.builderFor(schema)
-        for column in by:
-            spec = spec.identity(column)
-        mapping = java.mapping.NameMappingParser.toJson(java.mapping.MappingUtil.create(schema))
-        return tables.create(schema, spec.build(), {NAME_MAPPING: mapping}, home)
+        if not tables.exists(home):
+            spec = java.PartitionSpec.builderFor(schema)
+            for column in by:
+                spec = spec.identity(column)
+            tables.create(schema, spec.build(), {}, home)
+        table = tables.load(home)
+        if table.properties().get(NAME_MAPPING) is None:
+            # By the table's own ids: it numbers columns anew when it is made.
+            mapping = java.mapping.NameMappingParser.toJson(java.mapping.MappingUtil.create(table.schema()))
+            table.updateProperties().set(NAME_MAPPING, mapping).commit()
+        update = table.updateSchema().unionByNameWith(schema)
+        if not update.apply().sameSchema(table.schema()):
+            update.commit()
+            table.refresh()
+        return table
 
     def _data_file(self, java: Any, table: Any, home: str, directory: str, file: Any) -> Any:
         path = os.path.join(os.path.abspath(directory), str(file["path"]))

@@ -29,7 +29,7 @@ def test_spark_reads_the_same() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    theirs = to_arrow_schema(StructType.fromDDL(FLIGHT))
+    theirs = to_arrow_schema(StructType.fromDDL(FLIGHT), timezone="UTC")
     assert ddl.render(theirs) == ddl.render(ddl.parse(FLIGHT))
 
 

@@ -261,6 +261,27 @@ def test_export_writes_every_committed_record_once(
     rows = pq.read_table(target / "data").to_pylist()
     assert {(r["partition"], r["offset"], r["key"], r["value"]) for r in rows} == expected
     assert len(rows) == len(expected) == first["rows"]
+
+    latest: dict[tuple[int, bytes], tuple[int, bytes | None]] = {}
+    for partition, offset, key, value in sorted(expected, key=lambda row: row[1]):
+        if key is not None:
+            latest[partition, key] = offset, value
+    table = tmp_path / "upserted"
+    run(export, capsys, "--destination", str(table), "--mode", "upsert")
+    upserted = {
+        (r["partition"], r["key"]): (r["offset"], r["value"]) for r in pq.read_table(table / "data").to_pylist()
+    }
+    assert upserted == {key: row for key, row in latest.items() if row[1] is not None}
+
+    days = tmp_path / "days"
+    merged = run(
+        export, capsys, "--destination", str(days), "--partition-by", "topic,date", "--merge-files", "2",
+        "--value-format", "string",
+    )  # fmt: skip
+    assert merged["merged_files"] > 1
+    paths = list((days / "data" / "topic=t").rglob("*.parquet"))
+    assert sum(pq.ParquetFile(path).metadata.num_rows for path in paths) == merged["rows"]
+    assert merged["rows"] + merged["dead_letters"] == len(expected)
     assert not (target / "_staging").exists() or not any((target / "_staging").iterdir())
 
     second = run(export, capsys, "--destination", str(target))
