@@ -6,11 +6,13 @@ decoded.
 """
 
 import argparse
+import io
 import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from logyard.spark_jobs import cluster, export, export_options, source
 from logyard.spark_jobs.plans.exporting import COLUMNS, Range, Split, plan_splits, split_rows
-from logyard.spark_jobs.plans.writing import field_of, open_parquet
+from logyard.spark_jobs.plans.writing import open_parquet
 from logyard.spark_jobs.replicas import of_partition_directory
 from tests.benchmarks.harness import MEGABYTE, Row
 
@@ -61,7 +63,12 @@ def _session() -> Any:
 
     builder = SparkSession.builder.master("local[2]").appName("bench").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    spark = builder.config("spark.log.level", "ERROR").config(source.PUSH_DOWN, "true").getOrCreate()
+    spark = (
+        builder.config("spark.log.level", "ERROR")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config(source.PUSH_DOWN, "true")
+        .getOrCreate()
+    )
     source.register(spark)
     return spark
 
@@ -122,7 +129,8 @@ def _export(log: Path, target: Path) -> None:
     parser = argparse.ArgumentParser()
     cluster.add_arguments(parser)
     export_options.add_arguments(parser)
-    export.export(parser.parse_args(["--log-dir", str(log), "--destination", str(target)]))
+    with redirect_stderr(io.StringIO()):  # its progress is not for this table
+        export.export(parser.parse_args(["--log-dir", str(log), "--destination", str(target)]))
 
 
 def _read(spark: Any, log: Path) -> None:
@@ -140,16 +148,16 @@ def _ready_batches(spark: Any, log: Path) -> None:
     splits = _splits(log, SOURCE_COLUMNS)
     wanted = splits[-1].end
     first = splits[0]
+    schema = pa.schema([source.SCHEMA.field(c) for c in SOURCE_COLUMNS])
 
     def feed(_: Any) -> Iterator[pa.RecordBatch]:
-        batch, _hashes = next(split_rows(first))
+        batch = next(split_rows(first))[0].cast(schema)
         for _turn in range(max(wanted // len(splits) // len(batch), 1)):
             yield batch
 
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema = from_arrow_schema(pa.schema([field_of(c) for c in SOURCE_COLUMNS]))
-    frame = spark.range(0, len(splits), 1, len(splits)).mapInArrow(feed, schema)
+    frame = spark.range(0, len(splits), 1, len(splits)).mapInArrow(feed, from_arrow_schema(schema))
     frame.write.format("noop").mode("overwrite").save()
 
 
