@@ -165,6 +165,11 @@ class Poll:
             self._forget(part)
             cost = self._costs.setdefault(part.name, PartCost())
             cost.asked += 1
+            if kept.under_way is not None and kept.under_way.done():
+                # It ended without having looked: no client could be made.
+                problem = kept.under_way.exception()
+                kept.problem = problem if isinstance(problem, Exception) else None
+                kept.under_way, kept.ended = None, self._clocks.monotonic()
             if kept.under_way is not None or self._clocks.monotonic() - kept.ended < kept.pause_s:
                 return kept, kept.under_way
             lane = self._lanes.get(part.lane)

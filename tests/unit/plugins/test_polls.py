@@ -127,6 +127,26 @@ def test_what_failed_keeps_the_old_value_and_gets_another_client() -> None:
     assert [client.closed for client in clients.made] == [True, False]
 
 
+def test_no_client_can_be_made_and_later_one_can() -> None:
+    clock = Clock()
+    made: list[MemoryClient | Exception] = [ValueError("no such file"), MemoryClient(MemoryCluster({1: None}))]
+
+    def connect() -> MemoryClient:
+        client = made.pop(0)
+        if isinstance(client, Exception):
+            raise client
+        return client
+
+    async def ask() -> list[Found[int]]:
+        poll = Poll(connect, Clocks(clock, clock.ms), LONG_S)
+        found = []
+        for clock.now in (0.0, 1.0, 10.0):
+            found.append(await poll.get(_part(lambda _: 7), LONG_S))
+        return found
+
+    assert [one.value for one in asyncio.run(ask())] == [None, None, 7]
+
+
 def test_values_are_bounded() -> None:
     async def ask() -> Poll:
         poll = _poll(Clock(), Clients())
