@@ -16,6 +16,7 @@ from logyard.spark_jobs.plans.audit_partition import audit_bin, judge_rows
 from logyard.spark_jobs.plans.auditing import Finding, SegmentAudit
 from logyard.spark_jobs.plans.standing import damaged_files
 from logyard.spark_jobs.replicas import of_partition_directory
+from tests.support.lease_world import LeaseWorld, commit_body, fill
 from tests.support.logs import NOW, TP, marker, produced
 
 CONFIG = TopicConfig(segment_bytes=1500, index_interval_bytes=200)
@@ -82,3 +83,19 @@ def test_leaders_followers_and_recovered_logs_have_no_finding(seed: int, tmp_pat
     state = recovery.load(OsDisk(), str(recovered), CONFIG, Checkpointed(), now_ms=NOW)
     PartitionLog(OsDisk(), TP, str(recovered), CONFIG, state, now_ms=NOW).close()
     assert audit(recovered) == []
+
+
+async def test_what_a_commit_has_swapped_in_has_no_finding(tmp_path: Path) -> None:
+    async with LeaseWorld(OsDisk(), str(tmp_path)) as world:
+        log = world.lead()
+        fill(log, 80)
+        log.flush()
+        lease = await world.take()
+        decision, parts = await world.compaction(lease)
+        await world.put_all(lease, parts)
+        await world.ok("POST", f"/leases/{lease['lease_id']}/commit", commit_body(lease, decision, parts))
+    replica = of_partition_directory(str(tmp_path / "t-0"), 1, "compact")
+    assert replica.clean_offset == lease["end_offset"] > 0
+    work = [SegmentAudit(s, True, replica.leader_epochs, True, NOW + 10**6) for s in replica.segments]
+    found = judge_rows([replica], [rows for _, rows in audit_bin(work)]).findings
+    assert [*damaged_files(replica), *found] == []
