@@ -6,7 +6,7 @@ import { useCluster } from "./cluster.js";
 import { Fragment, UI, h, useRef, useState } from "./host.js";
 import { Notice, Problem } from "./parts.js";
 import { Pick } from "./pick.js";
-import { Following, start } from "./runs.js";
+import { Following, ended, start, useRun } from "./runs.js";
 
 const { Box, Button, CloseButton, Code, Dialog, Field, Flex, Input, Portal, Text, Textarea } = UI;
 
@@ -214,6 +214,7 @@ function Sent({ dag_id, conf }) {
 }
 
 function Run({ run, close }) {
+  const { state } = useRun(run);
   return h(
     Fragment,
     null,
@@ -221,7 +222,7 @@ function Run({ run, close }) {
     h(
       Dialog.Footer,
       null,
-      h(Text, { color: "fg.muted", fontSize: "xs", flex: "1" }, "It goes on when this is closed."),
+      h(Text, { color: "fg.muted", fontSize: "xs", flex: "1" }, ended(state) ? "" : "It goes on when this is closed."),
       h(Button, { size: "sm", onClick: close }, "Close"),
     ),
   );
