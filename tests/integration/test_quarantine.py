@@ -23,7 +23,7 @@ def test_a_damaged_follower_is_found_set_aside_and_filled_again(cluster: RealClu
     doomed = next(n for n in directories if n != leader)
     log = sorted(directories[doomed].glob("*.log"))[0]
     data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 0x10
+    data[100] ^= 0x10  # in the first batch, behind its header
     with log.open("r+b") as file:  # in place: the broker has it open
         file.write(data)
 
