@@ -232,6 +232,46 @@ def test_zookeeper_goes_and_comes_back_under_load(one: RealCluster, server: ZooK
     assert load.lost() == {}
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_zookeeper_is_away_for_two_minutes(tmp_path: Path) -> None:
+    """Twenty sessions long. A broker that dies meanwhile is missed only afterwards; all else comes back by itself."""
+    with (
+        running_zookeeper(tmp_path / "zookeeper") as away,
+        running_cluster(tmp_path / "cluster", f"{away.connect}/away", 3) as cluster,
+    ):
+        topic = name("load")
+        create(cluster, topic, 3, 3, min_insync_replicas="2")
+        load = Load(cluster, topic, **{"message.timeout.ms": 600_000})
+        load.start()
+        eventually(lambda: len(load.acknowledged) > 200, "load runs")
+        controller, epoch = cluster.controller()
+        with cluster.zookeeper() as zk:
+            registered = {b: zk.get(f"/brokers/ids/{b}")[1].czxid for b in (0, 1, 2)}
+        away.stop()
+        time.sleep(60)
+        killed = (controller + 1) % 3
+        os.kill(pid_of(cluster, killed), signal.SIGKILL)
+        time.sleep(60)
+        away.start()
+        alive = [b for b in (0, 1, 2) if b != killed]
+        eventually(lambda: set(brokers_of(cluster)) == set(alive), "who lives is registered, who died is not", 60)
+        with cluster.zookeeper() as zk:
+            assert all(zk.get(f"/brokers/ids/{b}")[1].czxid > registered[b] for b in alive), "in new sessions"
+        eventually(lambda: cluster.controller()[0] in alive and cluster.controller()[1] > epoch, "a controller", 60)
+        during = len(load.acknowledged)
+        eventually(lambda: len(load.acknowledged) > during + 500, "what was sent meanwhile goes through", 60)
+        cluster.cluster.start_broker(killed)
+        eventually(lambda: led_everywhere(cluster, topic, 3), "all in sync", 60)
+        load.stop()
+        assert load.lost() == {}
+
+
+def brokers_of(cluster: RealCluster) -> list[int]:
+    with cluster.zookeeper() as zk:
+        return [int(broker) for broker in zk.get_children("/brokers/ids")]
+
+
 def test_two_clusters_share_an_ensemble(one: RealCluster, server: ZooKeeperServer, tmp_path: Path) -> None:
     with running_cluster(tmp_path / "two", f"{server.connect}/two", 1) as two:
         first, second = name("in-one"), name("in-two")
