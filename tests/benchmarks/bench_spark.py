@@ -149,9 +149,14 @@ def _ready_batches(spark: Any, log: Path) -> None:
     wanted = splits[-1].end
     first = splits[0]
     schema = pa.schema([source.SCHEMA.field(c) for c in SOURCE_COLUMNS])
+    # Decoded here: compiling the decoder in a worker is no part of a ceiling.
+    with pa.BufferOutputStream() as out:
+        with pa.ipc.new_stream(out, schema) as stream:
+            stream.write_batch(next(split_rows(first))[0].cast(schema))
+        ready = out.getvalue().to_pybytes()
 
     def feed(_: Any) -> Iterator[pa.RecordBatch]:
-        batch = next(split_rows(first))[0].cast(schema)
+        batch = pa.ipc.open_stream(ready).read_next_batch()
         for _turn in range(max(wanted // len(splits) // len(batch), 1)):
             yield batch
 
