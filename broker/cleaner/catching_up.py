@@ -165,11 +165,8 @@ class CatchUp:
             data = await self._ports.ask(offer.leader, f"/decisions/{quote(tp.topic, safe='')}/{tp.partition}")
             if hashlib.sha256(data).hexdigest() != offer.sha256:
                 raise NoAnswer("another decision came than was offered")
-            request = {
-                "keys_max": 0,
-                "bytes_per_second": self._ports.bytes_per_second(),
-                "decision": base64.b64encode(data).decode(),
-            }
+            worker.pace(self._ports.bytes_per_second())
+            request = {"keys_max": 0, "decision": base64.b64encode(data).decode()}
             answer = await leased.run(self._ports.leasing, worker, tp, CATCH_UP_RUN, request)
         except CorruptData as error:
             self._refused[tp] = offer.sha256

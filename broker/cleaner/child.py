@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from logyard.broker.cleaner import work
-from logyard.broker.cleaner.process import NEW_RATE
+from logyard.broker.cleaner.process import NEW_RATE, RATE
 from logyard.broker.log.disk import OsDisk
 
 # Cleaning can wait: requests go first where both want the processor.
@@ -68,7 +68,7 @@ def _receive(requests: "queue.SimpleQueue[Any]", pace: Pace) -> None:
         if NEW_RATE in request:
             pace.set(request[NEW_RATE])
         else:
-            pace.set(request.get("bytes_per_second", UNBOUND))
+            pace.set(request.get(RATE) or UNBOUND)
             requests.put(request)
     os._exit(0)
 

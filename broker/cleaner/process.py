@@ -18,6 +18,8 @@ Json = dict[str, Any]
 
 # A lease names every segment and producer of a log.
 LINE_BYTES_MAX = 256 << 20
+# Bytes per second of a request, null for no bound.
+RATE = "bytes_per_second"
 # A line with this key alone is no request: work under way goes on at that rate.
 NEW_RATE = "new_bytes_per_second"
 ENDING_S = 5.0
@@ -35,7 +37,7 @@ class CleaningWorker(Protocol):
         ...
 
     def pace(self, bytes_per_second: float) -> None:
-        """Let the work under way, if there is any, go on at another rate."""
+        """Go by this rate from now on, in work under way too; unbound without."""
         ...
 
     async def end(self) -> None:
@@ -48,6 +50,8 @@ class ChildProcess:
 
     def __init__(self) -> None:
         self._process: Process | None = None
+        # Kept here and not by who asks: it may change while a lease is taken or the child is being started.
+        self._rate: float | None = None
 
     @property
     def pid(self) -> int | None:
@@ -71,7 +75,7 @@ class ChildProcess:
         assert stdin is not None
         assert stdout is not None
         try:
-            stdin.write(json.dumps(request).encode() + b"\n")
+            stdin.write(json.dumps({**request, RATE: self._rate}).encode() + b"\n")
             await stdin.drain()
             line = await stdout.readline()
         except ConnectionError:
@@ -82,6 +86,7 @@ class ChildProcess:
         return answer
 
     def pace(self, bytes_per_second: float) -> None:
+        self._rate = bytes_per_second
         stdin = None if self._process is None else self._process.stdin
         if stdin is not None and not stdin.is_closing():
             stdin.write(json.dumps({NEW_RATE: bytes_per_second}).encode() + b"\n")

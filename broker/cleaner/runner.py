@@ -223,8 +223,8 @@ class LogCleaner:
 
     async def _clean_leased(self, tp: TopicPartition, worker: CleaningWorker) -> Json:
         settings = self._settings
-        request = {"keys_max": settings.keys_max, "bytes_per_second": settings.bytes_per_second_each}
-        done = await leased.run(self._ports.leasing, worker, tp, CLEANER_RUN, request)
+        worker.pace(settings.bytes_per_second_each)
+        done = await leased.run(self._ports.leasing, worker, tp, CLEANER_RUN, {"keys_max": settings.keys_max})
         self.bytes_read += done["bytes_before"]
         self.bytes_written += done["bytes_after"]
         return {

@@ -122,3 +122,19 @@ async def test_a_child_takes_a_new_rate_in_the_midst_of_its_work(tmp_path: Path)
         async with asyncio.timeout(30):
             assert await cleaning
         await child.end()
+
+
+async def test_a_rate_that_changes_while_the_child_is_being_started_holds(tmp_path: Path) -> None:
+    child = ChildProcess()
+    async with LeaseWorld(OsDisk(), str(tmp_path)) as world:
+        log = world.lead()
+        slow = CleanerSettings(bytes_per_second=1, dedupe_buffer_bytes=1 << 20)
+        cleaner = cleaner_of(world, Worker(world), slow)
+        fill(log, 60)
+        cleaning = asyncio.ensure_future(cleaner.clean_filthiest(child))
+        await asyncio.sleep(0)
+        assert child.pid is None, "the lease is being taken, the child not there yet"
+        child.pace(1e9)
+        async with asyncio.timeout(30):
+            assert await cleaning
+        await child.end()
