@@ -22,12 +22,11 @@ from logyard.spark_jobs import ddl, export_options, session
 from logyard.spark_jobs.evolution import SchemaRefused, check_evolution
 from logyard.spark_jobs.leases import Heartbeats, Lease, LeaseError, end_leases
 from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore, TopicProgress
-from logyard.spark_jobs.marks import MarkProgress
 from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.plans import exporting, merging, upserting
 from logyard.spark_jobs.plans.exporting import ExportRefused, Range, Split
 from logyard.spark_jobs.plans.upserting import Bucket
-from logyard.spark_jobs.plans.writing import Output, Written, done_marks, mark_of, write_split
+from logyard.spark_jobs.plans.writing import Output, Written, write_split
 from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
 from logyard.spark_jobs.session import SparkWorkers, Workers
 from logyard.spark_jobs.tables.publishing import publisher, settings
@@ -136,14 +135,12 @@ class Export:
         splits = [split for span in ranges if span.start < span.end for split in self._splits(span)]
         say(f"export: {sum(s.end - s.start for s in splits):,} offsets in {len(splits)} files to write")
         output, directory, staging = self._output, self._store.directory, self._store.staging(self._run_id)
-        sizes = {mark_of(s): s.position_end - s.position for s in splits}
         if not output.upsert:
 
             def write(split: Split) -> Written:
                 return write_split(split, output, directory, staging)
 
-            with MarkProgress("export", done_marks(staging), sizes):
-                written = self._workers.each(splits, _split_size, write)
+            written = self._workers.each("export", splits, _split_size, write)
             return written, self._rows(written), []
 
         live = self._live_by_partition(ranges, manifest)
@@ -153,8 +150,7 @@ class Export:
             buckets = counts[split.segment.topic, split.segment.partition]
             return upserting.scatter(split, output, buckets, directory, staging)
 
-        with MarkProgress("export", done_marks(staging), sizes):
-            written = self._workers.each(splits, _split_size, scatter)
+        written = self._workers.each("export", splits, _split_size, scatter)
         files, removed = self._buckets(ranges, live, counts)
         return written, self._rows(written) + files, removed + self._outdated(ranges, manifest)
 
@@ -205,9 +201,7 @@ class Export:
         def write(bucket: Bucket) -> tuple[Bucket, Any]:
             return bucket, upserting.write_bucket(bucket, output, directory, staging)
 
-        sizes = {upserting.mark_of_bucket(b): upserting.size_of(b) for b in plan}
-        with MarkProgress("upsert", done_marks(staging), sizes):
-            made = self._workers.each(plan, upserting.size_of, write)
+        made = self._workers.each("upsert", plan, upserting.size_of, write)
         made.sort(key=lambda one: (one[0].topic, one[0].partition, one[0].bucket))
         files = [upserting.to_json(bucket, file) for bucket, found in made for file in found]
         return files, sorted({str(f["path"]) for bucket in plan for f in bucket.before})
@@ -255,8 +249,7 @@ class Export:
 
         with ExitStack() as stack:
             stack.callback(self._store.drop_uncommitted, run_id)
-            stack.enter_context(MarkProgress("merge", done_marks(staging), {merging.mark_of(m): m.bytes for m in plan}))
-            files = self._workers.each(plan, lambda m: m.bytes, write)
+            files = self._workers.each("merge", plan, lambda m: m.bytes, write)
             files.sort(key=lambda row: str(row["path"]))
             removed = [str(f["path"]) for m in plan for f in m.files]
             following = manifest.advanced(run_id=run_id, files=files, removed=removed)

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from logyard.broker.errors import LogyardError
+from logyard.spark_jobs.outcome import say
+from logyard.spark_jobs.progress import FILES, Progress, over_tasks
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 NEEDS = ("logyard", "numpy", "numba", "pyarrow", "crc32c", "cramjam")
 # Work is cut finer than the cores, so that one large segment does not hold the others up.
 WAVES = 4
+# How much a task goes through at most, where items are smaller: so far it is heard of, and done again where it fails.
+TASK_BYTES = 256 * 1024 * 1024
 
 
 class JobFailed(LogyardError):
@@ -84,9 +88,10 @@ class Workers(Protocol):
     """Where work is done."""
 
     def each(
-        self, items: Sequence[Item], size: Callable[[Item], int], function: Callable[[Item], Answer]
+        self, what: str, items: Sequence[Item], size: Callable[[Item], int], function: Callable[[Item], Answer]
     ) -> list[Answer]:
-        """Run `function` on every item; returns the answers in any order."""
+        """Run `function` on every item, each a file of `size` bytes; returns the answers in any order. How far it is
+        is told under the name `what`."""
         ...
 
     def spark(self) -> Any:
@@ -108,10 +113,22 @@ class SparkWorkers:
         return self._spark
 
     def each(
-        self, items: Sequence[Item], size: Callable[[Item], int], function: Callable[[Item], Answer]
+        self, what: str, items: Sequence[Item], size: Callable[[Item], int], function: Callable[[Item], Answer]
     ) -> list[Answer]:
         if not items:
             return []
         spark = self.spark()
-        bins = bins_by_size(items, size, task_count(spark))
-        return [answer for part in run_each(spark, bins, lambda b: [function(item) for item in b]) for answer in part]
+        numbered = list(enumerate(items))
+        sizes = {str(number): size(item) for number, item in numbered}
+        count = max(task_count(spark), sum(sizes.values()) // TASK_BYTES)
+        bins = bins_by_size(numbered, lambda one: size(one[1]), count)
+        tell = over_tasks(spark, Progress(what, sizes, say, of=FILES))
+
+        def work(part: list[tuple[int, Item]]) -> list[Answer]:
+            answers = []
+            for number, item in part:
+                answers.append(function(item))
+                tell(str(number), size(item))
+            return answers
+
+        return [answer for answers in run_each(spark, bins, work) for answer in answers]

@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from logyard.broker.errors import CorruptData
-from logyard.spark_jobs.marks import mark
 from logyard.spark_jobs.plans.exporting import ExportRefused
-from logyard.spark_jobs.plans.writing import OpenFile, done_marks
+from logyard.spark_jobs.plans.writing import OpenFile
 
 # Fewer small files wait for others, so that a file is not written again at every run.
 TOGETHER_MIN = 8
@@ -64,11 +63,6 @@ def plan_merges(
             group = [file] if file is not None and not alike and file["bytes"] * 2 < target_bytes else []
 
 
-def mark_of(merge: Merge) -> str:
-    """The name under which a merge is said to be done."""
-    return os.path.basename(merge.path)
-
-
 def write_merge(merge: Merge, directory: str, staging: str) -> dict[str, Any]:
     """Write the merged file to staging; returns what the manifest says of it. Raises ExportRefused, CorruptData."""
     first = merge.files[0]
@@ -86,7 +80,6 @@ def write_merge(merge: Merge, directory: str, staging: str) -> dict[str, Any]:
     finally:
         if out is not None:
             out.drop()
-    mark(done_marks(staging), mark_of(merge))
     with np.errstate(over="ignore"):
         digest = np.array([int(f["digest"]) for f in merge.files], np.int64).sum()
     spans = {"start": first["start"], "end": merge.files[-1]["end"]}

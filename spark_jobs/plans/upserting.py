@@ -21,7 +21,6 @@ from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.hashing import key_hashes
 from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.manifest import DATA
-from logyard.spark_jobs.marks import mark
 from logyard.spark_jobs.plans.exporting import ExportRefused, Split
 from logyard.spark_jobs.plans.writing import (
     File,
@@ -30,8 +29,6 @@ from logyard.spark_jobs.plans.writing import (
     Staged,
     Written,
     added,
-    done_marks,
-    mark_of,
     read_split,
     written,
 )
@@ -90,7 +87,6 @@ def scatter(split: Split, output: Output, buckets: int, directory: str, staging:
         files = [file for file in staged.finish() if file.table != DATA]
     finally:
         staged.close()
-    mark(done_marks(staging), mark_of(split))
     made = written(split, files, total)
     return Written(made.topic, made.partition, made.start, made.end, count, made.bad_rows, made.digest, made.files)
 
@@ -136,7 +132,6 @@ def write_bucket(bucket: Bucket, output: Output, directory: str, staging: str) -
         tables.append(_read(os.path.join(home, name), output.schema))
     rows = latest(pa.concat_tables(tables))
     rows = rows.filter(pc.is_valid(rows.column("value")))
-    mark(done_marks(staging), mark_of_bucket(bucket))
     if not rows.num_rows:
         return ()
     path = os.path.join(DATA, bucket.topic, str(bucket.partition), _name(bucket))
@@ -171,11 +166,6 @@ def to_json(bucket: Bucket, file: File) -> dict[str, Any]:
 def size_of(bucket: Bucket) -> int:
     """How much a bucket has to read, as far as one knows before."""
     return sum(int(f["bytes"]) for f in bucket.before) + 1
-
-
-def mark_of_bucket(bucket: Bucket) -> str:
-    """The name under which a bucket is said to be done."""
-    return f"{bucket.topic}-{bucket.partition}-b{bucket.bucket}"
 
 
 def _name(bucket: Bucket) -> str:

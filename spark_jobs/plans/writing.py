@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 
 from logyard.spark_jobs.formats import Bad, Formats, good_rows
 from logyard.spark_jobs.manifest import DATA, DEAD_LETTERS
-from logyard.spark_jobs.marks import mark
 from logyard.spark_jobs.plans.exporting import ExportRefused, Split, field_of, split_rows
 from logyard.spark_jobs.plans.partitioning import PartitionColumn, directories
 
@@ -120,7 +119,6 @@ def write_split(split: Split, output: Output, directory: str, staging: str) -> W
         files = staged.finish()
     finally:
         staged.close()
-    mark(done_marks(staging), mark_of(split))
     return written(split, files, total)
 
 
@@ -129,16 +127,6 @@ def written(split: Split, files: Sequence[File], total: Any) -> Written:
     owner = (split.segment.topic, split.segment.partition, split.start, split.end)
     counts = [sum(f.rows for f in files if f.table == table) for table in (DATA, DEAD_LETTERS)]
     return Written(*owner, counts[0], counts[1], int(total), tuple(files))
-
-
-def done_marks(staging: str) -> str:
-    """The directory that says which splits are done."""
-    return os.path.join(staging, "_done")
-
-
-def mark_of(split: Split) -> str:
-    """The name under which a split is said to be done."""
-    return f"{split.segment.topic}-{split.segment.partition}-{split.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from typing import Any
 class HereWorkers:
     """Runs every item here, one after the other, in the order given."""
 
-    def each(self, items: Sequence[Any], size: Callable[[Any], int], function: Callable[[Any], Any]) -> list[Any]:
+    def each(
+        self, what: str, items: Sequence[Any], size: Callable[[Any], int], function: Callable[[Any], Any]
+    ) -> list[Any]:
         return [function(item) for item in items]
 
     def spark(self) -> Any:
