@@ -27,7 +27,7 @@ from logyard.spark_jobs.leases import BrokerHttp, Lease, LeaseError
 from tests.benchmarks import frames, harness
 from tests.benchmarks.harness import Row, Server, Wire
 
-ROUNDS = 4
+ROUNDS = 12
 SECONDS = 5
 PER_SECOND = 300
 KEYED_TOPIC, LEASED_TOPIC = "keyed", "leased"
@@ -52,7 +52,7 @@ LEASED = {**COMPACTED, "min.cleanable.dirty.ratio": "1"}
 
 
 def measure(directory: Path) -> list[Row]:
-    """Every row of this file; about two minutes."""
+    """Every row of this file; about five minutes."""
     with (
         harness.cluster_of(directory / "leases", 1, CONFIG) as cluster,
         harness.cluster_of(directory / "other", 1, CONFIG) as elsewhere,

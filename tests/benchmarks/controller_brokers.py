@@ -21,6 +21,7 @@ METADATA, CREATE_TOPICS, DELETE_TOPICS, ELECT_LEADERS = 3, 19, 20, 43
 VERSIONS = {METADATA: 12, CREATE_TOPICS: 5, DELETE_TOPICS: 4, ELECT_LEADERS: 2}
 TIMEOUT_S = 240.0
 LED = 3000  # partitions that the broker which shuts down leads
+SPREAD = 7000  # with them a cluster of 10,000
 CONFIG = {
     "zookeeper.session.timeout.ms": "10000",
     "log.cleaner.enable": "false",
@@ -186,7 +187,7 @@ def _leaders(brokers: Brokers, keep: Keep) -> None:
     Ask(brokers.ports[controller])(ELECT_LEADERS, {"election_type": 0, "topic_partitions": None, "timeout_ms": 240_000})
     back = brokers.until(lambda found: set(found["led"]) == {leaving})
     keep(f"preferred election of {LED:,} leaders", back - begin)
-    keep(f"one topic of {LED:,} partitions x 2, spread", brokers.create([new_topic("spread", LED, 2)]))
+    keep(f"one topic of {SPREAD:,} partitions x 2, spread", brokers.create([new_topic("spread", SPREAD, 2)]))
     _kill_controller(brokers, controller, keep)
 
 

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer
 
 from logyard.admin import story
 from logyard.cli import main as entry
-from logyard.local import interrupts
+from tests.support.commands import runner
 from tests.support.real_cluster import RealCluster, eventually
 
 pytestmark = pytest.mark.integration
@@ -17,17 +17,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def run(cluster: RealCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(interrupts, "raise_once", lambda: None)
-
-    def command(*words: str, zookeeper: bool = False) -> tuple[int, str, str]:
-        where = ["--bootstrap-server", cluster.bootstrap]
-        if zookeeper:
-            where = ["--zookeeper", str(cluster.description["zookeeper"])]
-        status = entry.main([*words, *where])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return command
+    return runner(cluster, capsys, monkeypatch)
 
 
 def test_brokers_by_requests_and_znodes(run: Any, cluster: RealCluster) -> None:

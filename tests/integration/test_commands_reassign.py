@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from logyard.cli import main as entry
-from logyard.local import interrupts
+from tests.support.commands import runner
 from tests.support.real_cluster import RealCluster, eventually
 
 pytestmark = pytest.mark.integration
@@ -16,19 +15,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def run(cluster: RealCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(interrupts, "raise_once", lambda: None)
-
-    def command(name: str, *words: str, zookeeper: bool = False) -> tuple[int, str, str]:
-        where = (
-            ("--zookeeper", cluster.description["zookeeper"])
-            if zookeeper
-            else ("--bootstrap-server", cluster.bootstrap)
-        )
-        status = entry.main(["reassign", name, *where, *words])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return command
+    logyard = runner(cluster, capsys, monkeypatch)
+    return lambda *words, zookeeper=False: logyard("reassign", *words, zookeeper=zookeeper)
 
 
 @pytest.fixture

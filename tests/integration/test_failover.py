@@ -2,43 +2,10 @@
 
 import json
 import signal
-import threading
 import uuid
-from typing import Any
 
-from confluent_kafka import Producer
-
+from tests.support.load import Load
 from tests.support.real_cluster import RealCluster, eventually
-
-
-class Load(threading.Thread):
-    """A producer with acks=all that keeps sending until told to stop, and keeps what was acknowledged."""
-
-    def __init__(self, cluster: RealCluster, topic: str) -> None:
-        super().__init__(daemon=True)
-        self.acknowledged: dict[tuple[int, bytes], int] = {}
-        self._topic = topic
-        self._stop_wanted = threading.Event()
-        self._producer = Producer(
-            {"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 5}
-        )
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.acknowledged[message.partition(), message.value()] = message.offset()
-
-    def run(self) -> None:
-        sent = 0
-        while not self._stop_wanted.is_set():
-            self._producer.produce(self._topic, str(sent).encode(), str(sent).encode(), on_delivery=self._delivered)
-            self._producer.poll(0.001)
-            sent += 1
-        self._producer.flush(60)
-
-    def stop(self) -> dict[tuple[int, bytes], int]:
-        self._stop_wanted.set()
-        self.join(90)
-        return self.acknowledged
 
 
 def test_killed_controller_is_replaced_and_nothing_acknowledged_is_lost(own_cluster: RealCluster) -> None:

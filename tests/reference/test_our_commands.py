@@ -2,19 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 
-from logyard.cli import main as entry
-from logyard.local import interrupts
 from tests.reference.test_our_dump_log import ours
 from tests.support import kafka
+from tests.support.commands import Run, runner
 from tests.support.real_cluster import RealCluster, eventually
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +24,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 
 @pytest.fixture
 def run(cluster: RealCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(interrupts, "raise_once", lambda: None)
-
-    def command(*words: str, zookeeper: bool = False) -> tuple[int, str, str]:
-        where = ["--bootstrap-server", cluster.bootstrap]
-        if zookeeper:
-            where = ["--zookeeper", str(cluster.description["zookeeper"])]
-        status = entry.main([*words, *where])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return command
+    return runner(cluster, capsys, monkeypatch)
 
 
 def theirs(cluster: RealCluster, tool: str, *words: str) -> list[str]:

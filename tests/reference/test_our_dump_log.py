@@ -30,6 +30,7 @@ def ours(*words: str) -> list[str]:
     ("patterns", "words"),
     [
         (["*.log", "*.snapshot", "*.txnindex"], []),
+        (["*.log"], ["--deep-iteration"]),
         (["*.log"], ["--print-data-log"]),
         (["*.log"], ["--print-data-log", "--skip-record-metadata", "--max-bytes", "1000"]),
         (["*.index", "*.timeindex"], []),

@@ -90,6 +90,19 @@ class ScriptedBroker:
         self.world.tree.expire(self.zk.session_id)
         del self.world.brokers[self.id]
 
+    def die_after(self, writes: int) -> None:
+        """Let the controller's next `writes` writes through and fail every one behind them, as a kill there would."""
+        real, written = self.zk.pipeline, 0
+
+        async def dying(multis: Any) -> Any:
+            nonlocal written
+            written += 1
+            if written > writes:
+                raise RuntimeError("killed here")
+            return await real(multis)
+
+        self.zk.pipeline = dying  # type: ignore[method-assign]
+
     def _observe(self, envelope: Envelope, effect: Effect | None) -> None:
         if effect is not None:
             self.effects.append((envelope.id, effect))

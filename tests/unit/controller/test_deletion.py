@@ -166,17 +166,7 @@ async def test_controller_dies_after_any_write(make_world: Callable[..., World],
     world = make_world()
     await world.start(1, 2, 3)
     await world.make_topic("t", (2, 3), (3, 2))
-    zk, written = world.brokers[1].zk, 0
-    real = zk.pipeline
-
-    async def dying(multis: object) -> object:
-        nonlocal written
-        written += 1
-        if written > steps:
-            raise RuntimeError("killed here")
-        return await real(multis)  # type: ignore[arg-type]
-
-    zk.pipeline = dying  # type: ignore[method-assign, assignment]
+    world.brokers[1].die_after(steps)
     world.make(delete_topics.path("t"))
     await world.settle()
     await world.kill(1)

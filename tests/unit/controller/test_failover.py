@@ -220,17 +220,7 @@ async def test_failing_take_over_gives_the_place_up(empty: World) -> None:
 async def test_controller_dies_anywhere_in_a_creation(make_world: Callable[..., World], steps: int) -> None:
     world = make_world()
     await world.start(1, 2, 3)
-    zk, written = world.brokers[1].zk, 0
-    real = zk.pipeline
-
-    async def dying(multis: object) -> object:
-        nonlocal written
-        written += 1
-        if written > steps:
-            raise RuntimeError("killed here")
-        return await real(multis)  # type: ignore[arg-type]
-
-    zk.pipeline = dying  # type: ignore[method-assign, assignment]
+    world.brokers[1].die_after(steps)
     await world.controller.runner.create_topics(CreateTopics((NewTopic("t", 3, 3),)))
     await world.settle()
     await world.kill(1)

@@ -257,17 +257,7 @@ async def test_controller_dies_after_any_write(make_world: Callable[..., World],
     await move(world, 4, 3)
     leader = world.state("t")
     assert leader is not None
-    zk, written = world.brokers[1].zk, 0
-    real = zk.pipeline
-
-    async def dying(multis: object) -> object:
-        nonlocal written
-        written += 1
-        if written > steps:
-            raise RuntimeError("killed here")
-        return await real(multis)  # type: ignore[arg-type]
-
-    zk.pipeline = dying  # type: ignore[method-assign, assignment]
+    world.brokers[1].die_after(steps)
     await world.grow_isr("t", 0, 2, 3, 4)
     await world.kill(1)
     assert world.controller.id == 2
