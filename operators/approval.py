@@ -1,6 +1,6 @@
 """Approval by a person, by Airflow's own human-in-the-loop operator, where it is wanted and there is anything to do."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -13,7 +13,8 @@ from logyard.operators.base import as_mapping, as_truth
 class ApprovePlanOperator(ApprovalOperator):
     """Show a plan to a person and go on when it was approved; on rejection the rest of the run is skipped.
 
-    :param plan: a plan of PlanReassignmentOperator or PlanTopicsOperator, or its JSON. (templated)
+    :param plan: a plan of PlanReassignmentOperator or PlanTopicsOperator, or what a dry run of ResetOffsetsOperator or
+        CancelReassignmentOperator returned; or its JSON. (templated)
     :param required: false goes on without asking: for callers that decided already. (templated)
     """
 
@@ -34,13 +35,18 @@ class ApprovePlanOperator(ApprovalOperator):
         if not as_truth("required", self.required):
             self.log.info("no approval is required")
             return {"approved": True, "asked": False}
-        self.body = catalog_markdown(plan) if "actions" in plan else as_markdown(plan)
+        self.body = _MARKDOWN[_kind(plan)](plan)
         return super().execute(context)
 
 
 def is_empty(plan: Mapping[str, Any]) -> bool:
     """Whether a plan changes nothing."""
-    return not plan.get("actions") if "actions" in plan else not plan.get("partitions")
+    return not plan.get(_kind(plan))
+
+
+def _kind(plan: Mapping[str, Any]) -> str:
+    """The member of a plan that says what it is for."""
+    return next((kind for kind in _MARKDOWN if kind in plan), "partitions")
 
 
 def catalog_markdown(plan: Mapping[str, Any]) -> str:
@@ -52,3 +58,37 @@ def catalog_markdown(plan: Mapping[str, Any]) -> str:
     if plan.get("unlisted"):
         lines.append(f"- not listed, and left alone: {', '.join(map(str, plan['unlisted']))}")
     return "\n".join(lines)
+
+
+def offsets_markdown(plan: Mapping[str, Any]) -> str:
+    """What a dry run of ResetOffsetsOperator found, for whoever has to approve it."""
+    changed = plan["changed"]
+    lines = [f"**{len(changed)} committed offsets change**", "", "| partition | from | to |", "|---|---|---|"]
+    lines += [
+        f"| {name} | {'none' if entry['before'] is None else format(entry['before'], ',')} | {entry['after']:,} |"
+        for name, entry in list(changed.items())[:_SHOWN]
+    ]
+    return "\n".join([*lines, *_more(len(changed))])
+
+
+def cancellation_markdown(plan: Mapping[str, Any]) -> str:
+    """What a dry run of CancelReassignmentOperator found, for whoever has to approve it."""
+    moves = plan["cancelled"]
+    lines = [f"**{len(moves)} moves are cancelled; their partitions go back to the replicas of before**", ""]
+    lines += [f"- `{m['topic']}-{m['partition']}`: {m['target']} → {m['replicas']}" for m in moves[:_SHOWN]]
+    lines += _more(len(moves))
+    lines += [f"- ⚠ not `{name}`: {reason}" for name, reason in list(plan.get("kept", {}).items())[:_SHOWN]]
+    return "\n".join(lines)
+
+
+def _more(count: int) -> list[str]:
+    return ["", f"… and {count - _SHOWN} more (the plan task's result has all of them)"] if count > _SHOWN else []
+
+
+_SHOWN = 50
+_MARKDOWN: Mapping[str, Callable[[dict[str, Any]], str]] = {
+    "actions": catalog_markdown,
+    "changed": offsets_markdown,
+    "cancelled": cancellation_markdown,
+    "partitions": as_markdown,
+}

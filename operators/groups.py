@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from logyard.admin.errors import LogyardError
 from logyard.admin.offset_reset import OffsetChange, Target, plan_reset, require_idle, settle
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
@@ -14,8 +15,15 @@ from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapp
 _STORED_TARGET = "logyard_reset_offsets"
 
 
+class StaleOffsets(LogyardError):
+    """The group committed other offsets since the plan was made; the text names the first."""
+
+
 class ResetOffsetsOperator(ClusterOperator):
     """Set the committed offsets of a group that has no members; what is as wanted already stays.
+
+    A dry run returns what would be set; handed on as `plan`, exactly that is done, unless the group committed anything
+    else since then (StaleOffsets).
 
     A try that died is gone on with where it was: a shift is worked out once and not done twice.
 
@@ -24,10 +32,11 @@ class ResetOffsetsOperator(ClusterOperator):
     :param to: `earliest`, `latest`, `current`, an offset (`42`), a shift (`+5`, `-5`) or a time in ISO 8601: the first
         record of that time or after. Offsets outside a partition's log are brought inside it. (templated)
     :param offsets: instead of `to`: topic → partition → offset, a mapping or its JSON. (templated)
+    :param plan: instead of both: what a dry run returned, or its JSON. (templated)
     """
 
-    template_fields = ("group", "topics", "to", "offsets", *ClusterOperator.template_fields)
-    template_fields_renderers: ClassVar[dict[str, str]] = {"offsets": "json"}
+    template_fields = ("group", "topics", "to", "offsets", "plan", *ClusterOperator.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"offsets": "json", "plan": "json"}
 
     def __init__(
         self,
@@ -36,6 +45,7 @@ class ResetOffsetsOperator(ClusterOperator):
         to: str | int | None = None,
         topics: Sequence[str] | str | None = None,
         offsets: Mapping[str, Mapping[Any, int]] | str | None = None,
+        plan: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -43,6 +53,7 @@ class ResetOffsetsOperator(ClusterOperator):
         self.to = to
         self.topics = topics
         self.offsets = offsets
+        self.plan = plan
 
     def execute(self, context: Context) -> dict[str, Any]:
         store = context.get("task_state_store")
@@ -68,6 +79,8 @@ class ResetOffsetsOperator(ClusterOperator):
         given = self._explicit()
         if isinstance(stored, dict):  # an earlier try worked them out, and may have committed them
             given = {_partition(key): int(offset) for key, offset in stored.items()}
+        elif planned := as_mapping("plan", self.plan):
+            return self._planned(client, planned)
         if given:
             return settle(client, sorted(given), client.group_offsets(self.group), given)
         if self.to in (None, "", "None"):
@@ -76,6 +89,22 @@ class ResetOffsetsOperator(ClusterOperator):
             )
         topics = [str(topic) for topic in as_list("topics", self.topics)]
         return plan_reset(client, self.group, topics, Target.parse(str(self.to)))
+
+    def _planned(self, client: ClusterClient, plan: Mapping[str, Any]) -> list[OffsetChange]:
+        """The changes of a plan that are not made yet. Raises BadSettings, StaleOffsets."""
+        if plan.get("group") != self.group or not isinstance(plan.get("changed"), Mapping):
+            raise BadSettings(f"plan: what a dry run for group {self.group} returned is expected")
+        wanted = {}
+        committed = client.group_offsets(self.group)
+        for name, change in plan["changed"].items():
+            tp = _partition(name, "-")
+            if committed.get(tp) not in (change["before"], change["after"]):
+                raise StaleOffsets(
+                    f"group {self.group}, {name}: {committed.get(tp)} is committed now, {change['before']} when the "
+                    "plan was made: plan again"
+                )
+            wanted[tp] = int(change["after"])
+        return settle(client, sorted(wanted), committed, wanted)
 
     def _explicit(self) -> dict[TopicPartition, int]:
         given = as_mapping("offsets", self.offsets)
@@ -90,6 +119,6 @@ def _key(tp: TopicPartition) -> str:
     return f"{tp.topic}/{tp.partition}"
 
 
-def _partition(key: str) -> TopicPartition:
-    topic, _, partition = key.rpartition("/")
+def _partition(key: str, mark: str = "/") -> TopicPartition:
+    topic, _, partition = key.rpartition(mark)
     return TopicPartition(topic, int(partition))

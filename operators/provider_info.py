@@ -85,8 +85,17 @@ def _option(description: str, kind: str, default: str, example: str | None) -> d
     }
 
 
+def _modules(below: str, *names: str) -> list[dict[str, Any]]:
+    """An entry for modules below a package of ours."""
+    return [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}{below}.{name}" for name in names]}]
+
+
 def get_provider_info() -> dict[str, Any]:
     """The provider's description, by the schema that Airflow checks it with."""
+    operators = (
+        *("topics", "reassignment", "verification", "cancellation", "decommission", "groups", "approval", "catalog"),
+        *("reports", "leadership", "controller", "spark"),
+    )
     return {
         "package-name": "logyard",
         "name": _NAME,
@@ -94,42 +103,10 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {"integration-name": _NAME, "external-doc-url": "https://kafka.apache.org", "tags": ["service"]}
         ],
-        "operators": [
-            {
-                "integration-name": _NAME,
-                "python-modules": [
-                    f"{_OPERATORS}.topics",
-                    f"{_OPERATORS}.reassignment",
-                    f"{_OPERATORS}.verification",
-                    f"{_OPERATORS}.decommission",
-                    f"{_OPERATORS}.groups",
-                    f"{_OPERATORS}.approval",
-                    f"{_OPERATORS}.catalog",
-                    f"{_OPERATORS}.reports",
-                    f"{_OPERATORS}.leadership",
-                    f"{_OPERATORS}.controller",
-                    f"{_OPERATORS}.spark",
-                ],
-            }
-        ],
-        "sensors": [
-            {
-                "integration-name": _NAME,
-                "python-modules": [f"{_OPERATORS}.sensors.cluster", f"{_OPERATORS}.sensors.offsets"],
-            }
-        ],
-        "hooks": [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}.hooks.cluster"]}],
-        "triggers": [
-            {
-                "integration-name": _NAME,
-                "python-modules": [
-                    f"{_OPERATORS}.triggers.cluster",
-                    f"{_OPERATORS}.triggers.offsets",
-                    f"{_OPERATORS}.triggers.recovery",
-                    f"{_OPERATORS}.triggers.events",
-                ],
-            }
-        ],
+        "operators": _modules("", *operators),
+        "sensors": _modules(".sensors", "cluster", "offsets"),
+        "hooks": _modules(".hooks", "cluster"),
+        "triggers": _modules(".triggers", "cluster", "offsets", "recovery", "events"),
         "connection-types": [
             {
                 "connection-type": "logyard",

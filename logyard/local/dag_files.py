@@ -12,13 +12,16 @@ from logyard.local.errors import LocalError
 # DAG → the arguments of its factory beside prefix and connection.
 DAGS: Mapping[str, Sequence[str]] = {
     "audit_replicas": ("spark",),
+    "cancel_reassignment": (),
     "compact_segments": ("spark",),
     "controller_watch": (),
     "create_topic": (),
     "decommission_broker": (),
+    "elect_leaders": (),
     "export_segments": ("spark",),
     "reassign_replicas": (),
     "recover_controller": (),
+    "reset_offsets": (),
     "retention_report": (),
     "topic_lifecycle": (),
     "topics_as_code": ("directory",),

@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from logyard.admin.memory import MemoryConnector
@@ -13,10 +14,20 @@ CONNECTION = {"conn_type": "logyard", "host": "memory:1", "extra": {"broker_ids"
 
 
 class Pushed:
-    """A task instance as far as operators use it."""
+    """A task instance as far as operators use it. `others`: dag_id → run_id → task_id → state, of running runs."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
+        self.others: dict[str, dict[str, dict[str, str]]] = {}
+
+    def get_dr_count(self, dag_id: str, states: Sequence[str]) -> int:
+        assert list(states) == ["running"]
+        return len(self.others.get(dag_id, {}))
+
+    def get_task_states(self, dag_id: str, task_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+        return {
+            run: {t: state for t, state in tasks.items() if t in task_ids} for run, tasks in self.others[dag_id].items()
+        }
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.values[key] = json.loads(json.dumps(value))

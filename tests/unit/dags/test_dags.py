@@ -45,13 +45,16 @@ def load(path: Path) -> DAG:
 
 NAMES = (
     "audit_replicas",
+    "cancel_reassignment",
     "compact_segments",
     "controller_watch",
     "create_topic",
     "decommission_broker",
+    "elect_leaders",
     "export_segments",
     "reassign_replicas",
     "recover_controller",
+    "reset_offsets",
     "retention_report",
     "topic_lifecycle",
     "topics_as_code",
@@ -103,6 +106,7 @@ def test_every_form_can_be_sent_as_it_is_but_for_what_it_asks_for() -> None:
         "logyard_create_topic": ["topic"],
         "logyard_topic_lifecycle": ["topic"],
         "logyard_decommission_broker": ["brokers"],
+        "logyard_reset_offsets": ["group", "to"],
     }
 
 

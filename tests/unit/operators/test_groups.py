@@ -1,5 +1,6 @@
 """Offsets of groups set: every kind of target, bounds, members, and a try that died in the middle."""
 
+import json
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from logyard.admin.offset_reset import GroupInUse, Target
 from logyard.admin.settings import BadSettings
 from logyard.admin.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
-from logyard.operators.groups import ResetOffsetsOperator
+from logyard.operators.approval import is_empty, offsets_markdown
+from logyard.operators.groups import ResetOffsetsOperator, StaleOffsets
 from tests.support.airflow_tasks import Store, context, run, use
 
 pytestmark = pytest.mark.airflow
@@ -97,6 +99,43 @@ def test_a_shift_is_not_done_twice(cluster: MemoryCluster, monkeypatch: pytest.M
     run(reset(to="-30"), context(store))
     assert cluster.group_commits["g"] == {ONE: 10, TWO: 10}
     assert store == {}
+
+
+def test_what_was_planned_is_what_is_set(cluster: MemoryCluster) -> None:
+    planned, _ = run(reset(to="-30", dry_run=True), context())
+    assert cluster.group_commits["g"] == {ONE: 40, TWO: 40}
+    cluster.end_offsets[ONE] += 1000  # records that came since change nothing
+    done, _ = run(reset(plan=json.dumps(planned)), context())
+    assert done["changed"] == planned["changed"]
+    assert cluster.group_commits["g"] == {ONE: 10, TWO: 10}
+    assert run(reset(plan=planned), context())[0]["changed"] == {}  # a retry finds it done
+    assert run(reset(plan={**planned, "changed": {}}), context())[0]["changed"] == {}
+
+
+def test_a_plan_is_stale_once_the_group_commits(cluster: MemoryCluster) -> None:
+    planned, _ = run(reset(to="earliest", dry_run=True), context())
+    cluster.group_commits["g"][TWO] = 44
+    with pytest.raises(StaleOffsets, match="g, t-1: 44 is committed now, 40 when"):
+        run(reset(plan=planned), context())
+    assert cluster.group_commits["g"] == {ONE: 40, TWO: 44}
+    with pytest.raises(BadSettings, match="for group other"):
+        run(reset(group="other", plan=planned), context())
+    cluster.group_members["g"] = 1
+    with pytest.raises(GroupInUse, match="1 members"):
+        run(reset(plan=planned), context())
+
+
+def test_whoever_approves_sees_each_offset(cluster: MemoryCluster) -> None:
+    planned, _ = run(reset(to="latest", dry_run=True), context())
+    assert not is_empty(planned)
+    assert is_empty({**planned, "changed": {}})
+    text = offsets_markdown(planned)
+    assert "| t-0 | 40 | 100 |" in text
+    many = {f"t-{n}": {"before": None, "after": 1000 + n} for n in range(60)}
+    text = offsets_markdown({**planned, "changed": many})
+    assert text.startswith("**60 committed offsets change**")
+    assert "| t-49 | none | 1,049 |" in text
+    assert text.endswith("… and 10 more (the plan task's result has all of them)")
 
 
 @pytest.mark.parametrize("text", ["soon", "", "1.5", "++1"])

@@ -1,0 +1,82 @@
+"""Set where a consumer group reads on: plan every offset, have a person approve it, set what was approved.
+
+The group must have no member: only its members may commit while it has any. What is set is what the plan showed; where
+the group has committed anything else in between, nothing is set and the run fails.
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from logyard.dags.factories import params
+from logyard.operators.approval import ApprovePlanOperator
+from logyard.operators.groups import ResetOffsetsOperator
+
+PLAN = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
+TO = r"^(earliest|latest|current|[+-]?\d{1,18}|\d{4}-\d{2}-\d{2}([T ][0-9:.,]+(Z|[+-][0-9:]+)?)?)$"
+
+
+def reset_offsets_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION) -> DAG:
+    """The DAG `<prefix>reset_offsets` on the cluster of that connection."""
+    with DAG(
+        dag_id=f"{prefix}reset_offsets",
+        description="Set the offsets of a consumer group: plan, approve, set",
+        schedule=None,
+        catchup=False,
+        tags=[*params.TAGS, "groups"],
+        default_args={"owner": params.OWNER},
+        dagrun_timeout=timedelta(hours=26),
+        doc_md=__doc__,
+        params=_form(),
+    ) as dag:
+        plan = ResetOffsetsOperator(
+            task_id="plan",
+            group="{{ params.group }}",
+            topics="{{ params.topics | tojson }}",
+            to="{{ params.to }}",
+            dry_run=True,
+            logyard_conn_id=logyard_conn_id,
+        )
+        approve = ApprovePlanOperator(
+            task_id="approve",
+            subject="Set the offsets of group {{ params.group }} to {{ params.to }}?",
+            plan=PLAN,
+            required="{{ params.approve and not params.dry_run }}",
+            response_timeout=timedelta(hours=24),
+        )
+        reset = ResetOffsetsOperator(
+            task_id="reset",
+            group="{{ params.group }}",
+            plan=PLAN,
+            dry_run="{{ params.dry_run }}",
+            retries=2,
+            retry_delay=timedelta(seconds=15),
+            logyard_conn_id=logyard_conn_id,
+        )
+        plan >> approve >> reset
+    return dag
+
+
+def _form() -> dict[str, Param]:
+    return {
+        "group": Param(
+            type="string",
+            minLength=1,
+            maxLength=249,
+            title="Group",
+            description="The consumer group; one that does not exist yet is made by its offsets.",
+        ),
+        "to": Param(
+            type="string",
+            pattern=TO,
+            title="To",
+            description=(
+                "earliest, latest, current, an offset (42), so many records on or back (+100, -100), or the first "
+                "record of a time (2026-01-31T12:00:00, UTC where no zone is named)."
+            ),
+            examples=["earliest", "latest", "-100", "2026-01-31T12:00:00Z"],
+        ),
+        "topics": params.topics("Topics to set offsets of; those that the group committed offsets for where empty."),
+        "dry_run": params.flag("Dry run", "Plan every offset and set none."),
+        "approve": params.approval(),
+    }

@@ -1,0 +1,132 @@
+"""Cancelling moves that no DAG run holds: those that Kafka's tool or somebody's script has started."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
+
+from logyard.admin import throttles
+from logyard.admin.errors import ApiError, ErrorCode, LogyardError
+from logyard.admin.execution import Move
+from logyard.admin.ports import ClusterClient
+from logyard.admin.reassign_cancel import Cancellation, left_over, plan_cancellation
+from logyard.admin.settings import BadSettings
+from logyard.broker.model import TopicPartition
+from logyard.operators.base import ClusterOperator, as_list, as_mapping, as_truth
+from logyard.operators.triggers.cluster import some
+
+# What a task is in while it works, or will again.
+_WORKING = {"scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"}
+
+
+class HeldByRun(LogyardError):
+    """A DAG run carries these moves out, and would start them again; the text names it."""
+
+
+class CancelReassignmentOperator(ClusterOperator):
+    """Cancel moves that run: partitions go back to the replicas of before.
+
+    A move stays whose former replicas are not alive and in sync, for nobody could lead its partition then. A dry run
+    returns what would be cancelled; handed on as `plan`, exactly that is, as far as it still moves to the same place.
+
+    :param topics: topics, a list or its JSON; whatever moves where empty. (templated)
+    :param plan: what a dry run returned, or its JSON. (templated)
+    :param remove_throttles: remove the throttles of the cancelled topics, and the brokers' rates once nothing moves
+        any more, as `kafka-reassign-partitions --cancel` does. (templated)
+    :param holders: dag_id → the task that carries moves out. Where such a task works, it is refused: that run would
+        start its moves again, and is to be ended instead.
+    """
+
+    template_fields = ("topics", "plan", "remove_throttles", *ClusterOperator.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[str] | str | None = None,
+        plan: Mapping[str, Any] | str | None = None,
+        remove_throttles: bool | str = True,
+        holders: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.topics = topics
+        self.plan = plan
+        self.remove_throttles = remove_throttles
+        self.holders = holders or {}
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        self._refuse_held(context)
+        topics = [str(topic) for topic in as_list("topics", self.topics)]
+        with self.hook.client() as client:
+            running = client.list_reassignments()
+            snapshot = client.snapshot(sorted({tp.topic for tp in running}))
+            planned = self._planned()
+            expected = None if planned is None else {move.tp: move.replicas for move in planned}
+            found = plan_cancellation(snapshot, running, topics, expected)
+            for tp, reason in found.kept.items():
+                self.log.warning("%s stays: %s", tp, reason)
+            for move in found.moves:
+                self.log.info("%s: %s back to %s", move.tp, list(move.replicas), list(move.target))
+            removed: list[str] = []
+            if not self.checks_only:
+                self._cancel(client, found)
+                if as_truth("remove_throttles", self.remove_throttles):
+                    # Those of an earlier try, too, that died before it came to this.
+                    ended = [move for move in planned or found.moves if move.tp not in found.kept]
+                    removed = self._unthrottle(client, ended)
+        self.log.info("%d moves %s", len(found.moves), "to cancel" if self.checks_only else "cancelled")
+        return {**found.as_json(), "throttles_removed": removed, "dry_run": self.checks_only}
+
+    def _planned(self) -> list[Move] | None:
+        plan = as_mapping("plan", self.plan)
+        if not plan:
+            return None
+        try:
+            return [
+                Move(
+                    TopicPartition(str(entry["topic"]), int(entry["partition"])),
+                    tuple(int(broker) for broker in entry["target"]),
+                    tuple(int(broker) for broker in entry["replicas"]),
+                )
+                for entry in plan["cancelled"]
+            ]
+        except (KeyError, TypeError, ValueError):
+            raise BadSettings("plan: what a dry run of CancelReassignmentOperator returned is expected") from None
+
+    def _refuse_held(self, context: Context) -> None:
+        for dag_id, task_id in self.holders.items():
+            ti: Any = context["ti"]
+            if not ti.get_dr_count(dag_id=dag_id, states=["running"]):
+                continue
+            for run_id, states in ti.get_task_states(dag_id=dag_id, task_ids=[task_id]).items():
+                if states.get(task_id) in _WORKING:
+                    raise HeldByRun(
+                        f"run {run_id} of {dag_id} moves replicas: mark its task {task_id} as failed to cancel them"
+                    )
+
+    def _cancel(self, client: ClusterClient, found: Cancellation) -> None:
+        answers = client.alter_reassignments({move.tp: None for move in found.moves}) if found.moves else {}
+        for tp, refusal in answers.items():
+            if refusal is not None and refusal.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+                raise ApiError(refusal.code, f"{tp}: {refusal}")
+
+    def _unthrottle(self, client: ClusterClient, moves: Sequence[Move]) -> list[str]:
+        """Remove what throttled the cancelled moves; returns `topic T` and `broker B`."""
+        removed = []
+        still = client.list_reassignments()
+        for topic in sorted({move.tp.topic for move in moves} - {tp.topic for tp in still}):
+            keys = left_over(client.topic_configs(topic), (throttles.LEADERS, throttles.FOLLOWERS))
+            if keys:
+                client.alter_topic_configs(topic, {}, keys)
+                removed.append(f"topic {topic}")
+        alive = set(client.snapshot([]).brokers)
+        brokers = {broker for move in moves for broker in (*move.replicas, *move.target)}
+        for broker in sorted(brokers & alive) if not still else ():
+            keys = left_over(client.broker_configs(broker), (throttles.LEADER_RATE, throttles.FOLLOWER_RATE))
+            if keys:
+                client.alter_broker_configs(broker, {}, keys)
+                removed.append(f"broker {broker}")
+        if removed:
+            self.log.info("throttles removed: %s", some(removed))
+        return removed
