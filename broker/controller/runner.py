@@ -35,7 +35,6 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.znodes.ops import SessionExpired, Znode, ZooKeeper
 
 _PAUSE_AFTER_FAILED_TAKE_OVER_S = 1.0
-_WATCHES_AT_ONCE = 2000
 _BIG_REQUEST = 1000  # partitions; the loop gets a turn before each such request is encoded
 
 
@@ -301,10 +300,12 @@ class ControllerRunner(ControllerApi):
         known = [path for path, _ in effect.targets if self._data_watches.is_set(path)]
         found = dict(zip(known, await self._zk.read(known) if known else [], strict=True))
         fresh = [(path, event) for path, event in effect.targets if path not in found]
-        for start in range(0, len(fresh), _WATCHES_AT_ONCE):
-            part = fresh[start : start + _WATCHES_AT_ONCE]
-            calls = (self._zk.read_and_watch(path, self._data_watches.set(path, event)) for path, event in part)
-            found |= zip((path for path, _ in part), await asyncio.gather(*calls), strict=True)
+        targets = [(path, self._data_watches.set(path, event)) for path, event in fresh]
+        if len(targets) == 1:
+            path, watcher = targets[0]
+            found[path] = await self._zk.read_and_watch(path, watcher)  # one round trip instead of two
+        elif targets:
+            found |= zip((path for path, _ in targets), await self._zk.read_and_watch_all(targets), strict=True)
         return [found[path] for path, _ in effect.targets]
 
     async def _watch_children(self, effect: effects.WatchChildren, envelope: Envelope) -> list[list[str] | None]:

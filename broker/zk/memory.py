@@ -60,9 +60,10 @@ class MemoryZooKeeper:
         self._closed = False
         self._connected = True
         self._replies_to_lose = 0
+        self._zxid = 0  # of the last answer
         self._watchers = WatchTable()
         self._outbound: deque[_Request[Any]] = deque()
-        self._inbound: deque[Callable[[], None] | tuple[_Request[Any], Any]] = deque()
+        self._inbound: deque[Callable[[], None] | tuple[_Request[Any], Any, int]] = deque()
 
     @property
     def session_id(self) -> int:
@@ -108,6 +109,19 @@ class MemoryZooKeeper:
 
         return await self._send(_Request(work, answered))
 
+    async def read_and_watch_all(self, targets: Sequence[tuple[str, Watcher]]) -> list[Znode | None]:
+        zxid, session_id = self._zxid, self._session_id
+        znodes = await self.read([path for path, _ in targets])
+        if not self._alive or session_id != self._session_id:
+            raise SessionExpired(f"ZooKeeper session 0x{session_id:x} is over")
+        wanted = []
+        for (path, watcher), znode in zip(targets, znodes, strict=True):
+            kind = WatchKind.ABSENT if znode is None else WatchKind.DATA
+            wanted.append((kind, path))
+            self._watchers.add(kind, path, watcher)
+        await self._send(_Request(lambda session_id: self.tree.leave_watches(session_id, zxid, wanted)))
+        return znodes
+
     async def children_and_watch(self, path: str, watcher: Watcher) -> list[str] | None:
         def work(session_id: int) -> list[str] | None:
             names = self.tree.children(path)
@@ -139,7 +153,7 @@ class MemoryZooKeeper:
     def disconnect(self) -> None:
         """Cut the connection: nothing passes; answers on their way are lost, watch events wait in the tree."""
         self._connected = False
-        kept: deque[Callable[[], None] | tuple[_Request[Any], Any]] = deque()
+        kept: deque[Callable[[], None] | tuple[_Request[Any], Any, int]] = deque()
         again: list[_Request[Any]] = []
         for item in self._inbound:
             if isinstance(item, tuple):
@@ -218,9 +232,9 @@ class MemoryZooKeeper:
             self._outbound.appendleft(request)
             self._hop(self._arrive)
         else:
-            self._receive((request, answer))
+            self._receive((request, answer, self.tree.zxid))
 
-    def _receive(self, item: Callable[[], None] | tuple[_Request[Any], Any]) -> None:
+    def _receive(self, item: Callable[[], None] | tuple[_Request[Any], Any, int]) -> None:
         if self._closed and not self._connected:
             return
         self._inbound.append(item)
@@ -235,7 +249,7 @@ class MemoryZooKeeper:
         if not isinstance(item, tuple):
             item()
             return
-        request, answer = item
+        request, answer, self._zxid = item
         if not request.future.done():
             if request.answered is not None:
                 request.answered(answer)
@@ -270,6 +284,7 @@ class MemoryZooKeeper:
             return
         self._session_id = self.tree.open_session(self)
         self._alive = True
+        self._zxid = 0
         self.on_session_established(self._session_id)
 
 

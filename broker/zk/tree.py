@@ -135,6 +135,22 @@ class ZooKeeperTree:
         """Leave a one-shot watch for that session."""
         self._watches.setdefault((kind, path), {})[session_id] = None
 
+    def leave_watches(self, session_id: int, zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
+        """SetWatches, on data and on absence: what differs from the state at `zxid` fires at once."""
+        for kind, path in watches:
+            node = self._nodes.get(path)
+            event: WatchEvent | None = None
+            if kind is WatchKind.ABSENT:
+                event = None if node is None else WatchEvent.CREATED
+            elif node is None:
+                event = WatchEvent.DELETED
+            elif node.mzxid > zxid:
+                event = WatchEvent.CHANGED
+            if event is None:
+                self.watch(session_id, kind, path)
+            else:
+                self._sessions[session_id].watch_fired(kind, event, path)
+
     def _apply(self, session_id: int, op: ZkOp) -> OpResult:
         if not _is_path(op.path):
             raise _Refused(ZkCode.FAILED)

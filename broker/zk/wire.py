@@ -48,6 +48,11 @@ class Stat(NamedTuple):
     mzxid: int
 
 
+def real_path(path: str, root: str) -> str:
+    """Return a path as the server knows it; `root` is the chroot, "" for none."""
+    return (root + path) if path != "/" else root or "/"
+
+
 def _text(value: str) -> bytes:
     raw = value.encode("utf-8")
     return _INT.pack(len(raw)) + raw
@@ -167,10 +172,7 @@ class MultiRead(Request):
 
     def body(self) -> bytes:
         head = _HEADER.pack(self._kind, 0, -1)
-        parts = [
-            head + _text((self._root + path) if path != "/" else self._root or "/") + b"\0" for path in self._paths
-        ]
-        return b"".join([*parts, _END])
+        return b"".join([*(head + _text(real_path(path, self._root)) + b"\0" for path in self._paths), _END])
 
     def deserialize(self, buffer: bytes, offset: int) -> list[Any]:
         answers: list[Any] = []
@@ -196,7 +198,7 @@ class WatchedRead(Request):
     def __init__(self, kind: int, path: str, root: str, caller: Watcher) -> None:
         self.type = kind
         self.path = path
-        self.real_path = (root + path) if path != "/" else root or "/"
+        self.real_path = real_path(path, root)
         self.caller = caller  # under kazoo's name for it, `watcher`, kazoo would call it by rules of its own
 
     def leaves(self, answer: Any) -> WatchKind:
@@ -217,7 +219,7 @@ class WatchedRead(Request):
 
 
 class SetWatches(Request):
-    """Leave watches again after a reconnect; what changed since `zxid` is told at once (paths with the chroot)."""
+    """Leave many watches (paths with the chroot); what has changed since the transaction `zxid` is told at once."""
 
     type = SET_WATCHES
 

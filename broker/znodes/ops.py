@@ -1,6 +1,6 @@
 """ZooKeeper's operations, answers and client port as plain values.
 
-Pure code yields these; `broker/zk/session.py` carries them out with kazoo and
+Pure code yields these; `broker/zk/session.py` carries them out on a server and
 `broker/zk/memory.py` in memory. Versions are znode data versions; -1 means "any".
 """
 
@@ -128,6 +128,10 @@ class ZooKeeper(Protocol):
 
     async def read_and_watch(self, path: str, watcher: Watcher) -> Znode | None:
         """Read data and leave a watch (data watch if it exists, else exists-watch)."""
+        ...
+
+    async def read_and_watch_all(self, targets: Sequence[tuple[str, Watcher]]) -> list[Znode | None]:
+        """The same for many, in a few requests; a change just before the read may call the watcher all the same."""
         ...
 
     async def children_and_watch(self, path: str, watcher: Watcher) -> list[str] | None:

@@ -27,6 +27,7 @@ from logyard.broker.znodes.ops import (
     ZkOp,
     ZooKeeper,
 )
+from tests.support import watch_races
 from tests.support.zookeeper import ZooKeeperServer, running_zookeeper
 
 pytestmark = pytest.mark.integration
@@ -115,7 +116,7 @@ async def test_watches_outlive_a_broken_connection(server: ZooKeeperServer, zk: 
     await zk.multi([Create("/data"), Create("/kids"), Create("/still")])
     await zk.read_and_watch("/data", watcher)
     await zk.read_and_watch("/absent", watcher)
-    await zk.read_and_watch("/still", watcher)
+    await zk.read_and_watch_all([("/still", watcher), ("/many", watcher)])
     await zk.children_and_watch("/kids", watcher)
     session_id = zk.session_id
     await break_connection(zk)
@@ -123,10 +124,20 @@ async def test_watches_outlive_a_broken_connection(server: ZooKeeperServer, zk: 
     await zk.read(["/"])  # the answer comes after the events
     expected = [(WatchEvent.CHANGED, "/data"), (WatchEvent.CREATED, "/absent"), (WatchEvent.CHILDREN, "/kids")]
     assert sorted(seen, key=str) == sorted(expected, key=str)
-    await other.multi([SetData("/still", b"1")])
+    await other.multi([SetData("/still", b"1"), Create("/many")])
     await zk.read(["/"])
-    assert seen[3:] == [(WatchEvent.CHANGED, "/still")]
+    assert seen[3:] == [(WatchEvent.CHANGED, "/still"), (WatchEvent.CREATED, "/many")]
     assert zk.session_id == session_id
+    await other.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_no_change_falls_between_read_and_watch(
+    server: ZooKeeperServer, zk: ZooKeeperSession, chroot: str, seed: int
+) -> None:
+    other = await opened(server, chroot)
+    breaks: set[asyncio.Future[None]] = set()
+    await watch_races.race(zk, other, seed, lambda: breaks.add(asyncio.ensure_future(break_connection(zk))))
     await other.close()
 
 
@@ -228,7 +239,7 @@ class Transcript:
     async def play(self, seed: int, steps: int) -> list[object]:
         rng = random.Random(seed)
         for _ in range(steps):
-            kind = rng.randrange(6)
+            kind = rng.randrange(7)
             path = rng.choice(["/a", "/b", "/a/x", "/c", "/"])
             if kind < 3:
                 results = await self.zk.multi([random_op(rng) for _ in range(rng.choice([1, 1, 2, 3]))])
@@ -238,6 +249,9 @@ class Transcript:
                 self.lines.append(znode and (znode.data, znode.version, znode.ephemeral_owner == self.zk.session_id))
             elif kind == 4:
                 self.lines.append(await self.zk.children_and_watch(path, self.watcher))
+            elif kind == 5:
+                found = await self.zk.read_and_watch_all([(path, self.watcher) for path in ("/a", "/b", "/a/x")])
+                self.lines.append([z and (z.data, z.version) for z in found])
             else:
                 znodes = await self.zk.read(["/a", "/b", "/a/x", "/none"])
                 self.lines.append([z and (z.data, z.version) for z in znodes])

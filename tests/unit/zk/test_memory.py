@@ -1,6 +1,8 @@
 """The in-memory ZooKeeper keeps ZooKeeper's rules: transactions, versions, sessions, watches, lost replies."""
 
 import asyncio
+import contextlib
+import random
 
 import pytest
 
@@ -18,6 +20,7 @@ from logyard.broker.znodes.ops import (
     ZkCode,
     ZkOp,
 )
+from tests.support import watch_races
 
 
 @pytest.fixture
@@ -123,6 +126,49 @@ class TestWatches:
         await zk.read_and_watch("/a", lambda event, path: seen.append(event))
         await zk.multi([Delete("/a")])
         assert seen == [WatchEvent.DELETED, WatchEvent.DELETED]
+
+    async def test_many_at_once_are_of_either_kind(self, zk: MemoryZooKeeper) -> None:
+        seen: list[tuple[WatchEvent, str]] = []
+
+        def watcher(event: WatchEvent, path: str) -> None:
+            seen.append((event, path))
+
+        await zk.multi([Create("/a", b"1")])
+        znode, absent = await zk.read_and_watch_all([("/a", watcher), ("/b", watcher)])
+        assert (znode is not None and znode.data, absent) == (b"1", None)
+        assert seen == []
+        await zk.multi([SetData("/a", b"2"), Create("/b")])
+        await zk.multi([SetData("/a", b"3"), SetData("/b", b"3")])
+        assert seen == [(WatchEvent.CHANGED, "/a"), (WatchEvent.CREATED, "/b")]
+
+    @pytest.mark.parametrize("seed", range(20))
+    async def test_no_change_falls_between_read_and_watch(self, tree: ZooKeeperTree, seed: int) -> None:
+        rng = random.Random(seed)
+        zk = MemoryZooKeeper(tree, latency=lambda: rng.random() / 1000)
+
+        def disturb() -> None:
+            zk.disconnect()
+            asyncio.get_running_loop().call_later(rng.random() / 1000, zk.reconnect)
+
+        await watch_races.race(zk, MemoryZooKeeper(tree), seed, disturb)
+
+    async def test_a_session_that_ends_amid_the_watches_keeps_none(
+        self, tree: ZooKeeperTree, zk: MemoryZooKeeper
+    ) -> None:
+        seen: list[WatchEvent] = []
+        other = MemoryZooKeeper(tree)
+        for turns in range(1, 6):
+            watching = asyncio.ensure_future(zk.read_and_watch_all([("/a", lambda event, path: seen.append(event))]))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            tree.expire(zk.session_id)
+            with contextlib.suppress(SessionExpired):
+                await watching
+            await settle()
+            await other.multi([Create("/a")])
+            await other.multi([Delete("/a")])
+            await zk.read(["/"])
+            assert seen == []
 
     async def test_the_event_comes_before_a_later_reads_answer(self, tree: ZooKeeperTree) -> None:
         delays = iter([0.003, 0.001] * 50)
