@@ -23,12 +23,13 @@ from logyard.broker.config_endpoints import (
 )
 from logyard.broker.config_getters import TypedValues
 from logyard.broker.config_keys import KEYS
+from logyard.broker.config_listener_keys import base_of, given_of, is_of_listener, key_of, of_nobody, prefixed
 from logyard.broker.config_properties import parse_properties
 from logyard.broker.config_protocol import InterBrokerProtocol
 from logyard.broker.config_relations import relation_problems
 from logyard.broker.config_resolved import resolve
 from logyard.broker.config_topic_keys import TOPIC_KEYS, topic_problems
-from logyard.broker.config_values import ConfigType, ConfigValue, format_value
+from logyard.broker.config_values import ConfigType, ConfigValue, Key, format_value
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.model import Endpoint
 from logyard.broker.topic_config import LONG_MAX, TopicConfig
@@ -138,14 +139,13 @@ class BrokerConfig(TypedValues):
         except ValueError as problem:
             raise ConfigProblems([str(problem)]) from None
         without_effect = [line for name in static if (line := _without_effect(name)) is not None]
-        if not strict:
-            return cls(static, warnings=without_effect)
         try:
             config = cls(static)
         except ConfigProblems as found:
-            raise ConfigProblems([*without_effect, *found.problems]) from None
-        if without_effect:
-            raise ConfigProblems(without_effect)
+            raise ConfigProblems([*(without_effect if strict else ()), *found.problems]) from None
+        config.warnings = [*without_effect, *of_nobody(static, config.listeners)]
+        if strict and config.warnings:
+            raise ConfigProblems(config.warnings)
         return config
 
     def with_dynamic(
@@ -155,9 +155,10 @@ class BrokerConfig(TypedValues):
 
         Keys that cannot change while a broker runs are left out, with a warning. Raises ConfigProblems.
         """
-        own = {name: value for name, value in overrides.items() if name in DYNAMIC}
-        every = {name: v for name, v in (cluster_wide or {}).items() if name in DYNAMIC - DYNAMIC_PER_BROKER}
-        ignored = [name for name in {**overrides, **(cluster_wide or {})} if name not in DYNAMIC]
+        own = {name: value for name, value in overrides.items() if _is_dynamic(name)}
+        shared = {name: value for name, value in (cluster_wide or {}).items() if _is_dynamic(name)}
+        every = {name: value for name, value in shared.items() if name not in DYNAMIC_PER_BROKER}
+        ignored = [name for name in {**overrides, **(cluster_wide or {})} if not _is_dynamic(name)]
         warnings = [f"{name}: cannot change while the broker runs, the override is ignored" for name in ignored]
         return BrokerConfig(self._layers[2][1], own, every, warnings, self._learned)
 
@@ -180,6 +181,11 @@ class BrokerConfig(TypedValues):
         """The name of the listener that brokers use among themselves."""
         return (self.optional_str("inter.broker.listener.name") or self.str("security.inter.broker.protocol")).upper()
 
+    def int_of_listener(self, listener: str, key: str) -> int:
+        """A whole number that a listener may have for itself; the broker's where it has none."""
+        own = prefixed(listener, key)
+        return self.int(own if own in self._given else key)
+
     @property
     def http_listener(self) -> tuple[str, int]:
         """Where the HTTP side binds: host and port (0: any free one)."""
@@ -193,8 +199,8 @@ class BrokerConfig(TypedValues):
         )
 
     def describe(self) -> list[ConfigEntry]:
-        """Every key of a broker, sorted by name."""
-        return [self._entry(name) for name in sorted(KEYS)]
+        """Every key of a broker and what its listeners were given for themselves, sorted by name."""
+        return [self._entry(name) for name in sorted([*KEYS, *given_of(self._given)])]
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Every key of a topic with these overrides, sorted by name."""
@@ -212,8 +218,9 @@ class BrokerConfig(TypedValues):
         return entries
 
     def _entry(self, name: str) -> ConfigEntry:
-        key = KEYS[name]
-        synonyms = self._synonyms(_SYNONYMS.get(name, (name,)))
+        key = _known(name)
+        base = base_of(name)
+        synonyms = self._synonyms(_SYNONYMS.get(name, (name,) if base is None else (name, base)))
         mine = next((s.source for s in synonyms if s.name == name), ConfigSource.DEFAULT)
         value = None if key.sensitive else format_value(self._given.get(name, key.default))
         doc = ACTED_ON.get(name, "")
@@ -227,12 +234,12 @@ class BrokerConfig(TypedValues):
         """
         found = []
         for name in names:
-            key = KEYS[name]
+            key = _known(name)
             for source, layer in ((ConfigSource.STATIC_BROKER, self._learned), *self._layers):
                 if name in layer:
                     found.append(ConfigSynonym(name, None if key.sensitive else layer[name], source))
         for name in names:
-            default = format_value(KEYS[name].default)
+            default = format_value(_known(name).default)
             if default is not None:
                 found.append(ConfigSynonym(name, default, ConfigSource.DEFAULT))
         return list(dropwhile(lambda synonym: synonym.name != names[0], found))
@@ -242,7 +249,7 @@ class BrokerConfig(TypedValues):
         given: dict[str, ConfigValue] = {}
         for _, layer in reversed(self._layers):
             for name, text in layer.items():
-                key = KEYS.get(name)
+                key = key_of(name)
                 if key is not None:
                     given[name] = _attempt(problems, "", lambda key=key, text=text: key.parse(text), key.default)  # type: ignore[misc]
         for key in KEYS.values():
@@ -310,6 +317,8 @@ def validate_dynamic_overrides(config: BrokerConfig, overrides: Mapping[str, str
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(static)})")
     problems = []
     for name in overrides:
+        if is_of_listener(name):
+            continue
         if name not in KEYS:
             problems.append(f"{name}: unknown{_nearest(name, KEYS)}")
         elif cluster_wide and name in DYNAMIC_PER_BROKER:
@@ -347,10 +356,21 @@ def _topic_config(defaults: TopicConfig, values: Mapping[str, ConfigValue]) -> T
     )
 
 
+def _known(name: str) -> Key:
+    key = key_of(name)
+    if key is None:
+        raise KeyError(name)
+    return key
+
+
+def _is_dynamic(name: str) -> bool:
+    return name in DYNAMIC or is_of_listener(name)
+
+
 def _without_effect(name: str) -> str | None:
-    if name in ACTED_ON:
+    if name in ACTED_ON or is_of_listener(name):
         return None
-    if name in KEYS or (name.startswith("listener.name.") and name.split(".", 3)[-1] in KEYS):
+    if name in KEYS or base_of(name) in KEYS:
         return f"{name}: Kafka knows it, Logyard does not act on it{_nearest(name, ACTED_ON)}"
     return f"{name}: unknown{_nearest(name, KEYS)}"
 

@@ -2,6 +2,8 @@
 
 Rule 1: too many connections in all (`max.connections`) or in a second (`max.connection.creation.rate`) are left in the
         kernel's queue until there is room; brokers among themselves are let in where they have a listener of their own.
+        The same two hold for each listener by itself (`listener.name.<listener>.…`, else the broker's value), as in
+        Kafka, and there for brokers too.
 Rule 2: too many from one address are closed at once (`max.connections.per.ip`, and its overrides); too many in a second
         from one address are closed when the time they have to wait is over (`connection_creation_rate`, KIP-612).
 Rule 3: memory is granted for a whole request before its bytes are read, so that whoever has begun can end.
@@ -12,7 +14,7 @@ import socket
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from logyard.broker.config import BrokerConfig
 from logyard.broker.errors import LogyardError
@@ -24,6 +26,14 @@ UNLIMITED = 2**31 - 1
 ADDRESSES_SWEPT_AT = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """What one listener may have by itself: connections, and new ones in a second."""
+
+    connections_max: int = UNLIMITED
+    creation_rate: int = UNLIMITED
+
+
 @dataclass(slots=True)
 class Limits:
     """The settings of this file. `idle_ms` and `memory_bytes` below zero: no bound."""
@@ -32,6 +42,7 @@ class Limits:
     per_ip_max: int = UNLIMITED
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     creation_rate: int = UNLIMITED
+    listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
     idle_ms: int = 600_000
     frame_bytes_max: int = 100 * 1024 * 1024
     memory_bytes: int = -1
@@ -44,6 +55,20 @@ class Limits:
         self.connections_max = config.int("max.connections")
         self.per_ip_max = config.int("max.connections.per.ip")
         self.creation_rate = config.int("max.connection.creation.rate")
+        self.listeners = {
+            endpoint.listener: ListenerLimits(
+                config.int_of_listener(endpoint.listener, "max.connections"),
+                config.int_of_listener(endpoint.listener, "max.connection.creation.rate"),
+            )
+            for endpoint in config.listeners
+        }
+
+    def of(self, listener: str) -> ListenerLimits:
+        """A listener's own limits."""
+        return self.listeners.get(listener, _NO_LIMITS)
+
+
+_NO_LIMITS = ListenerLimits()
 
 
 def limits_from(config: BrokerConfig) -> Limits:
@@ -81,6 +106,14 @@ class Guest(Protocol):
     def close(self) -> None: ...
 
 
+class Stay(NamedTuple):
+    """Where a connection came from, and where to."""
+
+    host: str
+    listener: str
+    protected: bool
+
+
 class Admission:
     """Counts the connections of every listener. `now_ms` never goes back."""
 
@@ -88,9 +121,11 @@ class Admission:
         self.limits = limits
         self.ip_quotas: Callable[[], Mapping[str, Quota]] = dict
         self._now_ms = now_ms
-        self._guests: dict[Guest, tuple[str, bool]] = {}  # the longest silent first, as far as the last sweep knows
+        self._guests: dict[Guest, Stay] = {}  # the longest silent first, as far as the last sweep knows
         self._per_ip: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
         self._rate = SampledRate(limits.windows, limits.window_ms)
+        self._listener_rates: dict[str, SampledRate] = {}
         self._ip_rates: dict[str, SampledRate] = {}
         self._room = asyncio.Event()
 
@@ -102,38 +137,54 @@ class Admission:
         self.limits.take_over(config)
         self._room.set()
 
-    async def wait_for_room(self, *, protected: bool) -> None:
+    async def wait_for_room(self, listener: str, *, protected: bool) -> None:
         """Return when one more connection may be taken; a protected listener's never waits for the others'."""
-        while not protected and len(self._guests) >= self.limits.connections_max:
+        while not self._has_room(listener, protected):
             self._room.clear()
             await self._room.wait()
+        now = self._now_ms()
+        wait_ms = max((rate.throttle_ms(most, now) for rate, most in self._rates(listener, protected)), default=0)
+        if wait_ms:
+            await asyncio.sleep(min(wait_ms, self.limits.window_ms) / 1000)
+
+    def _has_room(self, listener: str, protected: bool) -> bool:
+        if self._per_listener[listener] >= self.limits.of(listener).connections_max:
+            return False
+        return protected or len(self._guests) < self.limits.connections_max
+
+    def _rates(self, listener: str, protected: bool) -> list[tuple[SampledRate, int]]:
+        """The rates that a connection counts for, each with what it may be at most."""
+        counted = []
+        own = self.limits.of(listener).creation_rate
+        if own < UNLIMITED:
+            fresh = SampledRate(self.limits.windows, self.limits.window_ms)
+            counted.append((self._listener_rates.setdefault(listener, fresh), own))
         if not protected and self.limits.creation_rate < UNLIMITED:
-            wait_ms = self._rate.throttle_ms(self.limits.creation_rate, self._now_ms())
-            if wait_ms:
-                await asyncio.sleep(min(wait_ms, self.limits.window_ms) / 1000)
+            counted.append((self._rate, self.limits.creation_rate))
+        return counted
 
     def refusal(self, host: str) -> str | None:
         """Why a connection that has just come from that address is closed at once; None: it is not."""
         most = self.limits.per_ip_overrides.get(host, self.limits.per_ip_max)
         return f"{most} connections of one address are taken" if self._per_ip[host] >= most else None
 
-    def delay_ms(self, host: str) -> int:
+    def delay_ms(self, host: str, listener: str, *, protected: bool) -> int:
         """Count a connection; for how long one that comes too soon after others of its address is kept waiting,
         to be closed then. 0: it is welcome."""
         now = self._now_ms()
-        if self.limits.creation_rate < UNLIMITED:
-            self._rate.record(1, now)
+        counted = [rate for rate, _ in self._rates(listener, protected)]
+        for rate in counted:
+            rate.record(1, now)
         quotas = self.ip_quotas()
         quota = (quotas.get(host) or quotas.get(DEFAULT_ENTITY) or {}).get(IP_QUOTA) if quotas else None
         if quota is None:
             return 0
-        rate = self._ip_rate(host, now)
-        rate.record(1, now)
-        wait_ms = rate.throttle_ms(float(quota), now)
+        of_address = self._ip_rate(host, now)
+        of_address.record(1, now)
+        wait_ms = of_address.throttle_ms(float(quota), now)
         if wait_ms:
-            rate.record(-1, now)
-            if self.limits.creation_rate < UNLIMITED:
-                self._rate.record(-1, now)
+            for rate in (of_address, *counted):
+                rate.record(-1, now)
         return min(wait_ms, self.limits.window_ms)
 
     def _ip_rate(self, host: str, now_ms: float) -> SampledRate:
@@ -141,14 +192,15 @@ class Admission:
             self._ip_rates = {ip: rate for ip, rate in self._ip_rates.items() if not rate.is_idle(now_ms)}
         return self._ip_rates.setdefault(host, SampledRate(self.limits.windows, self.limits.window_ms))
 
-    def enter(self, guest: Guest, host: str, *, protected: bool) -> None:
+    def enter(self, guest: Guest, host: str, listener: str, *, protected: bool) -> None:
         """Take a connection in; where a protected listener's is one too many, the longest silent other one goes."""
         if protected and len(self._guests) >= self.limits.connections_max:
-            leaving = next((other for other, (_, safe) in self._guests.items() if not safe), None)
+            leaving = next((other for other, stay in self._guests.items() if not stay.protected), None)
             if leaving is not None:
                 leaving.close()
-        self._guests[guest] = (host, protected)
+        self._guests[guest] = Stay(host, listener, protected)
         self._per_ip[host] += 1
+        self._per_listener[listener] += 1
 
     def active(self, guest: Guest) -> None:
         """It has said something since the last sweep."""
@@ -160,10 +212,10 @@ class Admission:
         found = self._guests.pop(guest, None)
         if found is None:
             return
-        host = found[0]
-        self._per_ip[host] -= 1
-        if not self._per_ip[host]:
-            del self._per_ip[host]
+        self._per_listener[found.listener] -= 1
+        self._per_ip[found.host] -= 1
+        if not self._per_ip[found.host]:
+            del self._per_ip[found.host]
         self._room.set()
 
 

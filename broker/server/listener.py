@@ -53,7 +53,7 @@ class Listener:
     async def _accept(self, dispatcher: Dispatcher) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._admission.wait_for_room(protected=self._protected)
+            await self._admission.wait_for_room(self.name, protected=self._protected)
             try:
                 sock, address = await loop.sock_accept(self._socket)
             except OSError as error:
@@ -63,7 +63,7 @@ class Listener:
                 continue
             host = str(address[0])
             refusal = self._admission.refusal(host)
-            delay_ms = 0 if refusal else self._admission.delay_ms(host)
+            delay_ms = 0 if refusal else self._admission.delay_ms(host, self.name, protected=self._protected)
             if refusal or delay_ms:
                 log.warning("connection refused", listener=self.name, peer=host, why=refusal or "too many in a second")
                 self._turn_away(sock, delay_ms)
@@ -140,7 +140,7 @@ class Listener:
         return len(self._connections)
 
     def _opened(self, connection: Connection) -> bool:
-        self._admission.enter(connection, connection.session.client_host, protected=self._protected)
+        self._admission.enter(connection, connection.session.client_host, self.name, protected=self._protected)
         self._connections[connection] = None
         return True
 

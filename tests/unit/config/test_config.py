@@ -128,6 +128,21 @@ class TestComplaints:
         assert problems(ZK + text, strict=True) == warnings
         assert len(problems(ZK + text + "num.partitions=x", strict=True)) == 5
 
+    def test_settings_of_one_listener(self) -> None:
+        own = "listener.name.plaintext.max.connections"
+        config = parse(f"max.connections=7\n{own}=5\nlistener.name.plaintext.num.network.threads=2")
+        assert config.int_of_listener("PLAINTEXT", "max.connections") == 5
+        assert config.int_of_listener("OTHER", "max.connections") == 7
+        assert config.warnings == [
+            "listener.name.plaintext.num.network.threads: Kafka knows it, Logyard does not act on it"
+        ]
+        assert parse("listener.name.PLAINTEXT.max.connections=5").warnings == [
+            "listener.name.PLAINTEXT.max.connections: no listener is called 'PLAINTEXT' "
+            "(listeners: plaintext, in lower case)"
+        ]
+        assert f"{own}: a whole number of 32 bits, at least 1 is expected, not '0'" in problems(ZK + f"{own}=0")
+        assert problems(ZK + "listener.name.x.max.connections=1", strict=True)
+
     def test_what_is_acted_on_is_known(self) -> None:
         assert set(ACTED_ON) <= set(KEYS)
         assert set(KEYS) >= DYNAMIC
@@ -178,6 +193,13 @@ class TestDynamic:
             with pytest.raises(ApiError) as caught:
                 validate_dynamic_overrides(config, overrides, cluster_wide=cluster_wide)
             assert caught.value.code is ErrorCode.INVALID_CONFIG
+        own = "listener.name.plaintext.max.connections"
+        for cluster_wide in (True, False):
+            validate_dynamic_overrides(config, {own: "5"}, cluster_wide=cluster_wide)
+            with pytest.raises(ApiError, match="at least 1 is expected, not '0'"):
+                validate_dynamic_overrides(config, {own: "0"}, cluster_wide=cluster_wide)
+        with pytest.raises(ApiError, match="unknown"):
+            validate_dynamic_overrides(config, {"listener.name.plaintext.ssl.protocol": "x"}, cluster_wide=False)
         with pytest.raises(ApiError, match=r"Set\(num\.partitions\)") as caught:
             validate_dynamic_overrides(config, {"num.partitions": "2"}, cluster_wide=False)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
@@ -190,6 +212,18 @@ class TestDescribe:
 
     def test_everything_is_there(self) -> None:
         assert [entry.name for entry in parse().describe()] == sorted(KEYS)
+
+    def test_a_listener_s_own_setting_is_there_where_it_was_given(self) -> None:
+        own = "listener.name.plaintext.max.connections"
+        config = parse(f"max.connections=7\n{own}=5").with_dynamic({own: "4"})
+        entry = self.entry(config, own)
+        assert (entry.value, entry.source, entry.type) == ("4", ConfigSource.DYNAMIC_BROKER, ConfigType.INT)
+        assert [(s.name, s.value, s.source.name) for s in entry.synonyms] == [
+            (own, "4", "DYNAMIC_BROKER"),
+            (own, "5", "STATIC_BROKER"),
+            ("max.connections", "7", "STATIC_BROKER"),
+            ("max.connections", "2147483647", "DEFAULT"),
+        ]
 
     def test_sources_and_synonyms(self) -> None:
         config = parse("log.retention.hours=2\nmin.insync.replicas=2").with_dynamic(

@@ -11,7 +11,7 @@ import pytest
 from logyard.broker.config import BrokerConfig
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import Endpoint
-from logyard.broker.server.admission import Admission, Limits, limits_from, overrides
+from logyard.broker.server.admission import UNLIMITED, Admission, Limits, ListenerLimits, limits_from, overrides
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.listener import Listener
 
@@ -52,12 +52,60 @@ def test_limits_come_from_the_configuration_and_change_with_it() -> None:
     assert (limits.connections_max, limits.per_ip_max, limits.per_ip_overrides) == (3, 2, {})
 
 
+def test_a_listener_has_limits_of_its_own_or_the_broker_s() -> None:
+    config = BrokerConfig.parse(
+        "zookeeper.connect=z:1\nlog.dirs=/x\nlisteners=IN://127.0.0.1:1,OUT://127.0.0.1:2\n"
+        "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT\ninter.broker.listener.name=IN\n"
+        "max.connections=9\nlistener.name.out.max.connections=4\nlistener.name.out.max.connection.creation.rate=5\n"
+    )
+    assert config.warnings == []
+    limits = limits_from(config)
+    assert limits.of("IN") == ListenerLimits(9, UNLIMITED)
+    assert limits.of("OUT") == ListenerLimits(4, 5)
+    limits.take_over(
+        config.with_dynamic({"listener.name.out.max.connections": "2"}, {"listener.name.in.max.connections": "3"})
+    )
+    assert (limits.of("IN").connections_max, limits.of("OUT").connections_max) == (3, 2)
+
+
+async def test_a_full_listener_keeps_waiting_who_comes_there_and_nobody_else() -> None:
+    doors = admission(connections_max=9, listeners={"OUT": ListenerLimits(connections_max=1)})
+    guest = Guest()
+    doors.enter(guest, "a", "OUT", protected=False)
+    async with asyncio.timeout(5):
+        await doors.wait_for_room("IN", protected=False)
+    waiting = asyncio.ensure_future(doors.wait_for_room("OUT", protected=False))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    doors.leave(guest)
+    async with asyncio.timeout(5):
+        await waiting
+
+
+async def test_a_listener_s_own_limits_hold_for_brokers_too() -> None:
+    own = ListenerLimits(connections_max=1, creation_rate=2)
+    doors = admission(windows=2, window_ms=20, listeners={"IN": own}, creation_rate=1)
+    for _ in range(4):
+        assert doors.delay_ms("a", "IN", protected=True) == 0
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await doors.wait_for_room("IN", protected=True)
+    assert loop.time() - begun >= 0.019
+    begun = loop.time()
+    await doors.wait_for_room("OUT", protected=False)
+    assert loop.time() - begun < 0.015, "brokers' connections do not count for the whole broker's rate"
+    doors.enter(Guest(), "a", "IN", protected=True)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await doors.wait_for_room("IN", protected=True)
+
+
 def test_too_many_of_one_address_are_refused_unless_it_is_excepted() -> None:
     doors = admission(per_ip_max=1, per_ip_overrides={"b": 2, "c": 0})
     first = Guest()
-    doors.enter(first, "a", protected=False)
+    doors.enter(first, "a", "L", protected=False)
     assert doors.refusal("a") == "1 connections of one address are taken"
-    doors.enter(Guest(), "b", protected=False)
+    doors.enter(Guest(), "b", "L", protected=False)
     assert doors.refusal("b") is None
     assert doors.refusal("c") is not None
     doors.leave(first)
@@ -69,23 +117,23 @@ def test_too_many_of_one_address_are_refused_unless_it_is_excepted() -> None:
 def test_a_protected_connection_takes_the_place_of_the_longest_silent_other_one() -> None:
     doors = admission(connections_max=3)
     peer, old, young = Guest(), Guest(), Guest()
-    doors.enter(peer, "p", protected=True)
-    doors.enter(old, "a", protected=False)
-    doors.enter(young, "b", protected=False)
+    doors.enter(peer, "p", "L", protected=True)
+    doors.enter(old, "a", "L", protected=False)
+    doors.enter(young, "b", "L", protected=False)
     doors.active(old)
-    doors.enter(Guest(), "p", protected=True)
+    doors.enter(Guest(), "p", "L", protected=True)
     assert (peer.closed, old.closed, young.closed) == (False, False, True)
 
 
 async def test_a_second_s_connections_are_spread_over_the_next_ones() -> None:
     doors = admission(creation_rate=2, windows=2, window_ms=20)
     for _ in range(4):
-        assert doors.delay_ms("a") == 0
+        assert doors.delay_ms("a", "L", protected=False) == 0
     begun = asyncio.get_running_loop().time()
-    await doors.wait_for_room(protected=False)
+    await doors.wait_for_room("L", protected=False)
     assert asyncio.get_running_loop().time() - begun >= 0.019, "at most one window at a time"
     begun = asyncio.get_running_loop().time()
-    await doors.wait_for_room(protected=True)
+    await doors.wait_for_room("L", protected=True)
     assert asyncio.get_running_loop().time() - begun < 0.015
 
 
@@ -93,13 +141,13 @@ def test_an_address_that_comes_too_often_is_kept_waiting_and_not_counted() -> No
     now = [0.0]
     doors = admission(lambda: now[0])
     doors.ip_quotas = lambda: {"a": {"connection_creation_rate": "1"}, "<default>": {"connection_creation_rate": "2"}}
-    assert [doors.delay_ms("a") for _ in range(10)] == [0] * 10
-    assert doors.delay_ms("a") == 1000
-    assert doors.delay_ms("a") == 1000, "a refused one does not make the wait longer"
-    assert [doors.delay_ms("b") for _ in range(20)] == [0] * 20
-    assert doors.delay_ms("b") == 500
+    assert [doors.delay_ms("a", "L", protected=False) for _ in range(10)] == [0] * 10
+    assert doors.delay_ms("a", "L", protected=False) == 1000
+    assert doors.delay_ms("a", "L", protected=False) == 1000, "a refused one does not make the wait longer"
+    assert [doors.delay_ms("b", "L", protected=False) for _ in range(20)] == [0] * 20
+    assert doors.delay_ms("b", "L", protected=False) == 500
     now[0] = 12_000
-    assert doors.delay_ms("a") == 0
+    assert doors.delay_ms("a", "L", protected=False) == 0
 
 
 # On real sockets

@@ -1,0 +1,59 @@
+"""Settings that one listener may have for itself: `listener.name.<its name in lower case>.<key>`.
+
+What a listener does not have for itself it has from the broker (Kafka's valuesWithPrefixOverride). TLS and SASL,
+which Kafka sets so too, are not served here.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from logyard.broker.config_keys import KEYS
+from logyard.broker.config_values import ConfigType, Key, at_least
+from logyard.broker.model import Endpoint
+
+_PREFIXED = re.compile(r"listener\.name\.([^.]*)\.(.+)")
+
+# Kafka lets a broker have none at all, and each listener one at least.
+_OF_LISTENERS = {
+    "max.connections": at_least(1),
+    "max.connection.creation.rate": at_least(1),
+}
+
+
+def prefixed(listener: str, key: str) -> str:
+    """Return the name of a listener's own setting."""
+    return f"listener.name.{listener.lower()}.{key}"
+
+
+def base_of(name: str) -> str | None:
+    """Return the key that a listener's setting stands for, whether it acts or not; None for any other name."""
+    match = _PREFIXED.fullmatch(name)
+    return match[2] if match else None
+
+
+def is_of_listener(name: str) -> bool:
+    """Whether this is a listener's setting that acts."""
+    return base_of(name) in _OF_LISTENERS
+
+
+def key_of(name: str) -> Key | None:
+    """Return the key of that name, a broker's or a listener's; None where nothing knows it."""
+    base = base_of(name)
+    if base is None or base not in _OF_LISTENERS:
+        return KEYS.get(name)
+    return Key(name, ConfigType.INT, None, _OF_LISTENERS[base])
+
+
+def of_nobody(names: Iterable[str], listeners: Iterable[Endpoint]) -> list[str]:
+    """Return a line for each setting of a listener that there is not."""
+    known = {endpoint.listener.lower() for endpoint in listeners}
+    return [
+        f"{name}: no listener is called {match[1]!r} (listeners: {', '.join(sorted(known))}, in lower case)"
+        for name in names
+        if (match := _PREFIXED.fullmatch(name)) and match[2] in _OF_LISTENERS and match[1] not in known
+    ]
+
+
+def given_of(given: Mapping[str, object]) -> list[str]:
+    """Return the listeners' settings among what was given."""
+    return [name for name in given if is_of_listener(name)]
