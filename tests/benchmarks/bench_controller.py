@@ -1,6 +1,7 @@
 """The controller: how long topics, failovers and shutdowns take on three real brokers, and what a take-over costs.
 
-`python -m tests.benchmarks.bench_controller [brokers|take-overs] [--partitions N…]`: both parts without an argument. A
+`python -m tests.benchmarks.bench_controller [brokers|take-overs] [--partitions N…]`: both parts without an argument.
+Topics of a take-over have 50 partitions, or one each with `--per-topic 1`: then its watches are as many. A
 table, and build/bench_controller.json. The take-overs run against a real ZooKeeper with peers that encode what they
 are sent and answer at once: one process each, so that its memory is its own.
 """
@@ -116,7 +117,7 @@ def _resident_mb() -> float:
 # What it finds
 
 
-async def populate(connect: str, partitions: int) -> ZooKeeperSession:
+async def populate(connect: str, partitions: int, per_topic: int) -> ZooKeeperSession:
     """Write brokers and topics; the registrations last as long as the session that is returned."""
     zk = ZooKeeperSession(connect, session_timeout_ms=60_000)
     await zk.wait_connected(30)
@@ -125,8 +126,8 @@ async def populate(connect: str, partitions: int) -> ZooKeeperSession:
         info = BrokerInfo(broker, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9000 + broker),))
         await zk.multi([Create(broker_znode.path(broker), broker_znode.encode(info, 0), ephemeral=True)])
     ops: list[ZkOp] = []
-    for number in range(partitions // PER_TOPIC):
-        ops += _topic(number)
+    for number in range(partitions // per_topic):
+        ops += _topic(number, per_topic)
         if len(ops) >= 20 * OPS_PER_MULTI:
             await _write(zk, ops)
             ops = []
@@ -134,9 +135,9 @@ async def populate(connect: str, partitions: int) -> ZooKeeperSession:
     return zk
 
 
-def _topic(number: int) -> Iterable[ZkOp]:
+def _topic(number: int, partitions: int) -> Iterable[ZkOp]:
     name = f"topic-{number:06}"
-    places = {p: Assignment(tuple((number + p + j) % BROKERS + 1 for j in range(REPLICAS))) for p in range(PER_TOPIC)}
+    places = {p: Assignment(tuple((number + p + j) % BROKERS + 1 for j in range(REPLICAS))) for p in range(partitions)}
     yield Create(topic_znode.topic_path(name), topic_znode.encode(TopicAssignment(places, uuid.uuid4())))
     yield Create(topic_znode.partitions_path(name))
     for p, place in places.items():
@@ -150,8 +151,8 @@ async def _write(zk: ZooKeeperSession, ops: list[ZkOp]) -> None:
     assert all(result.ok for results in answers for result in results)
 
 
-async def _measure_at(connect: str, partitions: int) -> TakeOver:
-    zk = await populate(connect, partitions)
+async def _measure_at(connect: str, partitions: int, per_topic: int) -> TakeOver:
+    zk = await populate(connect, partitions, per_topic)
     command = [sys.executable, "-m", "tests.benchmarks.bench_controller", "one-take-over", connect]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=ROOT)
     out, _ = await process.communicate()
@@ -161,14 +162,15 @@ async def _measure_at(connect: str, partitions: int) -> TakeOver:
     return TakeOver(**json.loads(out.splitlines()[-1]))
 
 
-def measure_take_overs(directory: Path, sizes: Iterable[int]) -> list[Row]:
+def measure_take_overs(directory: Path, sizes: Iterable[int], per_topic: int) -> list[Row]:
     """Load time and memory of a new controller, size by size."""
     rows: list[Row] = []
     for size in sizes:
         with running_zookeeper(directory / str(size), heap="2g") as server:
-            found = uvloop.run(_measure_at(f"{server.connect}/bench", size))
+            found = uvloop.run(_measure_at(f"{server.connect}/bench", size, per_topic))
         assert found.partitions == size
-        what = f"take-over of {size:,} partitions x {REPLICAS}"
+        topics = "" if per_topic == PER_TOPIC else f" in {size // per_topic:,} topics"
+        what = f"take-over of {size:,} partitions x {REPLICAS}{topics}"
         note = f"{found.cpu_s / size * 1e6:.0f} µs CPU a partition; {PUBLISHED.get(size, '')}".rstrip("; ")
         rows += [
             Row(f"{what}: until ready", found.wall_s, "s", note),
@@ -184,6 +186,7 @@ def main() -> int:
     parser.add_argument("part", nargs="?", choices=("all", "brokers", "take-overs", "one-take-over"), default="all")
     parser.add_argument("connect", nargs="?", help="where one-take-over finds ZooKeeper")
     parser.add_argument("--partitions", type=int, nargs="+", default=SIZES, help="sizes of the take-overs")
+    parser.add_argument("--per-topic", type=int, default=PER_TOPIC, help="partitions of each topic of a take-over")
     options = parser.parse_args()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(30), logger_factory=structlog.PrintLoggerFactory(sys.stderr)
@@ -194,7 +197,7 @@ def main() -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as directory:
         if options.part in ("all", "take-overs"):
-            rows += measure_take_overs(Path(directory), options.partitions)
+            rows += measure_take_overs(Path(directory), options.partitions, options.per_topic)
         if options.part in ("all", "brokers"):
             rows += measure_brokers(Path(directory) / "cluster")
     _keep(rows)
