@@ -3,7 +3,7 @@ fetched from the leader (docs/leases.md, POST /partitions/{topic}/{partition}/qu
 
 Rule 1: never the leader's replica, and never one without which the ISR would be below min.insync.replicas.
 Rule 2: a replica in the ISR vouches for what is acknowledged, and may be elected: nothing of it is touched before its
-        leader has put it out. It is made to by fetching no more.
+        leader has put it out. It is made to by a follower that takes nothing in and says that it lags.
 """
 
 import asyncio
@@ -62,13 +62,13 @@ class Quarantine:
         return {"topic": tp.topic, "partition": tp.partition, "kept": kept, "leader": leader}
 
     async def _leave_isr(self, tp: TopicPartition) -> None:
-        """Fetch no more and wait until the leader has put this broker out of the ISR."""
+        """Lag, and wait until the leader has put this broker out of the ISR."""
         ports = self._leases.ports
         begun = out_since = ports.clock.monotonic()
         patience = ports.replicas.settings.lag_time_max_ms / 1000 * 2 + self._settle_s + SPARE_S
         while True:
             self._check(tp)
-            ports.replicas.stop_following(tp)  # again: a new leader epoch may have started it
+            ports.replicas.leave_isr(tp)
             now = ports.clock.monotonic()
             if self._leases.broker_id in self._isr(tp):
                 out_since = now

@@ -24,7 +24,7 @@ from logyard.broker.replication.events import (
     PartitionFetch,
 )
 from logyard.broker.replication.follower_session import FollowerSession
-from logyard.broker.replication.following import FetchState, Outcome
+from logyard.broker.replication.following import FetchState, Outcome, fetch_state
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import FetchLink, FetchLinks, LinkError
 from logyard.broker.replication.settings import Counters, ReplicaSettings
@@ -72,7 +72,7 @@ class LeaderFetcher:
 
     def add(self, partition: Partition) -> None:
         """Fetch this one too, from where its log stands; raises StorageError."""
-        state = FetchState(partition, truncates_on_fetch=self._settings.truncates_on_fetch)
+        state = fetch_state(partition, truncates_on_fetch=self._settings.truncates_on_fetch)
         self._states[partition.tp] = state
         self._changed[partition.tp] = None
         self._wake.set()

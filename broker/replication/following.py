@@ -149,6 +149,30 @@ class FetchState:
         self.offset = log.log_end_offset
 
 
+class LeavingState(FetchState):
+    """Of a follower that wants to be out of the ISR: it asks for its last record again and takes nothing in.
+
+    To fetch no more is not enough: whoever stands at the end of an idle leader's log is in sync however long ago that
+    was (Kafka's Replica.isCaughtUp).
+    """
+
+    __slots__ = ()
+
+    def __init__(self, partition: Partition, *, truncates_on_fetch: bool) -> None:
+        super().__init__(partition, truncates_on_fetch=truncates_on_fetch)
+        self.offset = max(self.log.log_end_offset - 1, self.log.log_start_offset)
+        self.truncating = False
+
+    def take(self, answer: FetchedPartition) -> Outcome:
+        return Outcome.FENCED if answer.error is ErrorCode.FENCED_LEADER_EPOCH else Outcome.BACK_OFF
+
+
+def fetch_state(partition: Partition, *, truncates_on_fetch: bool) -> FetchState:
+    """Return how a partition is to be followed from where its log stands; raises StorageError."""
+    kind = LeavingState if partition.leaves_isr else FetchState
+    return kind(partition, truncates_on_fetch=truncates_on_fetch)
+
+
 FIRST_PAUSE_MS = 25
 
 _NOT_YET = frozenset(

@@ -52,6 +52,7 @@ class Partition:
         "isr",
         "leader",
         "leader_epoch",
+        "leaves_isr",
         "log",
         "noted_start",
         "observers",
@@ -70,6 +71,7 @@ class Partition:
         self.is_leader = False
         self.leader = NO_LEADER
         self.leader_epoch = -1
+        self.leaves_isr = False  # as a follower: its leader is to put it out
         self.partition_epoch = -1
         self.controller_epoch = -1
         self.epoch_start = -1

@@ -1,9 +1,10 @@
 """Produce: append to led partitions, and for acks=all wait for the high watermark (facts §10, §15).
 
-No record is looked at here. The append happens at once; only the answer waits.
+No record is looked at here. The append happens at once; only the answer waits. Where a topic wants its batches
+compressed anew, those that take long over it go through a thread first.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
@@ -15,6 +16,8 @@ from logyard.broker.replication.ports import Pending
 from logyard.broker.replication.purgatory import Delayed
 
 Entries = Sequence[tuple[TopicPartition, memoryview]]
+Recoded = tuple[Entries, list[ProduceResult]]
+"""What may be appended, and what was refused."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
@@ -123,6 +126,48 @@ class Producing:
             else:
                 hosted.end_moved(partition)
         return self._wait(waiting, results, timeout_ms) if waiting else results
+
+    def recoding(self, entries: Entries) -> Pending[Recoded] | None:
+        """See `Replicas.recoding`."""
+        partitions = self._hosted.partitions
+        recoders: dict[int, Callable[[memoryview], memoryview]] = {}
+        for number, (tp, batches) in enumerate(entries):
+            partition = partitions.get(tp)
+            log = partition.log if partition is not None and partition.is_leader else None
+            recoder = log.recoder(batches) if log is not None else None
+            if recoder is not None:
+                recoders[number] = recoder
+        return self._recode(entries, recoders) if recoders else None
+
+    def _recode(
+        self, entries: Entries, recoders: Mapping[int, Callable[[memoryview], memoryview]]
+    ) -> Pending[Recoded]:
+        fit = [(tp, memoryview(bytearray(batches))) for tp, batches in entries]
+        refused: dict[int, ApiError] = {}
+        pending: Pending[Recoded] = self._hosted.new_pending()
+
+        def work() -> None:
+            for number, recoder in recoders.items():
+                tp, batches = fit[number]
+                try:
+                    fit[number] = (tp, recoder(batches))
+                except ApiError as problem:
+                    refused[number] = problem
+
+        def done(finished: Pending[None]) -> None:
+            if pending.done():
+                return
+            try:
+                finished.result()
+            except Exception as error:
+                pending.set_exception(error)
+                return
+            self._hosted.counters.failed_produces += len(refused)
+            results = [_refusal(self._hosted, fit[number][0], problem) for number, problem in refused.items()]
+            pending.set_result(([entry for number, entry in enumerate(fit) if number not in refused], results))
+
+        self._hosted.run_blocking(work).add_done_callback(done)
+        return pending
 
     def _wait(
         self, waiting: dict[TopicPartition, Waiting], results: list[ProduceResult], timeout_ms: int

@@ -32,7 +32,7 @@ from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.lookups import Lookups
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import IsrChanges, Logs, NewPending, Pending, RunBlocking, TimerHandle, Timers
-from logyard.broker.replication.produce import Entries, Producing
+from logyard.broker.replication.produce import Entries, Producing, Recoded
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.transitions import Fetchers, LeadershipListener, Transitions
 from logyard.broker.topic_config import TopicConfig
@@ -95,12 +95,12 @@ class Replicas:
         """These replicas' directory is gone: they answer KAFKA_STORAGE_ERROR from now on."""
         self._transitions.take_offline(partitions)
 
-    def stop_following(self, tp: TopicPartition) -> None:
-        """Fetch a followed partition no more, so that its leader puts it out of the ISR."""
-        self._transitions.stop_following(tp)
+    def leave_isr(self, tp: TopicPartition) -> None:
+        """Take no more records of a followed partition, so that its leader puts it out of the ISR."""
+        self._transitions.leave_isr(tp)
 
     def follow_again(self, tp: TopicPartition) -> None:
-        """Take `stop_following` back."""
+        """Take `leave_isr` back."""
         self._transitions.follow_again(tp)
 
     def set_aside(self, tp: TopicPartition) -> str:
@@ -121,6 +121,14 @@ class Replicas:
                 self.hosted.watermark_moved(partition)
 
     # Data
+
+    def recoding(self, entries: Entries) -> Pending[Recoded] | None:
+        """Compress anew, in a thread, what topics want so (compression.type) and what takes long; None: nothing does.
+
+        What comes of it is to be appended instead, and what was refused is answered. It no longer needs the receive
+        buffer. Whoever calls sees to it that later requests of the same client do not overtake this one.
+        """
+        return self._produce.recoding(entries)
 
     def append(
         self, entries: Entries, *, acks: int, timeout_ms: int, origin: Any, internal_topics: bool = False

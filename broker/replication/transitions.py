@@ -252,15 +252,23 @@ class Transitions:
 
     # A follower's damaged log
 
-    def stop_following(self, tp: TopicPartition) -> None:
-        """Fetch this one no more, until `follow_again` or the next leader epoch: its leader will put it out of the
-        ISR."""
-        self._fetchers.stop([tp])
+    def leave_isr(self, tp: TopicPartition) -> None:
+        """Have its leader put this one out of the ISR: until `follow_again` or `set_aside` it takes no record in and
+        tells the leader that it lags."""
+        partition = self._hosted.partitions.get(tp)
+        if partition is not None and not partition.leaves_isr:
+            partition.leaves_isr = True
+            self._start_following(partition)
 
     def follow_again(self, tp: TopicPartition) -> None:
         """Fetch a followed partition from where its log stands."""
         partition = self._hosted.partitions.get(tp)
-        if partition is not None and not partition.is_leader and partition.log is not None:
+        if partition is not None:
+            partition.leaves_isr = False
+            self._start_following(partition)
+
+    def _start_following(self, partition: Partition) -> None:
+        if not partition.is_leader and partition.log is not None:
             self._fetchers.start([partition])
 
     def set_aside(self, tp: TopicPartition) -> str:
@@ -280,6 +288,7 @@ class Transitions:
             self.take_offline([tp])
             raise
         partition.log = hosted.logs.get(tp)
+        partition.leaves_isr = False
         hosted.transitioned(partition)
         self._fetchers.start([partition])
         return kept

@@ -70,7 +70,9 @@ async def test_a_follower_leaves_the_isr_before_anything_is_touched() -> None:
         before = content(log)
         asked = asyncio.create_task(world.call("POST", PATH, {"reason": "a checksum\nis wrong"}))
         await turns(world, 20)
-        assert fetchers.following == set(), "fetching stops, so that the leader puts it out"
+        led = world.replicas.partition(TP)
+        assert led is not None
+        assert led.leaves_isr, "it lags, so that the leader puts it out"
         assert world.store.get(TP) is log
         assert (await world.refusal("POST", PATH, {}))[1] == "quarantine_in_progress"
         isr_is(world, 2)
@@ -83,9 +85,9 @@ async def test_a_follower_leaves_the_isr_before_anything_is_touched() -> None:
         new = world.store.get(TP)
         assert new is not None
         assert (new.log_end_offset, new.high_watermark) == (0, 0)
-        assert fetchers.following == {TP}, "and begins anew"
         partition = world.replicas.partition(TP)
         assert partition is not None
+        assert (fetchers.following, partition.leaves_isr) == ({TP}, False), "and begins anew"
         assert partition.log is new
         kept = answer["kept"]
         parsed = layout.parse_directory_name(kept.rpartition("/")[2])
@@ -152,4 +154,6 @@ async def test_one_that_stays_in_the_isr_is_followed_again() -> None:
         await turns(world, 200)
         assert (await asked)[1] == "still_in_isr"
         assert world.store.get(TP) is log
-        assert fetchers.following == {TP}
+        partition = world.replicas.partition(TP)
+        assert partition is not None
+        assert (fetchers.following, partition.leaves_isr) == ({TP}, False)

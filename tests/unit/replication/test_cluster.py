@@ -137,3 +137,43 @@ def test_the_same_over_real_logs(seed):
     finally:
         loop.close()
     assert len(producer.acknowledged) > 5, producer.refused
+
+
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("truncates_on_fetch", [True, False])
+def test_a_follower_that_wants_to_is_put_out_of_the_isr_and_comes_back(busy, truncates_on_fetch):
+    """Also where nothing is written: who stands at an idle leader's end is in sync however long ago it asked."""
+
+    async def story(loop):
+        cluster = Cluster(
+            loop, 7, PARTITIONS, TopicConfig(min_insync_replicas=2), truncates_on_fetch=truncates_on_fetch
+        )
+        producer = Producer(cluster)
+        tp = PARTITIONS[0]
+        assert await producer.send(tp) is ErrorCode.NONE
+        await settle(cluster, producer)
+        leaver = next(b for b in cluster.ids if b != cluster.leader[tp])
+        replicas = cluster.brokers[leaver].replicas
+        held = cluster.log(leaver, tp)
+        replicas.leave_isr(tp)
+        for _ in range(40):
+            if busy:
+                await producer.send(tp, 5000)
+            await asyncio.sleep(0.1)
+        assert leaver not in cluster.isr[tp]
+        assert len(cluster.isr[tp]) == 2
+        assert all(sorted(cluster.isr[other]) == [1, 2, 3] for other in PARTITIONS[1:])
+        assert cluster.log(leaver, tp) == held, "nothing is taken in meanwhile"
+        assert await producer.send(tp, 5000) is ErrorCode.NONE
+        replicas.follow_again(tp)
+        await settle(cluster, producer)
+        check(cluster, producer, payload_of)
+        for broker in cluster.brokers.values():
+            broker.replicas.close()
+            await broker.fetchers.close()
+
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(story(loop))
+    finally:
+        loop.close()
