@@ -8,13 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from logyard.spark_jobs.jit import kernel
-from logyard.spark_jobs.kernels import BATCH, END, KEY_AT, OFFSET, TIMESTAMP, Array
+from logyard.spark_jobs.jit import kernel, load_word
+from logyard.spark_jobs.kernels import BATCH, END, KEY_AT, KEY_SIZE, OFFSET, TIMESTAMP, Array
 from logyard.spark_jobs.keytable import hash_key
 
 _SEED0, _SEED1 = np.uint64(0x6C6F6779617264), np.uint64(0x7265636F726473)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
+
+
+# Odd, of irregular bits: one for each lane.
+_LANES = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)))
+_LANE0, _LANE1, _LANE2, _LANE3 = _LANES
+_HALF = np.uint64(32)
 
 
 @kernel
@@ -24,15 +30,44 @@ def _mix(a: Any, b: Any) -> Any:
 
 
 @kernel
+def _step(lane: Any, word: Any, factor: Any) -> Any:
+    """Take a word into a lane; two different ones never give the same."""
+    mixed = (lane ^ word) * factor
+    return mixed ^ (mixed >> _HALF)
+
+
+@kernel
+def _digest(raw: Array, at: int, size: int) -> Any:
+    """A digest of raw[at : at + size]: four lanes side by side, each word in the one of its place."""
+    a, b, c, d = _LANE0, _LANE1, _LANE2, _LANE3
+    end = at + size
+    while end - at >= 32:
+        a = _step(a, load_word(raw, at), _LANE0)
+        b = _step(b, load_word(raw, at + 8), _LANE1)
+        c = _step(c, load_word(raw, at + 16), _LANE2)
+        d = _step(d, load_word(raw, at + 24), _LANE3)
+        at += 32
+    while end - at >= 8:
+        a = _step(a, load_word(raw, at), _LANE0)
+        at += 8
+    word, shift = np.uint64(0), np.uint64(0)
+    while at < end:
+        word |= np.uint64(raw[at]) << shift
+        shift += np.uint64(8)
+        at += 1
+    b = _step(_step(b, word, _LANE1), np.uint64(size), _LANE1)
+    return _step(_step(_step(a, b, _LANE2), c, _LANE3), d, _LANE0)
+
+
+@kernel
 def _record_hashes(raw: Array, records: Array, out: Array) -> None:
     for i in range(records.shape[0]):
         row = records[i]
         # From the key's length on, a record's bytes do not depend on its batch: key, value and headers with their
-        # lengths. The
-        # length of the key stands right before it; null and empty differ by it, so take it in as a number.
-        high, low = hash_key(raw, row[KEY_AT], row[END] - row[KEY_AT], _SEED0, _SEED1)
-        digest = _mix(high, low)
-        digest = _mix(digest, np.uint64(row[KEY_AT + 1]))
+        # lengths. The length of the key stands right before it; null and empty differ by it, so take it in as a
+        # number.
+        digest = _digest(raw, row[KEY_AT], row[END] - row[KEY_AT])
+        digest = _mix(digest, np.uint64(row[KEY_SIZE]))
         digest = _mix(digest, np.uint64(row[OFFSET]))
         out[i] = np.int64(_mix(digest, np.uint64(row[TIMESTAMP])))
 
@@ -61,7 +96,7 @@ def batch_hashes(raw: Array, records: Array, batches: int) -> Array:
 @kernel
 def _key_hashes(raw: Array, records: Array, out: Array) -> None:
     for i in range(records.shape[0]):
-        size = records[i, KEY_AT + 1]
+        size = records[i, KEY_SIZE]
         if size < 0:
             out[i] = 0
         else:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.jit import kernel
+from logyard.spark_jobs.jit import kernel, load_word
 from logyard.spark_jobs.kernels import (
     BASE_OFFSET,
     COUNT,
@@ -72,9 +72,7 @@ def hash_key(raw: Array, at: int, size: int, seed0: Any, seed1: Any) -> tuple[An
     v0, v1, v2, v3 = seed0 ^ _V0, seed1 ^ _V1 ^ _XEE, seed0 ^ _V2, seed1 ^ _V3
     whole = size // 8
     for i in range(whole):
-        word = np.uint64(0)
-        for k in range(8):
-            word |= np.uint64(raw[at + 8 * i + k]) << np.uint64(8 * k)
+        word = load_word(raw, at + 8 * i)
         v3 ^= word
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
         v0 ^= word

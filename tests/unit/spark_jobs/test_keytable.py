@@ -108,3 +108,17 @@ def test_key_digests_are_zero_only_without_a_key() -> None:
     assert none == 0
     assert 0 not in (a, empty)
     assert a != empty
+
+
+def test_a_digest_differs_by_every_byte_of_a_record_of_any_length() -> None:
+    rng = random.Random(9)
+    for size in [*range(70), 255, 1000]:
+        value = bytearray(rng.randbytes(size))
+        seen = set()
+        for at in range(-1, size):
+            changed = bytearray(value)
+            if at >= 0:
+                changed[at] ^= 1 << rng.randrange(8)
+            chunk = decode.open_trusted(chunk_of(batch([Rec(0, b"k", bytes(changed))]).encode()), "m")
+            seen.add(int(record_hashes(chunk.raw, decode.walk(chunk))[0]))
+        assert len(seen) == size + 1, f"{size} bytes"
