@@ -1,146 +1,12 @@
 // What a reader may start: which DAG it is, what it asks, what is sent as the run's configuration, and the sentences
 // that are confirmed. Pure; `dialog.js` draws it.
 //
-// A spec: {dag, title, start, fields, conf(values), say(values) → sentences, check(values) → what is wrong as a whole,
-// danger, type(values) → a word to type}.
-// A field: {id, label, kind: text | number | flag | lines | choice, help, required, pattern, least, options}.
+// A spec: {dag, title, start, fields (see `forms.js`), conf(values), say(values) → sentences, check(values) → what is
+// wrong as a whole, danger, type(values) → a word to type}.
 
 import { bytes, number, plural } from "./format.js";
-import { difference, parse } from "./lines.js";
-
-const TOPIC = /^[a-zA-Z0-9._-]{1,249}$/;
-
-const topicField = {
-  id: "topic",
-  label: "Name",
-  kind: "text",
-  required: true,
-  pattern: TOPIC,
-  wrong: "1 to 249 letters, digits, dots, dashes and underscores",
-};
-const throttleField = {
-  id: "throttle",
-  label: "Throttle, bytes per second",
-  kind: "number",
-  least: 1,
-  help: "On each broker; empty: the connection's, or none.",
-};
-
-function whole(text) {
-  return text === "" || text === undefined || text === null ? undefined : Number(text);
-}
-
-function names(text) {
-  return (text ?? "").split(/[\s,]+/).filter(Boolean);
-}
-
-// Without what was left empty.
-function given(conf) {
-  return Object.fromEntries(Object.entries(conf).filter(([, value]) => value !== undefined));
-}
-
-function listed(settings) {
-  return Object.entries(settings).map(([name, value]) => `${name} = ${value}`);
-}
-
-const createTopic = {
-  dag: "create_topic",
-  title: "Create a topic",
-  start: "Create it",
-  fields: [
-    topicField,
-    { id: "partitions", label: "Partitions", kind: "number", least: 1, help: "Empty: the broker's default." },
-    {
-      id: "replication_factor",
-      label: "Replicas of each",
-      kind: "number",
-      least: 1,
-      help: "Empty: the broker's default.",
-    },
-    { id: "configs", label: "Settings", kind: "lines", help: "One a line: cleanup.policy=compact" },
-  ],
-  check: (values) => parse(values.configs ?? "").problem,
-  conf: (values) => {
-    const { settings } = parse(values.configs ?? "");
-    return given({
-      topic: values.topic,
-      partitions: whole(values.partitions),
-      replication_factor: whole(values.replication_factor),
-      configs: Object.keys(settings).length ? settings : undefined,
-      if_exists: "fail",
-    });
-  },
-  say: (values) => [
-    `Topic ${values.topic} is made.`,
-    `Partitions: ${values.partitions || "the broker's default"}`,
-    `Replicas of each: ${values.replication_factor || "the broker's default"}`,
-    ...listed(parse(values.configs ?? "").settings),
-  ],
-};
-
-const alterTopic = {
-  dag: "topic_lifecycle",
-  title: "Change settings",
-  start: "Change them",
-  fields: [
-    {
-      id: "configs",
-      label: "Settings of the topic",
-      kind: "lines",
-      rows: 8,
-      help: "One a line. A line that is taken away is unset: the default holds again.",
-    },
-  ],
-  check: (values) => {
-    const { settings, problem } = parse(values.configs ?? "");
-    return problem || (Object.keys(difference(values.before, settings)).length === 0 ? "Nothing is changed yet." : "");
-  },
-  conf: (values) => ({ topic: values.topic, alter: difference(values.before, parse(values.configs).settings) }),
-  say: (values) => [
-    `Settings of topic ${values.topic} change:`,
-    ...Object.entries(difference(values.before, parse(values.configs).settings)).map(
-      ([name, value]) => `${name}: ${values.before[name] ?? "default"} → ${value ?? "default"}`,
-    ),
-  ],
-};
-
-const expandTopic = {
-  dag: "topic_lifecycle",
-  title: "Add partitions",
-  start: "Add them",
-  fields: [{ id: "expand_to", label: "Partitions in all", kind: "number", least: 1, required: true }],
-  check: (values) =>
-    Number(values.expand_to) > values.partitions
-      ? ""
-      : `There are ${values.partitions} already, and they never get fewer.`,
-  conf: (values) => ({ topic: values.topic, expand_to: whole(values.expand_to) }),
-  say: (values) => [
-    `Topic ${values.topic} gets ${values.expand_to} partitions instead of ${values.partitions}; this cannot be undone.`,
-    "Records with keys go to other partitions from then on.",
-  ],
-};
-
-const deleteTopic = {
-  dag: "topic_lifecycle",
-  title: "Delete a topic",
-  start: "Delete it",
-  danger: true,
-  fields: [
-    { id: "must_be_empty", label: "Only if it is empty", kind: "flag" },
-    { id: "must_have_no_group", label: "Only if no group with members reads it", kind: "flag", first: true },
-  ],
-  type: (values) => values.topic,
-  conf: (values) => ({
-    topic: values.topic,
-    delete: true,
-    must_be_empty: Boolean(values.must_be_empty),
-    must_have_no_group: Boolean(values.must_have_no_group),
-  }),
-  say: (values) => [
-    `Topic ${values.topic} is deleted, with all its records. Nothing brings it back.`,
-    `Records: ${number(values.records)}; bytes on all brokers: ${bytes(values.bytes)}.`,
-  ],
-};
+import { given, names, throttleField, whole } from "./forms.js";
+import { alterTopic, createTopic, deleteTopic, expandTopic } from "./topic_actions.js";
 
 const reassign = {
   dag: "reassign_replicas",
@@ -287,13 +153,134 @@ const report = {
   say: (values) => [`What ${names(values.topics).join(", ") || "every topic"} keeps is reported; nothing is changed.`],
 };
 
+// Where a group reads on, as the operator writes it: earliest, latest, 42, +10, -10, a time.
+function target(values) {
+  if (values.to === "shift") return `${/^[+-]/.test(values.shift) ? "" : "+"}${values.shift.trim()}`;
+  return ["offset", "time"].includes(values.to) ? String(values[values.to]).trim() : values.to;
+}
+
+const TOLD = {
+  earliest: () => "the first record that is there",
+  latest: () => "the end: what was written until now is skipped",
+  offset: ({ offset }) => `offset ${offset}`,
+  shift: (values) => `${target(values)} records from where each is now`,
+  time: ({ time }) => `the first record of ${time} or later`,
+};
+
+const resetOffsets = {
+  dag: "reset_offsets",
+  title: "Reset offsets",
+  start: "Plan it",
+  danger: true,
+  fields: [
+    {
+      id: "to",
+      label: "Read on from",
+      kind: "choice",
+      options: [
+        ["earliest", "the earliest record"],
+        ["latest", "the end"],
+        ["time", "a time"],
+        ["offset", "an offset"],
+        ["shift", "so many records further or back"],
+      ],
+    },
+    {
+      id: "time",
+      label: "Time",
+      kind: "text",
+      required: true,
+      when: ({ to }) => to === "time",
+      pattern: /^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:?\d{2})?)?$/,
+      wrong: "a time such as 2026-01-31T12:00:00",
+      help: "2026-01-31T12:00:00, in UTC where no zone is named.",
+    },
+    { id: "offset", label: "Offset", kind: "number", required: true, when: ({ to }) => to === "offset" },
+    {
+      id: "shift",
+      label: "Records",
+      kind: "text",
+      required: true,
+      when: ({ to }) => to === "shift",
+      pattern: /^[+-]?[1-9]\d{0,17}$/,
+      wrong: "a whole number: 100 is further, -100 is back",
+      help: "100 skips a hundred in each partition, -100 goes back.",
+    },
+    {
+      id: "topics",
+      label: "Topics",
+      kind: "text",
+      help: "Separated by commas; those that the group committed offsets for where empty.",
+    },
+    { id: "approve", label: "Show every offset, and wait for an approval", kind: "flag", first: true },
+  ],
+  check: ({ group, members }) =>
+    members ? `${group} has ${plural(members, "member")}, and only they may commit: stop them first.` : "",
+  conf: (values) => ({
+    group: values.group,
+    to: target(values),
+    topics: names(values.topics),
+    approve: Boolean(values.approve),
+  }),
+  say: (values) => [
+    `Group ${values.group} reads on from ${TOLD[values.to](values)}.`,
+    `Topics: ${names(values.topics).join(", ") || "all that it has committed offsets for"}.`,
+    values.approve
+      ? "Every new offset is planned first; then a person has to approve it, in Airflow."
+      : "The offsets are set at once.",
+  ],
+};
+
+const electLeaders = {
+  dag: "elect_leaders",
+  title: "Elect preferred leaders",
+  start: "Elect them",
+  fields: [],
+  conf: (values) => ({ topics: values.topics ?? [] }),
+  say: (values) => [
+    `The first replica of each partition ${values.topics ? `of ${values.topics.join(", ")} ` : ""}leads it again.`,
+    `Led by another one now: ${plural(values.astray, "partition")}.`,
+  ],
+};
+
+const electUnclean = {
+  dag: "elect_leaders",
+  title: "Elect leaders that are not in sync",
+  start: "Elect them",
+  danger: true,
+  fields: [],
+  type: (values) => values.topic,
+  conf: (values) => ({ topics: [values.topic], unclean: true }),
+  say: (values) => [
+    `${plural(values.offline, "partition")} of ${values.topic} that nobody leads: any replica that is alive leads now.`,
+    "Records that only the lost replicas have are lost for good. Start their brokers instead, where that can be done.",
+  ],
+};
+
+const cancelReassignment = {
+  dag: "cancel_reassignment",
+  title: "Cancel another tool's moves",
+  start: "Cancel the moves",
+  danger: true,
+  fields: [{ id: "remove_throttles", label: "Remove the throttles of these moves, too", kind: "flag", first: true }],
+  conf: (values) => ({ topics: [], remove_throttles: Boolean(values.remove_throttles), approve: false }),
+  say: (values) => [
+    `${plural(values.moves, "partition")} that move now go back to the replicas of before; what is done stays.`,
+    "A partition that nobody could lead then goes on moving.",
+  ],
+};
+
 export const ACTIONS = {
   create_topic: createTopic,
   alter_topic: alterTopic,
   expand_topic: expandTopic,
   delete_topic: deleteTopic,
   reassign_replicas: reassign,
+  cancel_reassignment: cancelReassignment,
   decommission_broker: decommission,
+  elect_leaders: electLeaders,
+  elect_unclean: electUnclean,
+  reset_offsets: resetOffsets,
   recover_controller: recover,
   topics_as_code: asCode,
   retention_report: report,
@@ -306,28 +293,3 @@ export const ACTIONS = {
     "A Spark job reads every replica and compares them; nothing is changed, of",
   ),
 };
-
-// What a form starts with.
-export function starting(spec, values) {
-  const first = spec.fields.map((field) => [field.id, field.kind === "flag" ? Boolean(field.first) : ""]);
-  return { ...Object.fromEntries(first), ...values };
-}
-
-// field id → what is wrong with it; nothing where all is well.
-export function wrong(spec, values) {
-  const found = {};
-  for (const field of spec.fields) {
-    const value = values[field.id];
-    const text = typeof value === "string" ? value.trim() : value;
-    if (field.required && (text === "" || text === undefined)) found[field.id] = "This is needed.";
-    else if (
-      field.kind === "number" &&
-      text !== "" &&
-      text !== undefined &&
-      !(Number.isInteger(Number(text)) && Number(text) >= (field.least ?? 0))
-    )
-      found[field.id] = `A whole number, ${field.least ?? 0} or more.`;
-    else if (field.pattern && text && !field.pattern.test(text)) found[field.id] = field.wrong;
-  }
-  return found;
-}

@@ -4,13 +4,13 @@ import { useCluster, useList, useRoute } from "./cluster.js";
 import { bytes, number } from "./format.js";
 import { UI, h, useMemo } from "./host.js";
 import { Offer } from "./offer.js";
-import { Empty, Facts, Looked, Missing, Section } from "./parts.js";
-import { Go, rowLink } from "./place.js";
+import { Empty, Facts, Head, Looked, Missing, Section } from "./parts.js";
+import { rowLink } from "./place.js";
 import { Settings } from "./settings.js";
 import { Skew } from "./skew.js";
 import { Table } from "./table.js";
 
-const { Badge, Flex, Heading, Text } = UI;
+const { Badge, Flex, Text } = UI;
 
 export function Brokers() {
   const look = useList("brokers");
@@ -141,25 +141,14 @@ export function Broker() {
     Flex,
     { direction: "column", gap: "5" },
     h(
-      Flex,
-      { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
+      Head,
+      { list: "Brokers", to: place.to({ view: "brokers" }), name: `Broker ${id}` },
       h(
-        Flex,
-        { gap: "2", alignItems: "baseline" },
-        h(Go, { to: place.to({ view: "brokers" }) }, "Brokers"),
-        h(Text, { color: "fg.muted" }, "/"),
-        h(Heading, { as: "h1", size: "lg" }, `Broker ${id}`),
+        Offer,
+        { action: "reassign_replicas", to: place.to({ view: "reassignments", drain: id, preview: 1 }), plain: true },
+        "Plan to empty it",
       ),
-      h(
-        Flex,
-        { gap: "2" },
-        h(
-          Offer,
-          { action: "reassign_replicas", to: place.to({ view: "reassignments", drain: id, preview: 1 }), plain: true },
-          "Plan to empty it",
-        ),
-        h(Offer, { action: "decommission_broker", values: { brokers: id }, danger: true }, "Decommission"),
-      ),
+      h(Offer, { action: "decommission_broker", values: { brokers: id }, danger: true }, "Decommission"),
     ),
     h(Looked, { look, what: `broker ${id}` }, (data) => h(Content, { data })),
   );

@@ -1,14 +1,15 @@
 // An action's dialog: its form, then what would be done in sentences, then the run that does it.
 
-import { ACTIONS, starting, wrong } from "./actions.js";
+import { ACTIONS } from "./actions.js";
 import { sentence } from "./api.js";
 import { useCluster } from "./cluster.js";
+import { starting, wrong } from "./forms.js";
 import { Fragment, UI, h, useRef, useState } from "./host.js";
 import { Notice, Problem } from "./parts.js";
 import { Pick } from "./pick.js";
 import { Following, ended, start, useRun } from "./runs.js";
 
-const { Box, Button, CloseButton, Code, Dialog, Field, Flex, Input, Portal, Text, Textarea } = UI;
+const { Box, Button, CloseButton, Code, Dialog, Field, Flex, Input, NativeSelect, Portal, Text, Textarea } = UI;
 
 export function ActionDialog({ asked, close }) {
   const box = useRef(null);
@@ -19,7 +20,7 @@ export function ActionDialog({ asked, close }) {
       onOpenChange: ({ open }) => !open && close(),
       size: "md",
       scrollBehavior: "inside",
-      initialFocusEl: () => box.current?.querySelector("input:not([type=hidden]), textarea") ?? null,
+      initialFocusEl: () => box.current?.querySelector("input:not([type=hidden]), select, textarea") ?? null,
     },
     h(
       Portal,
@@ -72,15 +73,18 @@ function Form({ spec, values, setValues, next, close }) {
         values.topic &&
           !spec.fields.some((field) => field.id === "topic") &&
           h(Text, null, "Topic ", h(Code, null, values.topic)),
-        spec.fields.map((field) =>
-          h(Entry, {
-            key: field.id,
-            field,
-            value: values[field.id],
-            problem: tried ? problems[field.id] : "",
-            set: (value) => setValues((old) => ({ ...old, [field.id]: value })),
-          }),
-        ),
+        values.group && h(Text, null, "Group ", h(Code, null, values.group)),
+        spec.fields
+          .filter((field) => !field.when || field.when(values))
+          .map((field) =>
+            h(Entry, {
+              key: field.id,
+              field,
+              value: values[field.id],
+              problem: tried ? problems[field.id] : "",
+              set: (value) => setValues((old) => ({ ...old, [field.id]: value })),
+            }),
+          ),
         tried && whole && h(Notice, { status: "warning" }, whole),
       ),
     ),
@@ -96,22 +100,31 @@ function Form({ spec, values, setValues, next, close }) {
 function Entry({ field, value, problem, set }) {
   if (field.kind === "flag") return h(Pick, { label: field.label, on: Boolean(value), set });
   const common = { size: "sm", name: field.id, value: value ?? "", onChange: (event) => set(event.target.value) };
-  const entry =
-    field.kind === "lines"
-      ? h(Textarea, { ...common, rows: field.rows ?? 3, fontFamily: "mono", spellCheck: false })
-      : h(Input, {
-          ...common,
-          inputMode: field.kind === "number" ? "numeric" : undefined,
-          autoComplete: "off",
-          spellCheck: false,
-        });
   return h(
     Field.Root,
     { required: field.required, invalid: Boolean(problem) },
     h(Field.Label, null, field.label, h(Field.RequiredIndicator)),
-    entry,
+    typed(field, common),
     problem ? h(Field.ErrorText, null, problem) : field.help ? h(Field.HelperText, null, field.help) : null,
   );
+}
+
+function typed(field, common) {
+  if (field.kind === "lines")
+    return h(Textarea, { ...common, rows: field.rows ?? 3, fontFamily: "mono", spellCheck: false });
+  if (field.kind === "choice")
+    return h(
+      NativeSelect.Root,
+      { size: "sm" },
+      h(
+        NativeSelect.Field,
+        common,
+        field.options.map(([value, label]) => h("option", { key: value, value }, label)),
+      ),
+      h(NativeSelect.Indicator),
+    );
+  const inputMode = field.kind === "number" ? "numeric" : undefined;
+  return h(Input, { ...common, inputMode, autoComplete: "off", spellCheck: false });
 }
 
 function Review({ spec, values, back, done }) {

@@ -3,12 +3,13 @@
 import { useCluster, useRoute } from "./cluster.js";
 import { number, plural } from "./format.js";
 import { React, UI, h, useMemo } from "./host.js";
-import { Empty, Facts, Looked, Missing, Section, State } from "./parts.js";
-import { Go, rowLink } from "./place.js";
+import { Offer } from "./offer.js";
+import { Empty, Facts, Head, Looked, Missing, Section, State } from "./parts.js";
+import { rowLink } from "./place.js";
 import { Search, Table } from "./table.js";
 import { useTyped } from "./typed.js";
 
-const { Flex, Heading, Text } = UI;
+const { Flex, Text } = UI;
 const GROUPS_MS = 10000;
 
 export function Groups() {
@@ -99,11 +100,19 @@ export function Group() {
     Flex,
     { direction: "column", gap: "5" },
     h(
-      Flex,
-      { gap: "2", alignItems: "baseline" },
-      h(Go, { to: place.to({ view: "groups" }) }, "Groups"),
-      h(Text, { color: "fg.muted" }, "/"),
-      h(Heading, { as: "h1", size: "lg", wordBreak: "break-all" }, name),
+      Head,
+      { list: "Groups", to: place.to({ view: "groups" }), name },
+      look.data &&
+        !look.problem &&
+        h(
+          Offer,
+          {
+            action: "reset_offsets",
+            values: { group: name, members: look.data.members_total ?? look.data.members.length },
+            plain: true,
+          },
+          "Reset offsets",
+        ),
     ),
     h(Looked, { look, what: `group ${name}` }, (data) => h(Content, { data })),
   );

@@ -5,6 +5,7 @@ import { useCluster, useRoute } from "./cluster.js";
 import { bytes, percent, plural, seconds } from "./format.js";
 import { Fragment, RouterLink, UI, h, useMemo, useState } from "./host.js";
 import { refresh, useLive } from "./live.js";
+import { Offer } from "./offer.js";
 import { Bar, Looked, Missing, Notice, Problem, Section } from "./parts.js";
 import { Planning } from "./plan.js";
 import { cancel, runPath } from "./runs.js";
@@ -37,7 +38,7 @@ function Moving({ data }) {
   return h(
     Flex,
     { direction: "column", gap: "3" },
-    h(Owners, { moving: total > 0 }),
+    h(Owners, { moves: total }),
     h(Missing, { data }),
     total === 0
       ? h(Text, { color: "fg.muted" }, "Nothing moves.")
@@ -115,7 +116,7 @@ const COLUMNS = [
 ];
 
 // The runs that hold the moves; who may run them may stop them.
-function Owners({ moving }) {
+function Owners({ moves }) {
   const { actions } = useCluster();
   const reassign = useRunning(actions.get("reassign_replicas"));
   const decommission = useRunning(actions.get("decommission_broker"));
@@ -130,13 +131,14 @@ function Owners({ moving }) {
     runs.map(([run, action]) =>
       h(Owner, { key: run.run_id, run, task: WORKING[action], may: actions.get(action)?.may_run }),
     ),
-    moving &&
+    moves > 0 &&
       runs.length === 0 &&
       known &&
       h(
-        Notice,
-        null,
-        "No DAG run holds these moves: somebody started them with another tool, which also cancels them.",
+        Flex,
+        { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
+        h(Notice, null, "No DAG run holds these moves: somebody started them with another tool."),
+        h(Offer, { action: "cancel_reassignment", values: { moves }, danger: true }, "Cancel these moves"),
       ),
   );
 }

@@ -29,8 +29,14 @@ function State({ overview }) {
     h(Text, { role: "status" }, overview.findings?.length ? overview.findings.join(" · ") : quiet(overview)),
     h(
       Flex,
-      { gap: "2" },
+      { gap: "2", wrap: "wrap" },
       h(Offer, { action: "create_topic" }, "Create topic"),
+      overview.not_preferred > 0 &&
+        h(
+          Offer,
+          { action: "elect_leaders", values: { astray: overview.not_preferred }, plain: true },
+          "Elect preferred leaders",
+        ),
       h(Offer, { action: "recover_controller", plain: true }, "Recover controller"),
     ),
   );

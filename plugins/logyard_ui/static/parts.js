@@ -2,6 +2,7 @@
 
 import { sentence } from "./api.js";
 import { Fragment, UI, h } from "./host.js";
+import { Go } from "./place.js";
 
 const { Alert, Badge, Box, Button, Flex, Heading, Skeleton, Text } = UI;
 
@@ -91,6 +92,22 @@ export function Section({ title, aside, children, ...rest }) {
       aside,
     ),
     children,
+  );
+}
+
+// The heading of one of a list: the way back to the list, its name, and what can be done with it.
+export function Head({ list, to, name, children }) {
+  return h(
+    Flex,
+    { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
+    h(
+      Flex,
+      { gap: "2", alignItems: "baseline", minWidth: "0" },
+      h(Go, { to }, list),
+      h(Text, { color: "fg.muted" }, "/"),
+      h(Heading, { as: "h1", size: "lg", wordBreak: "break-all" }, name),
+    ),
+    children && h(Flex, { gap: "2", wrap: "wrap" }, children),
   );
 }
 

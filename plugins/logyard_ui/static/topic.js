@@ -2,15 +2,15 @@
 
 import { useCluster, useRoute } from "./cluster.js";
 import { bytes, number, plural } from "./format.js";
-import { UI, h, useMemo } from "./host.js";
+import { Fragment, UI, h, useMemo } from "./host.js";
 import { Offer } from "./offer.js";
-import { Empty, Facts, Looked, Missing, Replicas, Section, State } from "./parts.js";
-import { Go, rowLink } from "./place.js";
+import { Empty, Facts, Head, Looked, Missing, Replicas, Section, State } from "./parts.js";
+import { rowLink } from "./place.js";
 import { editable, lines } from "./lines.js";
 import { Settings } from "./settings.js";
 import { Table } from "./table.js";
 
-const { Code, Flex, Heading, Text } = UI;
+const { Code, Flex, Text } = UI;
 
 export function Topic() {
   const { place } = useCluster();
@@ -20,15 +20,8 @@ export function Topic() {
     Flex,
     { direction: "column", gap: "5" },
     h(
-      Flex,
-      { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
-      h(
-        Flex,
-        { gap: "2", alignItems: "baseline", minWidth: "0" },
-        h(Go, { to: place.to({ view: "topics" }) }, "Topics"),
-        h(Text, { color: "fg.muted" }, "/"),
-        h(Heading, { as: "h1", size: "lg", wordBreak: "break-all" }, name),
-      ),
+      Head,
+      { list: "Topics", to: place.to({ view: "topics" }), name },
       look.data && !look.problem && h(Actions, { topic: look.data }),
     ),
     h(Looked, { look, what: `topic ${name}`, rows: 8 }, (topic) => h(Content, { topic })),
@@ -40,9 +33,15 @@ function Actions({ topic }) {
   const { name } = topic;
   const partitions = topic.partitions_total ?? topic.partitions.length;
   const changed = editable(topic.configs ?? []);
+  const astray = topic.partitions.filter(isAstray).length;
+  const offline = topic.partitions.filter((row) => row.offline).length;
   return h(
-    Flex,
-    { gap: "2", wrap: "wrap" },
+    Fragment,
+    null,
+    offline > 0 &&
+      h(Offer, { action: "elect_unclean", values: { topic: name, offline }, danger: true }, "Elect unclean leaders"),
+    astray > 0 &&
+      h(Offer, { action: "elect_leaders", values: { topics: [name], astray }, plain: true }, "Elect preferred leaders"),
     h(
       Offer,
       {
@@ -72,6 +71,10 @@ function Actions({ topic }) {
       "Delete",
     ),
   );
+}
+
+function isAstray({ leader, preferred }) {
+  return leader >= 0 && leader !== preferred;
 }
 
 function Content({ topic }) {
@@ -193,7 +196,7 @@ function Partitions({ topic }) {
   const { place } = useCluster();
   const wanted = topic.partitions.some((row) => row.adding?.length || row.removing?.length);
   const columns = useMemo(() => PARTITION_COLUMNS.filter((column) => column.id !== "moving" || wanted), [wanted]);
-  const astray = topic.partitions.some((row) => row.leader >= 0 && row.leader !== row.preferred);
+  const astray = topic.partitions.some(isAstray);
   return h(
     Section,
     { title: "Partitions" },

@@ -123,6 +123,7 @@ def test_settings_are_lines(pure: Any) -> None:
     ]
 
 
+FORMS = f"const f = await import({json.dumps((STATIC / 'forms.js').as_uri())})"
 SAMPLES = {
     "create_topic": {"topic": "t", "partitions": "3", "replication_factor": "", "configs": "cleanup.policy=compact"},
     "alter_topic": {"topic": "t", "before": {"a": "1", "b": "2"}, "configs": "a=2"},
@@ -134,6 +135,10 @@ SAMPLES = {
         "goals": {"plan": {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}},
         "throttle": "1000",
     },
+    "cancel_reassignment": {"moves": 3},
+    "elect_leaders": {"topics": ["t"], "astray": 2},
+    "elect_unclean": {"topic": "t", "offline": 1},
+    "reset_offsets": {"group": "g", "members": 0, "to": "shift", "shift": "5"},
     "decommission_broker": {"brokers": "3, 4", "replication_factor": "2", "throttle": ""},
     "recover_controller": {},
     "compact_segments": {"topics": "a, b"},
@@ -150,10 +155,10 @@ def test_what_a_form_sends_is_what_the_dag_takes(pure: Any) -> None:
 
     asked = (
         f"Object.entries({json.dumps(SAMPLES)}).map(([name, values]) => {{ const spec = m.ACTIONS[name];"
-        " const filled = m.starting(spec, values); return [name, spec.dag, spec.conf(filled), spec.say(filled),"
-        " m.wrong(spec, filled), spec.check?.(filled) ?? '', spec.type?.(filled) ?? '', Boolean(spec.danger)]; })"
+        " const filled = f.starting(spec, values); return [name, spec.dag, spec.conf(filled), spec.say(filled),"
+        " f.wrong(spec, filled), spec.check?.(filled) ?? '', spec.type?.(filled) ?? '', Boolean(spec.danger)]; })"
     )
-    found = pure("actions.js", asked)
+    found = pure("actions.js", asked, FORMS)
     assert {name for name, *_ in found} == set(pure("actions.js", "Object.keys(m.ACTIONS)"))
     for name, action, conf, said, wrong, whole, word, danger in found:
         dag = getattr(import_module(f"logyard.dags.factories.{action}"), f"{action}_dag")(f"static_{name}_")
@@ -174,6 +179,36 @@ def test_what_a_form_sends_is_what_the_dag_takes(pure: Any) -> None:
     assert confs["decommission_broker"]["brokers"] == [3, 4]
     assert confs["recover_controller"]["dry_run"] is True  # who only clicks on changes nothing
     assert confs["reassign_replicas"]["approve"] is False
+    assert confs["elect_leaders"] == {"topics": ["t"]}  # nothing unclean that was not asked for by name
+    assert confs["reset_offsets"] == {"group": "g", "to": "+5", "topics": [], "approve": True}
+
+
+def test_where_a_group_reads_on_is_asked_for_as_far_as_it_matters(pure: Any) -> None:
+    targets: list[dict[str, str]] = [
+        {"to": "latest", "shift": "nonsense"},  # left over from another choice
+        {"to": "offset", "offset": "42"},
+        {"to": "shift", "shift": "-7"},
+        {"to": "time", "time": "2026-01-31T12:00:00Z"},
+        {"to": "time", "time": "2026-01-31"},
+    ]
+    asked = (
+        f"{json.dumps(targets)}.map((values) => {{ const spec = m.ACTIONS.reset_offsets;"
+        " const filled = f.starting(spec, {group: 'g', ...values});"
+        " return [f.wrong(spec, filled), spec.conf(filled).to]; })"
+    )
+    told = ["latest", "42", "-7", "2026-01-31T12:00:00Z", "2026-01-31"]
+    assert pure("actions.js", asked, FORMS) == [[{}, to] for to in told]
+    wrong = (
+        "[{to: 'offset', offset: ''}, {to: 'shift', shift: '0'}, {to: 'time', time: 'soon'}].map((values) =>"
+        " Object.keys(f.wrong(m.ACTIONS.reset_offsets, f.starting(m.ACTIONS.reset_offsets, values))))"
+        ".concat([m.ACTIONS.reset_offsets.check({group: 'g', members: 2})])"
+    )
+    assert pure("actions.js", wrong, FORMS) == [
+        ["offset"],
+        ["shift"],
+        ["time"],
+        "g has 2 members, and only they may commit: stop them first.",
+    ]
 
 
 # A document, a server and as much of React as looks need; `served` is what was asked for.
@@ -233,13 +268,13 @@ def test_what_is_refused_is_asked_for_seldom(pure: Any) -> None:
 
 def test_what_is_wrong_with_a_form_is_said(pure: Any) -> None:
     asked = (
-        "[m.wrong(m.ACTIONS.create_topic, {topic: 'a b', partitions: '0', replication_factor: 'x', configs: ''}),"
-        " m.wrong(m.ACTIONS.create_topic, {topic: ' ', partitions: '', replication_factor: ''}),"
+        "[f.wrong(m.ACTIONS.create_topic, {topic: 'a b', partitions: '0', replication_factor: 'x', configs: ''}),"
+        " f.wrong(m.ACTIONS.create_topic, {topic: ' ', partitions: '', replication_factor: ''}),"
         " m.ACTIONS.expand_topic.check({partitions: 3, expand_to: '3'}),"
         " m.ACTIONS.alter_topic.check({before: {a: '1'}, configs: 'a=1'}),"
-        " m.wrong(m.ACTIONS.decommission_broker, {brokers: 'all'})]"
+        " f.wrong(m.ACTIONS.decommission_broker, {brokers: 'all'})]"
     )
-    assert pure("actions.js", asked) == [
+    assert pure("actions.js", asked, FORMS) == [
         {
             "topic": "1 to 249 letters, digits, dots, dashes and underscores",
             "partitions": "A whole number, 1 or more.",

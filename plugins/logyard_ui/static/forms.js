@@ -1,0 +1,64 @@
+// What forms have in common: fields that several ask for, what they start with, what is wrong with what was typed.
+// Pure.
+//
+// A field: {id, label, kind: text | number | flag | lines | choice, help, required, pattern, wrong, least, first,
+// options: [[value, label]…], when(values) → whether it is asked for}.
+
+const TOPIC = /^[a-zA-Z0-9._-]{1,249}$/;
+
+export const topicField = {
+  id: "topic",
+  label: "Name",
+  kind: "text",
+  required: true,
+  pattern: TOPIC,
+  wrong: "1 to 249 letters, digits, dots, dashes and underscores",
+};
+export const throttleField = {
+  id: "throttle",
+  label: "Throttle, bytes per second",
+  kind: "number",
+  least: 1,
+  help: "On each broker; empty: the connection's, or none.",
+};
+
+export function whole(text) {
+  return text === "" || text === undefined || text === null ? undefined : Number(text);
+}
+
+export function names(text) {
+  return (text ?? "").split(/[\s,]+/).filter(Boolean);
+}
+
+// Without what was left empty.
+export function given(conf) {
+  return Object.fromEntries(Object.entries(conf).filter(([, value]) => value !== undefined));
+}
+
+// What a form starts with.
+export function starting(spec, values) {
+  const first = spec.fields.map((field) => [
+    field.id,
+    field.kind === "flag" ? Boolean(field.first) : field.kind === "choice" ? field.options[0][0] : "",
+  ]);
+  return { ...Object.fromEntries(first), ...values };
+}
+
+// field id → what is wrong with it; nothing where all is well.
+export function wrong(spec, values) {
+  const found = {};
+  for (const field of spec.fields.filter((one) => !one.when || one.when(values))) {
+    const value = values[field.id];
+    const text = typeof value === "string" ? value.trim() : value;
+    if (field.required && (text === "" || text === undefined)) found[field.id] = "This is needed.";
+    else if (
+      field.kind === "number" &&
+      text !== "" &&
+      text !== undefined &&
+      !(Number.isInteger(Number(text)) && Number(text) >= (field.least ?? 0))
+    )
+      found[field.id] = `A whole number, ${field.least ?? 0} or more.`;
+    else if (field.pattern && text && !field.pattern.test(text)) found[field.id] = field.wrong;
+  }
+  return found;
+}

@@ -1,0 +1,108 @@
+// What may be done to one topic: made, altered, given more partitions, deleted. Pure; `actions.js` says what a spec is.
+
+import { bytes, number } from "./format.js";
+import { given, topicField, whole } from "./forms.js";
+import { difference, parse } from "./lines.js";
+
+function listed(settings) {
+  return Object.entries(settings).map(([name, value]) => `${name} = ${value}`);
+}
+
+export const createTopic = {
+  dag: "create_topic",
+  title: "Create a topic",
+  start: "Create it",
+  fields: [
+    topicField,
+    { id: "partitions", label: "Partitions", kind: "number", least: 1, help: "Empty: the broker's default." },
+    {
+      id: "replication_factor",
+      label: "Replicas of each",
+      kind: "number",
+      least: 1,
+      help: "Empty: the broker's default.",
+    },
+    { id: "configs", label: "Settings", kind: "lines", help: "One a line: cleanup.policy=compact" },
+  ],
+  check: (values) => parse(values.configs ?? "").problem,
+  conf: (values) => {
+    const { settings } = parse(values.configs ?? "");
+    return given({
+      topic: values.topic,
+      partitions: whole(values.partitions),
+      replication_factor: whole(values.replication_factor),
+      configs: Object.keys(settings).length ? settings : undefined,
+      if_exists: "fail",
+    });
+  },
+  say: (values) => [
+    `Topic ${values.topic} is made.`,
+    `Partitions: ${values.partitions || "the broker's default"}`,
+    `Replicas of each: ${values.replication_factor || "the broker's default"}`,
+    ...listed(parse(values.configs ?? "").settings),
+  ],
+};
+
+export const alterTopic = {
+  dag: "topic_lifecycle",
+  title: "Change settings",
+  start: "Change them",
+  fields: [
+    {
+      id: "configs",
+      label: "Settings of the topic",
+      kind: "lines",
+      rows: 8,
+      help: "One a line. A line that is taken away is unset: the default holds again.",
+    },
+  ],
+  check: (values) => {
+    const { settings, problem } = parse(values.configs ?? "");
+    return problem || (Object.keys(difference(values.before, settings)).length === 0 ? "Nothing is changed yet." : "");
+  },
+  conf: (values) => ({ topic: values.topic, alter: difference(values.before, parse(values.configs).settings) }),
+  say: (values) => [
+    `Settings of topic ${values.topic} change:`,
+    ...Object.entries(difference(values.before, parse(values.configs).settings)).map(
+      ([name, value]) => `${name}: ${values.before[name] ?? "default"} → ${value ?? "default"}`,
+    ),
+  ],
+};
+
+export const expandTopic = {
+  dag: "topic_lifecycle",
+  title: "Add partitions",
+  start: "Add them",
+  fields: [{ id: "expand_to", label: "Partitions in all", kind: "number", least: 1, required: true }],
+  check: (values) =>
+    Number(values.expand_to) > values.partitions
+      ? ""
+      : `There are ${values.partitions} already, and they never get fewer.`,
+  conf: (values) => ({ topic: values.topic, expand_to: whole(values.expand_to) }),
+  say: (values) => [
+    `Topic ${values.topic} gets ${values.expand_to} partitions instead of ${values.partitions}; this cannot be undone.`,
+    "Records with keys go to other partitions from then on.",
+  ],
+};
+
+export const deleteTopic = {
+  dag: "topic_lifecycle",
+  title: "Delete a topic",
+  start: "Delete it",
+  danger: true,
+  fields: [
+    { id: "must_be_empty", label: "Only if it is empty", kind: "flag" },
+    { id: "must_have_no_group", label: "Only if no group with members reads it", kind: "flag", first: true },
+  ],
+  type: (values) => values.topic,
+  conf: (values) => ({
+    topic: values.topic,
+    delete: true,
+    must_be_empty: Boolean(values.must_be_empty),
+    must_have_no_group: Boolean(values.must_have_no_group),
+  }),
+  say: (values) => [
+    `Topic ${values.topic} is deleted, with all its records. Nothing brings it back.`,
+    `Records: ${number(values.records)}; bytes on all brokers: ${bytes(values.bytes)}.`,
+  ],
+};
