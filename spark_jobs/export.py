@@ -56,7 +56,7 @@ class Export:
 
     def __init__(self, arguments: argparse.Namespace, output: Output, workers: Workers) -> None:
         self._arguments, self._output, self._workers = arguments, output, workers
-        self._store = ManifestStore(arguments.destination)
+        self._store = ManifestStore(export_options.directory_of(arguments.destination))
         self._tables = publisher(arguments.format, workers, output)
         self._run_id = clusters.run_id("export")
         self._committed_only = arguments.isolation == "read_committed"

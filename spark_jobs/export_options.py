@@ -2,8 +2,10 @@
 
 import argparse
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from logyard.spark_jobs import ddl
 from logyard.spark_jobs.formats import FORMATS, SideFormat
@@ -41,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_natural,
         default=128,
         metavar="MIB",
-        help="merge neighbours smaller than half of this; 0: never (128)",
+        help=f"merge neighbours {merging.SMALLER} times smaller than this; 0: never (128)",
     )
     add(
         "--merge-files",
@@ -65,6 +67,23 @@ def _positive(text: str) -> int:
     if not _natural(text):
         raise argparse.ArgumentTypeError("0: a whole number above 0 is expected")
     return int(text)
+
+
+def directory_of(destination: str) -> str:
+    """Return the directory that `--destination` names, as a path or a file: URL; raises ExportRefused.
+
+    A version is committed by a link that fails where its name is taken. Object stores have no links (and until lately
+    no write that fails where something is), HDFS has none either.
+    """
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", destination):
+        return destination
+    url = urlsplit(destination)
+    if url.scheme.lower() != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
+        raise ExportRefused(
+            f"--destination {destination}: an export goes to a directory that the driver and all executors see (a path,"
+            " or file:///PATH), not to an object store or HDFS: mount it, or copy the files that the manifests name"
+        )
+    return unquote(url.path)
 
 
 def output_of(arguments: argparse.Namespace) -> Output:

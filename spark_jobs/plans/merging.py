@@ -17,6 +17,9 @@ from logyard.spark_jobs.plans.writing import OpenFile
 
 # Fewer small files wait for others, so that a file is not written again at every run.
 TOGETHER_MIN = 8
+# A file this many times smaller than the target is small. Two would write nearly everything twice: a split of the log
+# that compresses at all makes a file a little below half of the target.
+SMALLER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Merge:
 def plan_merges(
     files: Sequence[Mapping[str, Any]], target_bytes: int, together_min: int = TOGETHER_MIN
 ) -> Iterator[Merge]:
-    """Yield groups of neighbours (same directory, partition and schema) below half the target: as many as fill it,
+    """Yield groups of neighbours (same directory, partition and schema) far below the target: as many as fill it,
     or at least `together_min`."""
     places: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for one in files:
@@ -52,7 +55,7 @@ def plan_merges(
         ordered: list[Mapping[str, Any] | None] = [*sorted(places[place], key=lambda f: (f["start"], f["end"])), None]
         for file in ordered:  # None ends the last group
             alike = file is not None and (not group or file.get("schema") == group[0].get("schema"))
-            if file is not None and alike and file["bytes"] * 2 < target_bytes:
+            if file is not None and alike and file["bytes"] * SMALLER < target_bytes:
                 group.append(file)
                 if sum(int(f["bytes"]) for f in group) >= target_bytes:
                     yield Merge(tuple(group))
@@ -60,7 +63,7 @@ def plan_merges(
                 continue
             if len(group) >= max(together_min, 2):
                 yield Merge(tuple(group))
-            group = [file] if file is not None and not alike and file["bytes"] * 2 < target_bytes else []
+            group = [file] if file is not None and not alike and file["bytes"] * SMALLER < target_bytes else []
 
 
 def write_merge(merge: Merge, directory: str, staging: str) -> dict[str, Any]:

@@ -69,6 +69,32 @@ def pairs(count: int) -> list[tuple[bytes, bytes]]:
     return [(b"k%d" % (i % 5), b"v%d" % i) for i in range(count)]
 
 
+# --- destinations
+
+
+def test_a_file_url_is_a_directory(flights: Flights) -> None:
+    flights.grow(pairs(8))
+    flights.target = flights.root / "with space"
+    flights.run("--destination", flights.target.as_uri())
+    assert flights.offsets() == list(range(8))
+    assert export_options.directory_of("exports:2026/at=10:00") == "exports:2026/at=10:00"
+
+
+@pytest.mark.parametrize(
+    "url", ["s3a://bucket/x", "hdfs://host:8020/x", "gs://bucket/x", "file://elsewhere/x", "s3:/x"]
+)
+def test_other_stores_are_refused_before_anything_is_made(url: str, flights: Flights) -> None:
+    flights.grow(pairs(4))
+    parser = argparse.ArgumentParser()
+    cluster.add_arguments(parser)
+    export_options.add_arguments(parser)
+    given = parser.parse_args(["--log-dir", str(flights.log), "--destination", url])
+    before = set(Path.cwd().iterdir())
+    with pytest.raises(ExportRefused, match=rf"--destination {url}: .* not to an object store or HDFS"):
+        export.export(given, HereWorkers())
+    assert set(Path.cwd().iterdir()) == before
+
+
 # --- crashes
 
 
@@ -328,10 +354,11 @@ def test_which_files_are_merged() -> None:
         random.Random(1).shuffle(shuffled)
         return [[f["start"] for f in m.files] for m in merging.plan_merges(shuffled, 2 * MEBIBYTE, least)]
 
-    small, large = MEBIBYTE // 4, 2 * MEBIBYTE
+    small, large = MEBIBYTE // 4, 2 * MEBIBYTE  # of a target of two
     assert starts(*(file(i, small) for i in range(2))) == []
     assert starts(*(file(i, small) for i in range(3))) == [[0, 1, 2]]
     assert starts(*(file(i, small) for i in range(10))) == [list(range(8))], "as many as fill one, two wait"
+    assert starts(*(file(i, MEBIBYTE // 2) for i in range(8))) == [], "large enough: they are not written again"
     assert starts(file(0, small), file(1, large), *(file(i, small) for i in range(2, 5))) == [[2, 3, 4]]
     assert starts(*(file(i, small, schema="a" if i < 3 else "b") for i in range(6))) == [[0, 1, 2], [3, 4, 5]]
     assert starts(*(file(i, small, home=f"data/t/{i % 3}") for i in range(6))) == []
