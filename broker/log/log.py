@@ -4,6 +4,7 @@ The segments under it, and how they grow and shrink, are segmented.py's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
 from logyard.broker.log import layout, lookup, recovery, scan, swap
@@ -27,7 +28,7 @@ from logyard.broker.log.segment import Segment
 from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
-from logyard.broker.records.recode import recode
+from logyard.broker.records.recode import is_little, recode
 from logyard.broker.topic_config import TopicConfig
 
 NOTHING = Span(0, 0)
@@ -98,6 +99,16 @@ class PartitionLog(SegmentedLog):
             self.log_start_offset,
             len(batches),
         )
+
+    def recoder(self, batches: memoryview) -> Callable[[memoryview], memoryview] | None:
+        """What to do with these batches in a thread before they are appended; None where that would not take long.
+
+        It takes a copy of them, and raises ApiError as `recode` does.
+        """
+        bounds = self.bounds
+        if bounds.recoding is None or is_little(batches, bounds.recoding):
+            return None
+        return partial(recode, wanted=bounds.recoding, size_max=bounds.max_message_bytes)
 
     def append_as_follower(self, data: memoryview, *, now_ms: int | None = None) -> AppendInfo:
         """Write what was fetched from the leader, as it is; a batch cut short at the end is left out.

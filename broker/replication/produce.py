@@ -139,9 +139,7 @@ class Producing:
                 recoders[number] = recoder
         return self._recode(entries, recoders) if recoders else None
 
-    def _recode(
-        self, entries: Entries, recoders: Mapping[int, Callable[[memoryview], memoryview]]
-    ) -> Pending[Recoded]:
+    def _recode(self, entries: Entries, recoders: Mapping[int, Callable[[memoryview], memoryview]]) -> Pending[Recoded]:
         fit = [(tp, memoryview(bytearray(batches))) for tp, batches in entries]
         refused: dict[int, ApiError] = {}
         pending: Pending[Recoded] = self._hosted.new_pending()

@@ -2,7 +2,8 @@
 
 Rule 1: the records of a Produce are used where they were received; nothing copies them on the way.
 Rule 2: as in Kafka one request of a connection is worked on at a time, except that Produce requests may
-        follow each other while earlier ones wait for their acks (each is appended before the next is read).
+        follow each other while earlier ones wait for their acks (each is appended before the next is read; where
+        that takes a thread, the next waits like any other).
 Rule 3: the buffer grows only as bytes arrive, never by what a size field promises.
 Rule 4: a connection that a quota has muted sends what it owes and reads on when its time is up (KIP-219).
 """
@@ -259,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_start(self) -> bool:
         """Whether the next frame may be started although answers are owed."""
-        if not self._last_pipelined or len(self._slots) >= PIPELINE_MAX:
+        if not self._last_pipelined or self.session.is_appending or len(self._slots) >= PIPELINE_MAX:
             return False
         return self._may_pipeline(int.from_bytes(self._buffer[self._start + 4 : self._start + 6], "big"))
 
@@ -292,8 +293,13 @@ class Connection(asyncio.BufferedProtocol):
             if not future.cancelled():
                 future.exception()
             return
-        if future.cancelled() or future.exception() is not None:
-            log.error("request failed, connection closed", exc_info=None if future.cancelled() else future.exception())
+        problem = None if future.cancelled() else future.exception()
+        if isinstance(problem, CorruptData):
+            log.warning("request refused, connection closed", peer=self.session.client_host, error=str(problem))
+            self.close()
+            return
+        if future.cancelled() or problem is not None:
+            log.error("request failed, connection closed", exc_info=problem)
             self.close()
             return
         slot.answer, slot.done = future.result(), True

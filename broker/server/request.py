@@ -31,6 +31,8 @@ class Session:
     client_software: str = "unknown"
     # Read nothing more of this connection for so many milliseconds: set by the connection (KIP-219).
     mute: Callable[[int], None] = never_muted
+    # A Produce that is not appended yet, though its handler has returned: nothing may overtake it.
+    is_appending: bool = False
 
 
 @dataclass(slots=True)

@@ -108,6 +108,10 @@ class MemoryLog:
             self._put(Stored(self.log_end_offset, leader_epoch, b.count, b.timestamp, data + b.data[HEADER.size :]))
         return Info(first, self.log_end_offset - 1)
 
+    def recoder(self, batches: memoryview) -> Callable[[memoryview], memoryview] | None:
+        """Nothing is compressed anew here."""
+        return None
+
     def append_as_follower(self, data: memoryview) -> Info:
         if self.refuse is not None:
             raise self.refuse

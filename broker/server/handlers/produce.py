@@ -5,7 +5,7 @@ acks=0 gets no answer; where something went wrong then, the connection is closed
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.log.log import Origin
@@ -14,6 +14,7 @@ from logyard.broker.protocol import produce
 from logyard.broker.records import batch
 from logyard.broker.records.legacy import is_legacy, upconvert
 from logyard.broker.replication.events import ProduceResult
+from logyard.broker.replication.produce import Recoded
 from logyard.broker.server.leaders import endpoints_of
 from logyard.broker.server.request import Encoded, Handler, Request
 from logyard.broker.server.services import Services
@@ -32,6 +33,10 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         ]
         return _answer(services, request, asked.acks, refused)
     entries, refused = _fit(request.api_version, asked.partitions)
+    recoding = services.replicas.recoding(entries)
+    if recoding is not None:
+        request.session.is_appending = True
+        return asyncio.ensure_future(_append_recoded(services, request, asked, recoding, refused))
     outcome = services.replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
     if isinstance(outcome, list):
         return _answer(services, request, asked.acks, outcome + refused)
@@ -43,6 +48,23 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
 
     outcome.add_done_callback(done)
     return answer
+
+
+async def _append_recoded(
+    services: Services,
+    request: Request,
+    asked: produce.ProduceRequest,
+    recoding: Awaitable[Recoded],
+    refused: list[ProduceResult],
+) -> Encoded:
+    """Wait for the thread, then append and answer like `handle`; a later request of the connection waits meanwhile."""
+    try:
+        entries, spoilt = await recoding
+        outcome = services.replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
+    finally:
+        request.session.is_appending = False
+    results = outcome if isinstance(outcome, list) else await outcome
+    return _answer(services, request, asked.acks, results + refused + spoilt)
 
 
 Entries = list[tuple[TopicPartition, memoryview]]

@@ -130,7 +130,9 @@ def test_produced_bytes_and_time_are_told_in_the_answer(acks: int, quota: str) -
     broker = Broker(**{quota: "0.0000001"})
     records = batches.batch([batches.Rec(0, None, b"v")]).encode()
     appended = [ProduceResult(T0, ErrorCode.NONE, 0)]
-    broker.services.replicas = SimpleNamespace(append=lambda entries, **how: appended)  # type: ignore[assignment]
+    broker.services.replicas = SimpleNamespace(  # type: ignore[assignment]
+        append=lambda entries, **how: appended, recoding=lambda entries: None
+    )
     fields = {
         "transactional_id": None,
         "acks": acks,
