@@ -20,7 +20,6 @@ from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
 from logyard.broker.coordinator.hosting import coordinator_for
-from logyard.broker.errors import LogyardError
 from logyard.broker.http import restoring
 from logyard.broker.http.held import LeasingPorts
 from logyard.broker.http.side import HttpSide
@@ -97,16 +96,7 @@ class Node:
         broker_id = config.broker_id
         self.metadata = MetadataCache()
         self.configs = DynamicConfigs(broker_id, lambda overrides: topic_config(config.topic_defaults(), overrides))
-        self.store = LogStore(
-            log_settings.settings_from(config, world.open_files_max),
-            world.disk,
-            world.clock,
-            world.run_blocking,
-            topic_config=self.configs.topic_config,
-            new_uuid=world.new_uuid,
-            note=lambda text: log.info("logs", note=text),
-            on_offline=self._log_dir_failed,
-        )
+        self.store = self._log_store()
         self.to_controller = ToController(
             lambda: self.metadata.brokers.get(self.metadata.controller_id),
             config.inter_broker_listener,
@@ -123,20 +113,9 @@ class Node:
             config, self.replicas, self.metadata, world.clock, world.run_blocking, loop.call_later, world.new_uuid
         )
         self.peers = ControllerPeers(config.inter_broker_listener, f"controller-{broker_id}")
-        self.controller = ControllerRunner(
-            zk,
-            self.peers,
-            world.clock,
-            settings_from(config, policies),
-            chance=world.chance,
-            inter_broker_listener=config.inter_broker_listener,
-        )
+        self.controller = self._controller(zk)
         self.channel = ControllerChannel(self.to_controller, broker_id, lambda: self.broker_epoch, config.ibp)
-        # Below 3.0 every broker takes its own blocks of producer ids (KIP-730).
-        blocks = self.channel.allocate_producer_ids
-        self.producer_ids = ProducerIds(
-            blocks if config.ibp >= IBP_3_0_IV0 else ZooKeeperBlocks(zk, broker_id).allocate
-        )
+        self.producer_ids = self._producer_ids(zk)
         self._watcher = ConfigWatcher(
             zk, world.clock, self._config_changed, lambda note: log.warning("config", note=note)
         )
@@ -148,6 +127,35 @@ class Node:
         self.http = self._http_side(loop)
         self.store.on_cut = self.http.leasing.leases.cut
         self.cleaning = self._cleaning(zk)
+
+    def _log_store(self) -> LogStore:
+        world = self._world
+        return LogStore(
+            log_settings.settings_from(self.config, world.open_files_max),
+            world.disk,
+            world.clock,
+            world.run_blocking,
+            topic_config=self.configs.topic_config,
+            new_uuid=world.new_uuid,
+            note=lambda text: log.info("logs", note=text),
+            on_offline=self._log_dir_failed,
+        )
+
+    def _controller(self, zk: Any) -> ControllerRunner:
+        return ControllerRunner(
+            zk,
+            self.peers,
+            self._world.clock,
+            settings_from(self.config, self._policies),
+            chance=self._world.chance,
+            inter_broker_listener=self.config.inter_broker_listener,
+        )
+
+    def _producer_ids(self, zk: Any) -> ProducerIds:
+        """Blocks come from the controller; below 3.0 every broker takes its own (KIP-730)."""
+        if self.config.ibp >= IBP_3_0_IV0:
+            return ProducerIds(self.channel.allocate_producer_ids)
+        return ProducerIds(ZooKeeperBlocks(zk, self.config.broker_id).allocate)
 
     def _isr_changes(self, zk: Any) -> AlterPartitionSender | DirectIsrWriter:
         """How leaders change their ISR: by the controller, below 2.7-IV2 by writing the state znode (facts §22)."""
@@ -271,25 +279,11 @@ class Node:
         """Whose directories these are, dynamic settings (logs are opened with them), then every log."""
         identity = await self.store.open()
         if identity is not None:
-            self._check_identity(identity)
+            identity.check(self.services.cluster_id, self.config.broker_id)
         await self.store.claim(self.config.broker_id, self.services.cluster_id)
         await self._watcher.start()
         await self.store.load()
         await restoring.restore(self.http.leasing.leases)
-
-    def _check_identity(self, identity: DirectoryIdentity) -> None:
-        """Facts §2: InconsistentClusterId, InconsistentBrokerId."""
-        cluster_id, broker_id = self.services.cluster_id, self.config.broker_id
-        if identity.cluster_id not in (None, cluster_id):
-            raise LogyardError(
-                f"the log directories belong to cluster {identity.cluster_id}, ZooKeeper to {cluster_id}: "
-                "check zookeeper.connect and log.dirs"
-            )
-        if identity.broker_id not in (None, broker_id):
-            raise LogyardError(
-                f"the log directories belong to broker {identity.broker_id}, broker.id is {broker_id}: "
-                "check broker.id and log.dirs"
-            )
 
     def registered(self, info: BrokerInfo, epoch: int) -> None:
         """This broker is in ZooKeeper, as `info`, under that epoch."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from logyard.broker.errors import CorruptData
+from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.log.epochs import EpochEntry
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_from_text, topic_id_text
 
@@ -78,6 +78,19 @@ class DirectoryIdentity:
     broker_id: int | None
     cluster_id: str | None
     extra: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, cluster_id: str, broker_id: int) -> None:
+        """Raise LogyardError where it is another's (facts §2: InconsistentClusterId, InconsistentBrokerId)."""
+        if self.cluster_id not in (None, cluster_id):
+            raise LogyardError(
+                f"the log directories belong to cluster {self.cluster_id}, ZooKeeper to {cluster_id}: "
+                "check zookeeper.connect and log.dirs"
+            )
+        if self.broker_id not in (None, broker_id):
+            raise LogyardError(
+                f"the log directories belong to broker {self.broker_id}, broker.id is {broker_id}: "
+                "check broker.id and log.dirs"
+            )
 
 
 def encode_meta_properties(identity: DirectoryIdentity, now_ms: int) -> bytes:

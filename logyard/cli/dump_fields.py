@@ -66,3 +66,12 @@ class Reader:
         if count > len(self._data):
             raise Unreadable(f"{count} entries do not fit in {len(self._data)} bytes")
         return max(count, 0)
+
+
+def present(key: bytes | None, offset: int, decoder: str) -> bytes:
+    """Return a record's key. Raises ValueError, in the tool's words, for a record without one."""
+    if key is None:
+        raise ValueError(
+            f"Failed to decode message at offset {offset} using {decoder} decoder (message had a missing key)"
+        )
+    return key

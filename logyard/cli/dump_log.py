@@ -11,7 +11,7 @@ from logyard.broker.errors import CorruptData
 from logyard.local.errors import LocalError
 
 if TYPE_CHECKING:
-    from logyard.cli.dump_text import Faults
+    from logyard.cli.dump_text import Detail, Faults
 
 Dump = Callable[[Path], Iterator[str] | None]
 
@@ -67,22 +67,7 @@ def dump_log(
         decode = dump_offsets.decode if offsets_decoder else dump_transaction_log.decode
     contents = print_data_log or skip_record_metadata or decode is not None
     detail = dump_text.Detail(deep_iteration, contents, skip_record_metadata, decode, max_bytes)
-
-    def dump(path: Path) -> Iterator[str] | None:
-        options = {"sanity_only": index_sanity_check, "verify_only": verify_index_only}
-        match path.suffix:
-            case ".log":
-                return dump_text.dump_log(path, detail, faults)
-            case ".index":
-                return dump_text.dump_index(path, faults, **options)
-            case ".timeindex":
-                return dump_text.dump_time_index(path, faults, **options)
-            case ".snapshot":
-                return dump_text.dump_snapshot(path)
-            case ".txnindex":
-                return dump_text.dump_transactions(path)
-        return dump_text.dump_checkpoint(path) if path.name in _CHECKPOINTS else None
-
+    dump = _dump_by_name(detail, faults, sanity_only=index_sanity_check, verify_only=verify_index_only)
     for name in files.split(","):
         _print(Path(name), dump, faults)
     sys.stdout.flush()
@@ -90,6 +75,27 @@ def dump_log(
         typer.echo(line, err=True)
     if faults:
         raise LocalError("not all is well in these files: see above")
+
+
+def _dump_by_name(detail: "Detail", faults: "Faults", *, sanity_only: bool, verify_only: bool) -> Dump:
+    """How each kind of file is shown; None for a file of no kind."""
+    from logyard.cli import dump_text
+
+    def dump(path: Path) -> Iterator[str] | None:
+        match path.suffix:
+            case ".log":
+                return dump_text.dump_log(path, detail, faults)
+            case ".index":
+                return dump_text.dump_index(path, faults, sanity_only=sanity_only, verify_only=verify_only)
+            case ".timeindex":
+                return dump_text.dump_time_index(path, faults, sanity_only=sanity_only, verify_only=verify_only)
+            case ".snapshot":
+                return dump_text.dump_snapshot(path)
+            case ".txnindex":
+                return dump_text.dump_transactions(path)
+        return dump_text.dump_checkpoint(path) if path.name in _CHECKPOINTS else None
+
+    return dump
 
 
 def _print(path: Path, dump: Dump, faults: "Faults") -> None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from logyard.cli.dump_fields import Field, Reader, Unreadable
+from logyard.cli.dump_fields import Field, Reader, Unreadable, present
 
 _VALUE_MAX = 3
 _CONSUMER = "consumer"
@@ -55,10 +55,7 @@ _ASSIGNMENT = (Field("assignedPartitions", _PARTITIONS, many=True), Field("userD
 
 def decode(offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:
     """What is shown as key and payload of a record. Raises ValueError where there is no key."""
-    if key is None:
-        raise ValueError(
-            f"Failed to decode message at offset {offset} using offset topic decoder (message had a missing key)"
-        )
+    key = present(key, offset, "offset topic")
     try:
         reader = Reader(key)
         kind = reader.integer("int16")

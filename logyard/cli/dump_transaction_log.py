@@ -6,7 +6,7 @@ they were written; Kafka's tool shows them in that of a hash set.
 
 from typing import Any
 
-from logyard.cli.dump_fields import Field, Reader, Unreadable
+from logyard.cli.dump_fields import Field, Reader, Unreadable, present
 
 _STATES = (
     "Empty",
@@ -33,10 +33,7 @@ _VALUE = (
 
 def decode(offset: int, key: bytes | None, value: bytes | None) -> tuple[str, str | None]:
     """What is shown as key and payload of a record. Raises ValueError where there is no key."""
-    if key is None:
-        raise ValueError(
-            f"Failed to decode message at offset {offset} using transaction log decoder (message had a missing key)"
-        )
+    key = present(key, offset, "transaction log")
     try:
         reader = Reader(key)
         version = reader.integer("int16")

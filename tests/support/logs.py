@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log import recovery
 from logyard.broker.log.disk import Disk
 from logyard.broker.log.log import PartitionLog
@@ -17,6 +20,7 @@ TP = TopicPartition("t", 0)
 ROOT = "/data"
 DIRECTORY = f"{ROOT}/t-0"
 NOW = 1_700_000_000_000
+SMALL = TopicConfig(segment_bytes=1000, index_interval_bytes=100)
 
 
 def produced(
@@ -25,6 +29,11 @@ def produced(
     """A batch as a producer sends it: base offset 0, no leader epoch."""
     records = [Record(offset, timestamp, key, value) for offset, value in enumerate(values)]
     return memoryview(batch.build(records, base_offset=0, **fields))
+
+
+def transactional(producer_id: int, sequence: int) -> memoryview:
+    """A batch within a transaction, of one record."""
+    return produced([b"x"], producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
 
 
 def fetched(base: int, values: Sequence[bytes | None], *, epoch: int = 0, timestamp: int = NOW, **fields: Any) -> bytes:
@@ -87,3 +96,17 @@ def offsets(data: bytes | memoryview) -> list[tuple[int, int]]:
 def names(disk: Disk, directory: str = DIRECTORY) -> list[str]:
     """The names in a directory."""
     return [entry.name for entry in disk.list(directory)]
+
+
+def fill(log: PartitionLog, count: int, values: int = 2, epoch: int = 0) -> None:
+    """Append `count` batches of so many values; all of it is replicated."""
+    for number in range(count):
+        log.append_as_leader(produced([b"v%03d" % number] * values), epoch, now_ms=NOW)
+    log.set_high_watermark(log.log_end_offset)
+
+
+def refusal(call: object, *args: object, **kwargs: object) -> ErrorCode:
+    """The error that a call is refused with."""
+    with pytest.raises(ApiError) as refused:
+        call(*args, **kwargs)  # type: ignore[operator]
+    return refused.value.code

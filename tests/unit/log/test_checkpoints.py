@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from logyard.broker.errors import CorruptData
+from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.log import checkpoints
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.epochs import EpochEntry
@@ -92,3 +92,12 @@ def test_meta_properties_of_others_are_understood_and_unknown_keys_kept() -> Non
 def test_meta_properties_that_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptData):
         checkpoints.decode_meta_properties(data)
+
+
+def test_directories_of_another_cluster_or_broker_are_refused() -> None:
+    DirectoryIdentity(None, None).check("mine", 1)
+    DirectoryIdentity(1, "mine").check("mine", 1)
+    with pytest.raises(LogyardError, match="belong to cluster theirs, ZooKeeper to mine"):
+        DirectoryIdentity(1, "theirs").check("mine", 1)
+    with pytest.raises(LogyardError, match=r"belong to broker 2, broker\.id is 1"):
+        DirectoryIdentity(2, "mine").check("mine", 1)

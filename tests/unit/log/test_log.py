@@ -1,15 +1,14 @@
-"""PartitionLog: appends, reads, cuts, retention, flushes."""
+"""PartitionLog: appends, by a leader and by a follower, and where they begin a new segment."""
 
 import errno
 import struct
 
 import pytest
 
-from logyard.broker.errors import ApiError, ErrorCode, StorageError
-from logyard.broker.log.disk import DiskError, DiskFile
-from logyard.broker.log.log import Origin, PartitionLog
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.log.disk import DiskError
+from logyard.broker.log.log import Origin
 from logyard.broker.log.memory_disk import MemoryDisk
-from logyard.broker.log.open_segments import OpenSegments
 from logyard.broker.log.recovery import Checkpointed
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
@@ -18,29 +17,19 @@ from logyard.broker.topic_config import TopicConfig
 from tests.support.logs import (
     DIRECTORY,
     NOW,
+    SMALL,
     content,
     fetched,
+    fill,
     marker,
     names,
     new_log,
     offsets,
     opened,
     produced,
+    refusal,
+    transactional,
 )
-
-SMALL = TopicConfig(segment_bytes=1000, index_interval_bytes=100)
-
-
-def fill(log: PartitionLog, count: int, values: int = 2, epoch: int = 0) -> None:
-    for number in range(count):
-        log.append_as_leader(produced([b"v%03d" % number] * values), epoch, now_ms=NOW)
-    log.set_high_watermark(log.log_end_offset)
-
-
-def refusal(call: object, *args: object, **kwargs: object) -> ErrorCode:
-    with pytest.raises(ApiError) as refused:
-        call(*args, **kwargs)  # type: ignore[operator]
-    return refused.value.code
 
 
 class TestAppendAsLeader:
@@ -145,10 +134,6 @@ class TestProducers:
         log.append_as_leader(transactional(7, 0), 0, now_ms=NOW)
         plain = produced([b"v"], producer_id=7, producer_epoch=0, base_sequence=1)
         assert refusal(log.append_as_leader, plain, 0, now_ms=NOW) is ErrorCode.INVALID_TXN_STATE
-
-
-def transactional(producer_id: int, sequence: int) -> memoryview:
-    return produced([b"txn"], producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
 
 
 class TestAppendAsFollower:
@@ -260,286 +245,6 @@ class TestRoll:
         assert f"{log.log_end_offset:020d}.snapshot" in names(disk)
 
 
-class TestRead:
-    def test_a_fetch_inside_a_batch_gets_the_whole_batch(self) -> None:
-        log = new_log()
-        fill(log, 3, values=10)
-        piece = log.read(15, 1, limit_offset=30, min_one=True)
-        assert offsets(piece.load()) == [(10, 19)]
-
-    def test_bounds(self) -> None:
-        log = new_log()
-        fill(log, 10)
-        one = len(content(log)) // 10
-        sized = log.read(0, one * 3 + 1, limit_offset=20, min_one=False)
-        assert offsets(sized.load()) == [(0, 1), (2, 3), (4, 5)]
-        assert sized.size == one * 3
-        assert log.read(0, one - 1, limit_offset=20, min_one=False).size == 0
-        assert log.read(0, 0, limit_offset=20, min_one=True).size == one
-        limited = log.read(2, 1 << 20, limit_offset=6, min_one=True)
-        assert offsets(limited.load()) == [(2, 3), (4, 5)]
-        assert log.read(6, 1 << 20, limit_offset=6, min_one=True).size == 0
-        inside_a_batch = log.read(0, 1 << 20, limit_offset=5, min_one=True)
-        assert offsets(inside_a_batch.load()) == [(0, 1), (2, 3)]
-
-    def test_out_of_range(self) -> None:
-        log = new_log(start_offset=10)
-        assert log.read(10, 100, limit_offset=10, min_one=True).load_nowait() == b""
-        assert refusal(log.read, 9, 100, limit_offset=10, min_one=True) is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert refusal(log.read, 11, 100, limit_offset=10, min_one=True) is ErrorCode.OFFSET_OUT_OF_RANGE
-
-    @pytest.mark.parametrize("max_bytes", [1, 150, 333, 5000])
-    def test_sealed_segments_are_found_and_let_go_of(self, max_bytes: int) -> None:
-        log = new_log(config=SMALL, open_segments=OpenSegments(files_max=2))
-        fill(log, 60)
-        log.flush()
-        whole = b"".join(bytes(s.read(s.size, 0)) for s in log.segments)
-        assert content(log, max_bytes=max_bytes) == whole
-        assert sum(segment.file is not None for segment in log.segments) <= 3
-
-    def test_what_is_not_cached_is_left_to_load(self) -> None:
-        disk = MemoryDisk()
-        log = new_log(disk, SMALL)
-        fill(log, 60)
-        log.flush()
-        whole = content(log)
-        disk.cold = True
-        for segment in log.segments[:-1]:
-            segment.release()
-        piece = log.read(0, 200, limit_offset=120, min_one=True)
-        assert piece.is_cold
-        assert piece.load_nowait() is None
-        assert offsets(piece.load()) == [(0, 1), (2, 3)]
-        assert content(log, max_bytes=300) == whole
-
-    def test_a_damaged_index_is_made_again(self) -> None:
-        disk = MemoryDisk()
-        log = new_log(disk, SMALL)
-        fill(log, 60)
-        log.flush()
-        whole = content(log)
-        for segment in log.segments[:-1]:
-            segment.release()
-            disk.open(segment.path(".index"), write=True).write_at(b"\xff\xff\xff", 0)
-        assert content(log) == whole
-
-    def test_a_slice_reads_on_after_its_segment_was_deleted_but_not_after_a_truncation(self) -> None:
-        log = new_log(config=TopicConfig(segment_bytes=1000, retention_ms=1000))
-        fill(log, 40)
-        content(log)
-        piece = log.read(0, 100, limit_offset=80, min_one=True)
-        tail = log.read(70, 100, limit_offset=80, min_one=True)
-        assert log.delete_old_segments(NOW + 5000) > 1
-        assert offsets(piece.load()) == [(0, 1)]
-        log = new_log()
-        fill(log, 40)
-        tail = log.read(70, 100, limit_offset=80, min_one=True)
-        log.truncate_to(60)
-        fill(log, 40)
-        assert tail.load_nowait() == b""
-        assert tail.load() == b""
-
-    def test_a_segment_that_somebody_removed_is_a_storage_error_of_its_own(self) -> None:
-        disk = MemoryDisk()
-        log = new_log(disk, SMALL)
-        fill(log, 60)
-        log.flush()
-        log.segments[0].release()
-        disk.remove(log.segments[0].path(".log"))
-        with pytest.raises(StorageError, match="00000000000000000000"):
-            log.read(0, 100, limit_offset=120, min_one=True)
-        assert log.read(100, 100, limit_offset=120, min_one=True).size > 0
-
-
-class TestTimestamps:
-    def test_the_first_record_that_is_not_older(self) -> None:
-        log = new_log(config=SMALL)
-        for number in range(30):
-            log.append_as_leader(produced([b"v"] * 3, timestamp=NOW + number * 10), 2, now_ms=NOW)
-        assert log.timestamp_search(0)() == (NOW, 0, 2)
-        assert log.timestamp_search(NOW + 101)() == (NOW + 110, 33, 2)
-        assert log.timestamp_search(NOW + 290)() == (NOW + 290, 87, 2)
-        assert log.timestamp_search(NOW + 291)() is None
-        assert log.max_timestamp_search()() == (NOW + 290, 87, 2)
-
-    def test_nothing_below_the_log_start(self) -> None:
-        log = new_log()
-        log.append_as_leader(produced([b"v"] * 3), 0, now_ms=NOW)
-        log.set_high_watermark(3)
-        log.advance_log_start(2)
-        assert log.timestamp_search(0)() == (NOW, 2, 0)
-
-    def test_an_empty_log_has_none(self) -> None:
-        assert new_log().timestamp_search(0)() is None
-        assert new_log().max_timestamp_search()() is None
-
-
-class TestTruncate:
-    def test_across_segments(self) -> None:
-        disk = MemoryDisk()
-        log = new_log(disk, SMALL)
-        fill(log, 30, epoch=1)
-        fill(log, 30, epoch=2)
-        log.flush()
-        assert log.truncate_to(21)
-        assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (20, 20, 20)
-        assert offsets(content(log)) == [(n * 2, n * 2 + 1) for n in range(10)]
-        assert log.epochs.entries == ((1, 0),)
-        assert not log.truncate_to(20)
-        fill(log, 5, epoch=3)
-        assert log.epochs.entries == ((1, 0), (3, 20))
-        assert content(opened(disk, SMALL)) == content(log)
-
-    def test_producers_go_back_to_what_is_left(self) -> None:
-        log = new_log(config=SMALL)
-        for sequence in range(40):
-            data = produced([b"x" * 50], producer_id=7, producer_epoch=0, base_sequence=sequence)
-            log.append_as_leader(data, 0, now_ms=NOW)
-        log.append_as_leader(transactional(8, 0), 0, now_ms=NOW)
-        log.truncate_to(25)
-        assert log.reload is not None, "a transaction was open"
-        log.want_producers()
-        assert log.reload is None
-        assert log.producers.entries[7].last_sequence == 24
-        assert 8 not in log.producers.entries
-        assert log.producers.first_unstable_offset is None
-        log.append_as_leader(produced([b"v"], producer_id=7, producer_epoch=0, base_sequence=25), 0, now_ms=NOW)
-
-    def test_fully(self) -> None:
-        disk = MemoryDisk()
-        log = new_log(disk, SMALL)
-        fill(log, 30)
-        log.truncate_fully(1000)
-        assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.size) == (1000, 1000, 1000, 0)
-        assert log.epochs.entries == ()
-        log.append_as_follower(memoryview(fetched(1000, [b"x"])))
-        log.flush()
-        assert content(opened(disk, SMALL)) == content(log)
-
-    def test_below_the_first_segment_starts_over_there(self) -> None:
-        log = new_log(start_offset=100)
-        fill(log, 3)
-        log.truncate_to(50)
-        assert (log.log_start_offset, log.log_end_offset) == (50, 50)
-
-    def test_the_keeper_hears_of_a_rewind_before_anything_is_cut(self) -> None:
-        disk = MemoryDisk()
-        heard: list[tuple[int, int]] = []
-
-        class Keeper:
-            def rolled(self, tp: object) -> None: ...
-            def retired(self, tp: object, paths: object) -> None: ...
-            def cut(self, tp: object, offset: int) -> None: ...
-            def rewinding(self, tp: object) -> None:
-                heard.append((log.recovery_point, log.log_end_offset))
-
-        log = new_log(disk, keeper=Keeper())
-        fill(log, 10)
-        log.truncate_to(18)
-        log.flush()
-        log.truncate_to(6)
-        assert heard == [(6, 18)]
-
-
-class TestRetention:
-    def test_by_time_below_the_high_watermark_only(self) -> None:
-        log = new_log(config=TopicConfig(segment_bytes=1000, retention_ms=1000))
-        fill(log, 40)
-        log.high_watermark = 30
-        assert log.delete_old_segments(NOW + 1000) == 0
-        assert log.delete_old_segments(NOW + 1001) == 1
-        assert log.log_start_offset == log.segments[0].base_offset <= 30 < log.segments[1].base_offset
-        log.set_high_watermark(80)
-        log.delete_old_segments(NOW + 1001)
-        assert (log.log_start_offset, log.log_end_offset, log.size) == (80, 80, 0)
-        assert log.delete_old_segments(NOW + 10**9) == 0
-
-    def test_by_size(self) -> None:
-        log = new_log(config=TopicConfig(segment_bytes=1000, retention_bytes=2000, retention_ms=-1))
-        fill(log, 40)
-        sizes = [segment.size for segment in log.segments]
-        log.delete_old_segments(NOW)
-        assert log.size >= 2000
-        assert log.size - log.segments[0].size < 2000
-        assert sum(sizes) > log.size
-
-    def test_below_the_log_start_even_if_compacted(self) -> None:
-        log = new_log(config=TopicConfig(segment_bytes=1000, cleanup_policy=frozenset({"compact"}), retention_ms=1))
-        fill(log, 40)
-        assert log.delete_old_segments(NOW + 10**9) == 0
-        log.advance_log_start(45)
-        assert log.delete_old_segments(NOW) == 2
-        assert log.segments[0].base_offset <= 45 < log.segments[1].base_offset
-        assert log.log_start_offset == 45
-
-    def test_held_segments_stay(self) -> None:
-        log = new_log(config=TopicConfig(segment_bytes=1000, retention_ms=1))
-        fill(log, 40)
-        bases = [segment.base_offset for segment in log.segments]
-        log.hold("lease", bases[1:])
-        assert log.delete_old_segments(NOW + 10**9) == 1
-        log.release_hold("lease")
-        assert log.delete_old_segments(NOW + 10**9) == len(bases) - 1
-
-    def test_log_start_stays_below_the_high_watermark(self) -> None:
-        log = new_log()
-        fill(log, 3)
-        assert refusal(log.advance_log_start, 7) is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert log.advance_log_start(6)
-        assert not log.advance_log_start(5)
-        assert log.epochs.entries == ((0, 6),)
-
-
-class TestFlush:
-    def test_the_recovery_point_moves_when_the_plan_has_run(self) -> None:
-        log = new_log(config=SMALL)
-        fill(log, 40)
-        plan = log.prepare_flush(50)
-        assert plan is not None
-        plan.run()
-        fill(log, 1)
-        assert log.recovery_point == 0
-        log.flushed(plan)
-        assert log.recovery_point == 50
-        log.flush()
-        assert log.recovery_point == 82
-        assert log.prepare_flush() is None
-
-    def test_a_plan_overtaken_by_a_truncation_claims_nothing(self) -> None:
-        log = new_log()
-        fill(log, 10)
-        plan = log.prepare_flush()
-        assert plan is not None
-        log.truncate_to(10)
-        fill(log, 10)
-        plan.run()
-        log.flushed(plan)
-        assert log.recovery_point == 0
-
-    def test_flush_messages_is_honoured_before_the_append_returns(self) -> None:
-        log = new_log(config=TopicConfig(flush_messages=4))
-        fill(log, 1)
-        assert log.recovery_point == 0
-        fill(log, 1)
-        assert log.recovery_point == 4
-
-    def test_a_closed_log_opens_without_recovery(self) -> None:
-        disk = MemoryDisk()
-        log = new_log(disk, SMALL)
-        fill(log, 40)
-        whole, entries = content(log), log.epochs.entries
-        log.close()
-        with pytest.raises(StorageError, match="closed"):
-            log.read(0, 1, limit_offset=1, min_one=True)
-        disk.restart(lambda n: 0)  # lose what was not synced
-        notes: list[str] = []
-        again = opened(disk, SMALL, Checkpointed(recovery_point=80, clean=True), notes)
-        assert notes == []
-        assert content(again) == whole
-        assert (again.epochs.entries, again.recovery_point) == (entries, 80)
-        assert again.active.max_timestamp == NOW
-
-
 def test_topic_id_is_kept_and_another_one_refused() -> None:
     import uuid
 
@@ -564,52 +269,3 @@ def test_every_record_is_checked_where_that_is_asked_for() -> None:
         log.append_as_leader(memoryview(wrong), 0, now_ms=NOW)
     assert caught.value.code is ErrorCode.INVALID_RECORD
     assert log.log_end_offset == 0
-
-
-def test_a_segment_sealed_behind_a_flush_is_synced_with_the_next() -> None:
-    disk = MemoryDisk()
-    log = new_log(disk, TopicConfig(preallocate=True, segment_bytes=5000, index_interval_bytes=0))
-    fill(log, 5)
-    log.flush()
-    log.roll(log.log_end_offset, NOW)
-    log.flush()
-    fill(log, 1)
-    log.flush()
-    assert log.prepare_flush() is None
-    kept = content(log)
-    disk.restart(lambda n: 0)  # nothing unsynced is left
-    again = opened(disk, log.config, Checkpointed(recovery_point=log.recovery_point))
-    assert content(again) == kept
-    assert disk.status(again.segments[0].path(".log")).size == log.segments[0].size < 5000
-
-
-def test_after_a_kill_a_preallocated_tail_is_no_damage() -> None:
-    disk = MemoryDisk()
-    log = new_log(disk, TopicConfig(preallocate=True, segment_bytes=5000))
-    fill(log, 20)
-    again = opened(disk, log.config)
-    assert content(again) == content(log)
-    assert disk.status(again.active.path(".log")).size == 5000
-    fill(again, 5, epoch=1)
-    assert content(opened(disk, log.config)) == content(again)
-
-
-def test_a_thread_keeps_what_it_reads_though_the_segment_lets_go_of_it() -> None:
-    log = new_log(config=SMALL)
-    fill(log, 40)
-    segment = log.segments[0]
-
-    class Impatient(MemoryDisk):
-        """Lets the segment go whenever a file of it is opened, as another reader's turn might."""
-
-        def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
-            found = log.disk.open(path, create=create, write=write)
-            segment.release()
-            return found
-
-    segment.release()
-    segment.disk = Impatient()
-    assert segment.index.floor(segment.base_offset) == 0
-    assert segment.time_index.floor(0) == segment.base_offset
-    assert segment.log_file().size() == segment.size
-    assert log.timestamp_search(NOW)() == (NOW, 0, 0)

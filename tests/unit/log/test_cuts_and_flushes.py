@@ -1,0 +1,215 @@
+"""PartitionLog: truncations, retention, and what is durable."""
+
+import pytest
+
+from logyard.broker.errors import ErrorCode, StorageError
+from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.recovery import Checkpointed
+from logyard.broker.topic_config import TopicConfig
+from tests.support.logs import (
+    NOW,
+    SMALL,
+    content,
+    fetched,
+    fill,
+    new_log,
+    offsets,
+    opened,
+    produced,
+    refusal,
+    transactional,
+)
+
+
+class TestTruncate:
+    def test_across_segments(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, SMALL)
+        fill(log, 30, epoch=1)
+        fill(log, 30, epoch=2)
+        log.flush()
+        assert log.truncate_to(21)
+        assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (20, 20, 20)
+        assert offsets(content(log)) == [(n * 2, n * 2 + 1) for n in range(10)]
+        assert log.epochs.entries == ((1, 0),)
+        assert not log.truncate_to(20)
+        fill(log, 5, epoch=3)
+        assert log.epochs.entries == ((1, 0), (3, 20))
+        assert content(opened(disk, SMALL)) == content(log)
+
+    def test_producers_go_back_to_what_is_left(self) -> None:
+        log = new_log(config=SMALL)
+        for sequence in range(40):
+            data = produced([b"x" * 50], producer_id=7, producer_epoch=0, base_sequence=sequence)
+            log.append_as_leader(data, 0, now_ms=NOW)
+        log.append_as_leader(transactional(8, 0), 0, now_ms=NOW)
+        log.truncate_to(25)
+        assert log.reload is not None, "a transaction was open"
+        log.want_producers()
+        assert log.reload is None
+        assert log.producers.entries[7].last_sequence == 24
+        assert 8 not in log.producers.entries
+        assert log.producers.first_unstable_offset is None
+        log.append_as_leader(produced([b"v"], producer_id=7, producer_epoch=0, base_sequence=25), 0, now_ms=NOW)
+
+    def test_fully(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, SMALL)
+        fill(log, 30)
+        log.truncate_fully(1000)
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.size) == (1000, 1000, 1000, 0)
+        assert log.epochs.entries == ()
+        log.append_as_follower(memoryview(fetched(1000, [b"x"])))
+        log.flush()
+        assert content(opened(disk, SMALL)) == content(log)
+
+    def test_below_the_first_segment_starts_over_there(self) -> None:
+        log = new_log(start_offset=100)
+        fill(log, 3)
+        log.truncate_to(50)
+        assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+
+    def test_the_keeper_hears_of_a_rewind_before_anything_is_cut(self) -> None:
+        disk = MemoryDisk()
+        heard: list[tuple[int, int]] = []
+
+        class Keeper:
+            def rolled(self, tp: object) -> None: ...
+            def retired(self, tp: object, paths: object) -> None: ...
+            def cut(self, tp: object, offset: int) -> None: ...
+            def rewinding(self, tp: object) -> None:
+                heard.append((log.recovery_point, log.log_end_offset))
+
+        log = new_log(disk, keeper=Keeper())
+        fill(log, 10)
+        log.truncate_to(18)
+        log.flush()
+        log.truncate_to(6)
+        assert heard == [(6, 18)]
+
+
+class TestRetention:
+    def test_by_time_below_the_high_watermark_only(self) -> None:
+        log = new_log(config=TopicConfig(segment_bytes=1000, retention_ms=1000))
+        fill(log, 40)
+        log.high_watermark = 30
+        assert log.delete_old_segments(NOW + 1000) == 0
+        assert log.delete_old_segments(NOW + 1001) == 1
+        assert log.log_start_offset == log.segments[0].base_offset <= 30 < log.segments[1].base_offset
+        log.set_high_watermark(80)
+        log.delete_old_segments(NOW + 1001)
+        assert (log.log_start_offset, log.log_end_offset, log.size) == (80, 80, 0)
+        assert log.delete_old_segments(NOW + 10**9) == 0
+
+    def test_by_size(self) -> None:
+        log = new_log(config=TopicConfig(segment_bytes=1000, retention_bytes=2000, retention_ms=-1))
+        fill(log, 40)
+        sizes = [segment.size for segment in log.segments]
+        log.delete_old_segments(NOW)
+        assert log.size >= 2000
+        assert log.size - log.segments[0].size < 2000
+        assert sum(sizes) > log.size
+
+    def test_below_the_log_start_even_if_compacted(self) -> None:
+        log = new_log(config=TopicConfig(segment_bytes=1000, cleanup_policy=frozenset({"compact"}), retention_ms=1))
+        fill(log, 40)
+        assert log.delete_old_segments(NOW + 10**9) == 0
+        log.advance_log_start(45)
+        assert log.delete_old_segments(NOW) == 2
+        assert log.segments[0].base_offset <= 45 < log.segments[1].base_offset
+        assert log.log_start_offset == 45
+
+    def test_held_segments_stay(self) -> None:
+        log = new_log(config=TopicConfig(segment_bytes=1000, retention_ms=1))
+        fill(log, 40)
+        bases = [segment.base_offset for segment in log.segments]
+        log.hold("lease", bases[1:])
+        assert log.delete_old_segments(NOW + 10**9) == 1
+        log.release_hold("lease")
+        assert log.delete_old_segments(NOW + 10**9) == len(bases) - 1
+
+    def test_log_start_stays_below_the_high_watermark(self) -> None:
+        log = new_log()
+        fill(log, 3)
+        assert refusal(log.advance_log_start, 7) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert log.advance_log_start(6)
+        assert not log.advance_log_start(5)
+        assert log.epochs.entries == ((0, 6),)
+
+
+class TestFlush:
+    def test_the_recovery_point_moves_when_the_plan_has_run(self) -> None:
+        log = new_log(config=SMALL)
+        fill(log, 40)
+        plan = log.prepare_flush(50)
+        assert plan is not None
+        plan.run()
+        fill(log, 1)
+        assert log.recovery_point == 0
+        log.flushed(plan)
+        assert log.recovery_point == 50
+        log.flush()
+        assert log.recovery_point == 82
+        assert log.prepare_flush() is None
+
+    def test_a_plan_overtaken_by_a_truncation_claims_nothing(self) -> None:
+        log = new_log()
+        fill(log, 10)
+        plan = log.prepare_flush()
+        assert plan is not None
+        log.truncate_to(10)
+        fill(log, 10)
+        plan.run()
+        log.flushed(plan)
+        assert log.recovery_point == 0
+
+    def test_flush_messages_is_honoured_before_the_append_returns(self) -> None:
+        log = new_log(config=TopicConfig(flush_messages=4))
+        fill(log, 1)
+        assert log.recovery_point == 0
+        fill(log, 1)
+        assert log.recovery_point == 4
+
+    def test_a_closed_log_opens_without_recovery(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, SMALL)
+        fill(log, 40)
+        whole, entries = content(log), log.epochs.entries
+        log.close()
+        with pytest.raises(StorageError, match="closed"):
+            log.read(0, 1, limit_offset=1, min_one=True)
+        disk.restart(lambda n: 0)  # lose what was not synced
+        notes: list[str] = []
+        again = opened(disk, SMALL, Checkpointed(recovery_point=80, clean=True), notes)
+        assert notes == []
+        assert content(again) == whole
+        assert (again.epochs.entries, again.recovery_point) == (entries, 80)
+        assert again.active.max_timestamp == NOW
+
+
+def test_a_segment_sealed_behind_a_flush_is_synced_with_the_next() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk, TopicConfig(preallocate=True, segment_bytes=5000, index_interval_bytes=0))
+    fill(log, 5)
+    log.flush()
+    log.roll(log.log_end_offset, NOW)
+    log.flush()
+    fill(log, 1)
+    log.flush()
+    assert log.prepare_flush() is None
+    kept = content(log)
+    disk.restart(lambda n: 0)  # nothing unsynced is left
+    again = opened(disk, log.config, Checkpointed(recovery_point=log.recovery_point))
+    assert content(again) == kept
+    assert disk.status(again.segments[0].path(".log")).size == log.segments[0].size < 5000
+
+
+def test_after_a_kill_a_preallocated_tail_is_no_damage() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk, TopicConfig(preallocate=True, segment_bytes=5000))
+    fill(log, 20)
+    again = opened(disk, log.config)
+    assert content(again) == content(log)
+    assert disk.status(again.active.path(".log")).size == 5000
+    fill(again, 5, epoch=1)
+    assert content(opened(disk, log.config)) == content(again)
