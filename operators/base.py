@@ -116,6 +116,11 @@ def as_mapping(name: str, value: Mapping[str, Any] | str | None) -> dict[str, An
     return dict(parsed)
 
 
+def as_json(name: str, value: Any) -> Any:
+    """A templated field of any kind, or its JSON text; None where there is nothing. Raises BadSettings."""
+    return _parsed(name, value, None)
+
+
 def as_list(name: str, value: Sequence[Any] | str | int | None) -> list[Any]:
     """A templated field that is a list, the JSON text of one, or a single value. Raises BadSettings."""
     parsed = _parsed(name, value, [])

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from logyard.admin.disks import LIMIT, read_capacities
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
 from logyard.admin.execution import (
     MOVES_PER_BROKER,
@@ -27,7 +28,7 @@ from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
 from logyard.admin.snapshot import ClusterSnapshot
 from logyard.admin.throttles import Throttle, capture, restore, set_throttle, throttled_brokers, throttled_replicas
-from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapping, as_truth
+from logyard.operators.base import ClusterOperator, as_integer, as_json, as_list, as_mapping, as_truth
 from logyard.operators.leadership import elect_preferred
 from logyard.operators.triggers.base import WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import ReassignmentDoneTrigger, some
@@ -55,6 +56,10 @@ class PlanReassignmentOperator(ClusterOperator):
     :param plan: instead of goals, a plan made elsewhere: the JSON that kafka-reassign-partitions reads. (templated)
     :param balance: even out replicas and leaders over the brokers as well. (templated)
     :param balance_disk: even out bytes over the brokers as well. (templated)
+    :param disk_capacities: bytes of the brokers' disks: one number for all, or broker → bytes, or its JSON. Then
+        brokers are evened out by the share of their disks that they fill, and a plan is refused that would fill one
+        above `disk_limit` while replicas move. (templated)
+    :param disk_limit: that limit, in percent. (templated)
     :param throttle: bytes per second; the plan says how long it takes at that rate. The connection's where empty.
         (templated)
     :param seed: breaks ties; the same seed gives the same plan.
@@ -67,6 +72,8 @@ class PlanReassignmentOperator(ClusterOperator):
         "plan",
         "balance",
         "balance_disk",
+        "disk_capacities",
+        "disk_limit",
         "throttle",
         *ClusterOperator.template_fields,
     )
@@ -81,6 +88,8 @@ class PlanReassignmentOperator(ClusterOperator):
         plan: Mapping[str, Any] | str | None = None,
         balance: bool | str = False,
         balance_disk: bool | str = False,
+        disk_capacities: Mapping[Any, int] | int | str | None = None,
+        disk_limit: int | str | None = None,
         throttle: int | str | None = None,
         seed: int = 0,
         **kwargs: Any,
@@ -92,6 +101,8 @@ class PlanReassignmentOperator(ClusterOperator):
         self.plan = plan
         self.balance = balance
         self.balance_disk = balance_disk
+        self.disk_capacities = disk_capacities
+        self.disk_limit = disk_limit
         self.throttle = throttle
         self.seed = seed
 
@@ -105,23 +116,32 @@ class PlanReassignmentOperator(ClusterOperator):
                 raise BadSettings(f"topics {some(missing)} do not exist")
             sizes = client.replica_sizes()
         given = as_mapping("plan", self.plan)
-        start = PlanInput.of(snapshot, topics, sizes)
+        capacities = read_capacities(as_json("disk_capacities", self.disk_capacities), snapshot.brokers)
+        start = PlanInput.of(snapshot, topics, sizes, capacities, self._limit())
         if given:
             moves = [
                 Move(m.tp, m.replicas, m.target, start.sizes.get(m.tp, 0))
                 for m in explicit_moves(snapshot, Plan.from_json(given))
             ]
+            start.disks.refuse_overfull(moves)
         else:
             moves = plan_moves(start, self.goals())
         rate = as_integer("throttle", self.throttle, 0) or hook.settings.throttle
         document = make_plan(snapshot, moves).as_json(rate)
-        document["brokers"] = forecast(snapshot, sizes, moves)
+        document["brokers"] = forecast(snapshot, sizes, moves, capacities)
         for move in moves:
             self.log.info("%s: %s to %s (%d bytes)", move.tp, list(move.replicas), list(move.target), move.size)
         for line in forecast_lines(document["brokers"]) if moves else ():
             self.log.info(line)
         self.log.info("%d partitions change, %d bytes move", len(moves), document["bytes_moved"])
         return document
+
+    def _limit(self) -> float:
+        """The share of a disk that may be filled. Raises BadSettings."""
+        percent = as_integer("disk_limit", self.disk_limit, round(LIMIT * 100))
+        if not 1 <= percent <= 100:
+            raise BadSettings(f"disk_limit {percent}: 1 to 100 percent is expected")
+        return percent / 100
 
     def goals(self) -> Goals:
         return Goals(

@@ -29,6 +29,10 @@ def number(title: str, description: str, *, default: int | None = None, minimum:
     return Param(default, type=["null", "integer"], title=title, description=description, **bounds)
 
 
+def percent(title: str, description: str, default: int) -> Param:
+    return Param(default, type="integer", minimum=1, maximum=100, title=title, description=description)
+
+
 def text(title: str, description: str, *, default: str | None = None) -> Param:
     return Param(default, type=["null", "string"], title=title, description=description)
 

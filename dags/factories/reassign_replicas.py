@@ -6,6 +6,7 @@ the execution is marked as failed its moves are cancelled; the verification puts
 """
 
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG, Param
 
@@ -40,12 +41,7 @@ def reassign_replicas_dag(
     ) as dag:
         plan = PlanReassignmentOperator(
             task_id="plan",
-            topics="{{ params.topics | tojson }}",
-            drain="{{ params.drain | tojson }}",
-            replication_factor="{{ params.replication_factor }}",
-            balance="{{ params.balance }}",
-            balance_disk="{{ params.balance_disk }}",
-            plan="{{ params.plan | tojson }}",
+            **_goals(),
             throttle="{{ params.throttle }}",
             logyard_conn_id=logyard_conn_id,
         )
@@ -85,6 +81,20 @@ def reassign_replicas_dag(
     return dag
 
 
+def _goals() -> dict[str, Any]:
+    """What the plan is for, from the form."""
+    return {
+        "topics": "{{ params.topics | tojson }}",
+        "drain": "{{ params.drain | tojson }}",
+        "replication_factor": "{{ params.replication_factor }}",
+        "balance": "{{ params.balance }}",
+        "balance_disk": "{{ params.balance_disk }}",
+        "disk_capacities": "{{ params.disk_capacities | tojson }}",
+        "disk_limit": "{{ params.disk_limit }}",
+        "plan": "{{ params.plan | tojson }}",
+    }
+
+
 def _form() -> dict[str, Param]:
     return {
         "topics": params.topics("Topics to plan for; all of them where empty."),
@@ -92,6 +102,12 @@ def _form() -> dict[str, Param]:
         "replication_factor": params.number("Replication factor", "Bring partitions to this many replicas.", minimum=1),
         "balance": params.flag("Balance counts", "Even out the numbers of replicas and leaders too."),
         "balance_disk": params.flag("Balance bytes", "Even out the bytes on the brokers too."),
+        "disk_capacities": params.mapping(
+            "Disk capacities",
+            'Bytes of the brokers\' disks, such as {"1": 2000000000000}: bytes are evened out by the share of them, '
+            "and no disk is filled above the limit. Of all brokers, or of none.",
+        ),
+        "disk_limit": params.percent("Disk limit", "Refuse a plan that fills a disk above this share, in percent.", 80),
         "plan": params.mapping("Plan", "Instead of goals, the JSON that kafka-reassign-partitions reads."),
         "throttle": params.throttle(),
         "approve": params.approval(),

@@ -1,6 +1,6 @@
 """What a plan does to each broker: bytes, replicas and preferred leaders before and after; pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.admin.execution import Move
@@ -8,10 +8,16 @@ from logyard.admin.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.broker.model import TopicPartition
 
 
-def forecast(snapshot: ClusterSnapshot, sizes: Iterable[ReplicaSize], moves: Sequence[Move]) -> list[dict[str, Any]]:
+def forecast(
+    snapshot: ClusterSnapshot,
+    sizes: Iterable[ReplicaSize],
+    moves: Sequence[Move],
+    capacities: Mapping[int, int] | None = None,
+) -> list[dict[str, Any]]:
     """One entry for each broker that lives or holds a replica, in the order of their ids. Sizes are bytes.
 
     `bytes_peak` is what the broker holds at worst while moves run: what comes is there before what goes is deleted.
+    Where capacities are given, `capacity` is that of the broker's disks, None where it is not known.
     """
     held: dict[int, dict[TopicPartition, int]] = {broker: {} for broker in snapshot.brokers}
     for entry in sizes:
@@ -42,6 +48,7 @@ def forecast(snapshot: ClusterSnapshot, sizes: Iterable[ReplicaSize], moves: Seq
             "replicas_after": counts[1][0].get(broker, 0),
             "leaders_before": counts[0][1].get(broker, 0),
             "leaders_after": counts[1][1].get(broker, 0),
+            **({"capacity": capacities.get(broker)} if capacities else {}),
         }
         for broker in sorted(held)
     ]
@@ -51,7 +58,7 @@ def forecast_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
     """The forecast as lines of a task's log."""
     return [
         f"broker {e['broker']}{'' if e['alive'] else ' (dead)'}: {e['bytes_before']} → {e['bytes_after']} bytes "
-        f"(at most {e['bytes_peak']}), {e['replicas_before']} → {e['replicas_after']} replicas, "
+        f"(at most {e['bytes_peak']}{_share(e)}), {e['replicas_before']} → {e['replicas_after']} replicas, "
         f"{e['leaders_before']} → {e['leaders_after']} preferred leaders"
         for e in entries
     ]
@@ -73,7 +80,7 @@ def as_markdown(document: dict[str, Any]) -> str:
             "|---|---|---|---|---|",
         ]
         lines += [
-            f"| {e['broker']} | {e['bytes_before']:,} | {e['bytes_after']:,} "
+            f"| {e['broker']} | {e['bytes_before']:,} | {e['bytes_after']:,}{_share(e)} "
             f"| {e['replicas_before']} → {e['replicas_after']} | {e['leaders_before']} → {e['leaders_after']} |"
             for e in document["brokers"]
         ]
@@ -86,6 +93,12 @@ def as_markdown(document: dict[str, Any]) -> str:
 
 
 _SHOWN = 50
+
+
+def _share(entry: dict[str, Any]) -> str:
+    """How full the broker's disks get, where their capacity is known."""
+    capacity = entry.get("capacity")
+    return f" ({entry['bytes_peak'] / capacity:.0%} of its disks at the peak)" if capacity else ""
 
 
 def _counts(placed: dict[TopicPartition, tuple[int, ...]]) -> tuple[dict[int, int], dict[int, int]]:

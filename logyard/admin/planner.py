@@ -4,10 +4,11 @@ In the order of what may not be given up (operations-facts, "A planner for Logya
 1. repair: slots on brokers that are dead, leaving or not allowed get another broker, all other slots stay;
 2. the replication factor, where one is asked for;
 3. racks: no rack twice in a partition while another has none;
-4. replica counts within one of each other (only when balancing);
+4. replica counts within one of each other (only when balancing; `counts.py`);
    bytes within a tenth of the average (only when balancing disks; `balance.py`);
 5. preferred leaders within one of each other, by the order of replicas alone.
 A slot keeps its place in the list, so that a broker that replaces a preferred leader becomes the preferred leader.
+Where the disks' capacities are known, no plan fills one above the limit (`disks.py`): rather there is none.
 """
 
 import random
@@ -15,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from logyard.admin.balance import Bytes
+from logyard.admin.counts import Counts
+from logyard.admin.disks import LIMIT, Disks, Room
 from logyard.admin.execution import Move
 from logyard.admin.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.broker.errors import LogyardError
@@ -29,22 +32,34 @@ class PlanImpossible(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class PlanInput:
-    """What a plan starts from. `brokers`: live ones, id → rack. `sizes`: bytes of one replica."""
+    """What a plan starts from. `brokers`: live ones, id → rack. `sizes`: bytes of one replica.
+
+    `disks`: what brokers hold and may hold, of all partitions; their capacities of all live brokers or of none.
+    """
 
     replicas: Mapping[TopicPartition, tuple[int, ...]]
     brokers: Mapping[int, str | None]
     sizes: Mapping[TopicPartition, int] = field(default_factory=dict)
+    disks: Disks = field(default_factory=Disks)
 
     @classmethod
     def of(
-        cls, snapshot: ClusterSnapshot, topics: Sequence[str] | None = None, sizes: Iterable[ReplicaSize] = ()
+        cls,
+        snapshot: ClusterSnapshot,
+        topics: Sequence[str] | None = None,
+        sizes: Iterable[ReplicaSize] = (),
+        capacities: Mapping[int, int] | None = None,
+        disk_limit: float = LIMIT,
     ) -> "PlanInput":
         """Take the partitions of those topics (all, with None), a running move counted at its target."""
         moving = snapshot.reassignments or {}
         largest: dict[TopicPartition, int] = {}
+        held: dict[int, int] = {}
         for entry in sizes:
             largest[entry.tp] = max(entry.size, largest.get(entry.tp, 0))
+            held[entry.broker] = held.get(entry.broker, 0) + entry.size
         return cls(
+            disks=Disks(capacities or {}, held, disk_limit),
             replicas={
                 tp: moving[tp].target if tp in moving else view.replicas for tp, view in snapshot.partitions(topics)
             },
@@ -66,7 +81,7 @@ class Goals:
 
 
 def plan_moves(start: PlanInput, goals: Goals) -> list[Move]:
-    """Return the moves that meet the goals, none where they are met already. Raises PlanImpossible."""
+    """Return the moves that meet the goals, none where they are met already. Raises PlanImpossible, DiskTooFull."""
     board = _Board(start, goals)
     for tp in board.order:
         board.repair(tp)
@@ -81,11 +96,13 @@ def plan_moves(start: PlanInput, goals: Goals) -> list[Move]:
         if board.placed == before or not (goals.balance and goals.balance_disk):
             break
     board.even_leaders()
-    return [
+    moves = [
         Move(tp, tuple(start.replicas[tp]), board.placed[tp], start.sizes.get(tp, 0))
         for tp in sorted(board.placed)
         if board.placed[tp] != tuple(start.replicas[tp])
     ]
+    start.disks.refuse_overfull(moves)
+    return moves
 
 
 class _Board:
@@ -100,9 +117,11 @@ class _Board:
         self.placed: Placement = {tp: tuple(replicas) for tp, replicas in start.replicas.items()}
         # Large partitions first: they find the emptiest brokers while there is still a choice.
         self.order = sorted(self.placed, key=lambda tp: (-start.sizes.get(tp, 0), tp))
+        self.room = Room.of(start.disks, start.replicas)
         self.count: dict[int, int] = {}
         self.bytes: dict[int, int] = {}
         self._count()
+        self.beside = self._beside()
         shuffled = sorted(self.count)
         random.Random(goals.seed).shuffle(shuffled)
         self.turn = {broker: index for index, broker in enumerate(shuffled)}
@@ -115,6 +134,16 @@ class _Board:
                 if broker in self.count:
                     self.count[broker] += 1
                     self.bytes[broker] += self.start.sizes.get(tp, 0)
+
+    def _beside(self) -> dict[int, int]:
+        """Bytes of partitions that are not planned for; they matter to how full a disk is."""
+        if not self.start.disks.capacities:
+            return {}
+        return {b: max(self.start.disks.held.get(b, 0) - size, 0) for b, size in self.bytes.items()}
+
+    def _fullness(self, broker: int) -> float:
+        capacities = self.start.disks.capacities
+        return (self.bytes[broker] + self.beside.get(broker, 0)) / (capacities[broker] if capacities else 1)
 
     def repair(self, tp: TopicPartition) -> None:
         """Steps 1 to 3 for one partition."""
@@ -143,22 +172,23 @@ class _Board:
         self.placed[tp] = tuple(replicas)
 
     def even_replicas(self) -> None:
-        """Step 4: from the fullest to the emptiest broker, the smallest replica that may go, until within one."""
-        while True:
-            for fullest, emptiest in self._uneven():
-                tp = self._movable(fullest, emptiest)
-                if tp is not None:
-                    replicas = self.placed[tp]
-                    self.placed[tp] = tuple(emptiest if b == fullest else b for b in replicas)
-                    self._take(tp, fullest)
-                    self._put(tp, emptiest)
-                    break
-            else:
-                return
+        """Step 4: the smallest replicas first, until within one."""
+        order = list(reversed(self.order))
+        Counts(self.placed, order, self.turn, self.racks, self.start.sizes, self.room).even_out()
+        self._count()
 
     def even_bytes(self) -> None:
         """Bytes within the band; where counts are balanced too, they get no less even."""
-        Bytes(self.placed, self.start.sizes, list(self.allowed), self.racks, self.goals.balance).even_out()
+        Bytes(
+            self.placed,
+            self.start.sizes,
+            list(self.allowed),
+            self.racks,
+            self.goals.balance,
+            self.start.disks.capacities,
+            self.beside,
+            self.room,
+        ).even_out()
         self._count()
 
     def even_leaders(self) -> None:
@@ -187,7 +217,13 @@ class _Board:
         candidates = [broker for broker in self.allowed if broker not in others]
         return min(
             candidates,
-            key=lambda b: (bool(self.racks) and self.racks[b] in used, self.bytes[b], self.count[b], self.turn[b]),
+            key=lambda b: (
+                bool(self.racks) and self.racks[b] in used,
+                not self.room.fits(tp, b, self.start.sizes.get(tp, 0)),
+                self._fullness(b),
+                self.count[b],
+                self.turn[b],
+            ),
         )
 
     def _least_missed(self, replicas: Sequence[int]) -> int:
@@ -208,31 +244,22 @@ class _Board:
             if not repeated or not fresh:
                 return
             slot = repeated[0]
-            better = min(fresh, key=lambda b: (self.bytes[b], self.count[b], self.turn[b]))
+            size = self.start.sizes.get(tp, 0)
+            better = min(
+                fresh, key=lambda b: (not self.room.fits(tp, b, size), self._fullness(b), self.count[b], self.turn[b])
+            )
             self._take(tp, replicas[slot])
             self._put(tp, better)
             replicas[slot] = better
 
-    def _uneven(self) -> list[tuple[int, int]]:
-        pairs = [(f, e) for f in self.count for e in self.count if self.count[f] - self.count[e] > 1]
-        return sorted(pairs, key=lambda p: (self.count[p[1]] - self.count[p[0]], self.turn[p[0]], self.turn[p[1]]))
-
-    def _movable(self, source: int, target: int) -> TopicPartition | None:
-        """The smallest partition that may give its replica on `source` to `target` without repeating a rack."""
-        for tp in reversed(self.order):
-            replicas = self.placed[tp]
-            if source not in replicas or target in replicas:
-                continue
-            others = {self.racks[b] for b in replicas if b != source} if self.racks else set()
-            if self.racks and self.racks[target] in others and self.racks[source] not in others:
-                continue
-            return tp
-        return None
-
     def _put(self, tp: TopicPartition, broker: int) -> None:
+        size = self.start.sizes.get(tp, 0)
         self.count[broker] += 1
-        self.bytes[broker] += self.start.sizes.get(tp, 0)
+        self.bytes[broker] += size
+        self.room.put(tp, broker, size)
 
     def _take(self, tp: TopicPartition, broker: int) -> None:
+        size = self.start.sizes.get(tp, 0)
         self.count[broker] -= 1
-        self.bytes[broker] -= self.start.sizes.get(tp, 0)
+        self.bytes[broker] -= size
+        self.room.take(tp, broker, size)

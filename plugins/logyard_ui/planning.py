@@ -11,9 +11,8 @@ from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.plugins.logyard_ui.moves import Running
 
+# A plan for so many takes a second or two.
 PARTITIONS_MAX = 30_000
-# Evening out costs the square of the partitions, and the page has no hours.
-BALANCED_MAX = 6_000
 
 
 class BadQuestion(LogyardError):
@@ -48,10 +47,9 @@ def preview(
         raise BadQuestion(f"broker {unknown[0]} is not alive: what is on it is moved anyway, without naming it")
     now = replace(snapshot, reassignments=running)
     start = PlanInput.of(now, list(question.topics) or None, sizes)
-    most = BALANCED_MAX if question.balance or question.balance_disk else PARTITIONS_MAX
-    if len(start.replicas) > most:
+    if len(start.replicas) > PARTITIONS_MAX:
         raise BadQuestion(
-            f"{len(start.replicas)} partitions are too many to be planned for here ({most} at most with these goals): "
+            f"{len(start.replicas)} partitions are too many to be planned for here ({PARTITIONS_MAX} at most): "
             "name topics, or start the run without a preview"
         )
     moves = plan_moves(start, question.goals())

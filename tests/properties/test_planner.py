@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logyard.admin.disks import LIMIT, Disks, DiskTooFull
 from logyard.admin.planner import Goals, PlanImpossible, PlanInput, plan_moves
 from logyard.broker.model import TopicPartition
 
@@ -51,6 +52,23 @@ def test_every_plan_meets_its_goals_and_the_next_one_is_empty(case: tuple[PlanIn
             assert len(set(racks)) == min(len(replicas), len(available))
     assert plan_moves(after, goals) == []
     assert plan_moves(start, goals) == plan_moves(start, goals)
+
+
+@given(inputs(), st.integers(1, 60), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_no_disk_is_filled_above_its_limit(case: tuple[PlanInput, Goals], size: int, larger: bool) -> None:
+    """Whatever the goals: what comes beside what is there stays below the limit, or there is no plan."""
+    start, goals = case
+    capacities = {b: size * 1000 * (2 if larger and b % 2 else 1) for b in start.brokers}
+    held = {b: sum(start.sizes[tp] for tp, r in start.replicas.items() if b in r) for b in start.brokers}
+    full = PlanInput(start.replicas, start.brokers, start.sizes, Disks(capacities, held))
+    try:
+        moves = plan_moves(full, goals)
+    except (PlanImpossible, DiskTooFull):
+        return
+    for broker, capacity in capacities.items():
+        comes = sum(move.size for move in moves if broker in move.adding)
+        assert not comes or held[broker] + comes <= capacity * LIMIT
 
 
 @given(inputs())

@@ -265,7 +265,7 @@ const cancelReassignment = {
   fields: [{ id: "remove_throttles", label: "Remove the throttles of these moves, too", kind: "flag", first: true }],
   conf: (values) => ({ topics: [], remove_throttles: Boolean(values.remove_throttles), approve: false }),
   say: (values) => [
-    `${plural(values.moves, "partition")} that move now go back to the replicas of before; what is done stays.`,
+    `What moves now (${plural(values.moves, "partition")}) goes back to the replicas of before; what is done stays.`,
     "A partition that nobody could lead then goes on moving.",
   ],
 };

@@ -10,6 +10,7 @@ pytest.importorskip("airflow.sdk")
 from airflow.sdk.exceptions import TaskDeferred
 
 from logyard.admin import throttles
+from logyard.admin.disks import DiskTooFull
 from logyard.admin.execution import ForeignReassignment
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
@@ -191,6 +192,21 @@ def test_a_plan_says_what_becomes_of_every_broker(cluster: MemoryCluster, monkey
     assert document["seconds_at_throttle"] > 0  # at the connection's throttle
     with pytest.raises(BadSettings, match="nowhere"):
         plan(topics=["nowhere"])
+
+
+def test_disks_are_minded_where_their_capacities_are_known(cluster: MemoryCluster) -> None:
+    held = sum(1 in a.replicas for a in cluster.assignments.values()) * 1000
+    document = plan(drain=[1], disk_capacities='{"1": 10000, "2": 20000, "3": 20000, "4": 20000}', disk_limit="90")
+    assert [entry["capacity"] for entry in document["brokers"]] == [10000, 20000, 20000, 20000]
+    with pytest.raises(DiskTooFull, match="are allowed"):
+        plan(drain=[1], disk_capacities=held)
+    kafka = {"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3, 4]}]}
+    with pytest.raises(DiskTooFull, match="80% are allowed"):
+        plan(plan=kafka, disk_capacities=held)
+    with pytest.raises(BadSettings, match="1 to 100 percent"):
+        plan(disk_capacities=held, disk_limit=101)
+    with pytest.raises(BadSettings, match="broker 4's is missing"):
+        plan(disk_capacities={"1": 1, "2": 1, "3": 1})
 
 
 # -- verification ------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from logyard.plugins.logyard_ui.controllers import REMEMBERED, ControllerHistory
 from logyard.plugins.logyard_ui.documents import Document
 from logyard.plugins.logyard_ui.lag import Lag, read_lag
 from logyard.plugins.logyard_ui.moves import Progress, moves_json, read_progress
-from logyard.plugins.logyard_ui.planning import BALANCED_MAX, BadQuestion, PlanQuestion, preview
+from logyard.plugins.logyard_ui.planning import PARTITIONS_MAX, BadQuestion, PlanQuestion, preview
 from logyard.plugins.logyard_ui.seen import EpochView, look, replicas_document
 from logyard.plugins.logyard_ui.sizes import directories_json, read_sizes, sizes_json
 from logyard.plugins.logyard_ui.tally import TOPIC_COLUMNS, tally
@@ -224,7 +224,7 @@ def test_moves_by_bytes() -> None:
 
 def test_a_plan_of_too_many_partitions_is_refused() -> None:
     brokers = {broker: BrokerNode(broker, "h", 1) for broker in (1, 2)}
-    views = tuple(PartitionView(number, 1, (1,), (1,)) for number in range(BALANCED_MAX + 1))
+    views = tuple(PartitionView(number, 1, (1,), (1,)) for number in range(PARTITIONS_MAX + 1))
     snapshot = ClusterSnapshot("c", 1, brokers, {"t": TopicView("t", views)})
     with pytest.raises(BadQuestion, match="name topics"):
         preview(PlanQuestion(balance=True), snapshot, {}, [])
