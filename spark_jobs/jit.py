@@ -32,3 +32,22 @@ def load_word(_context: Any, buffer: Any, at: Any) -> Any:
         return builder.load(place, align=1)
 
     return types.uint64(buffer, types.int64), generate
+
+
+@intrinsic
+def prefetch_row(_context: Any, matrix: Any, row: Any) -> Any:
+    """Have the processor fetch the start of matrix[row] (contiguous) from memory for a write, and go on meanwhile."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        row_bytes = builder.extract_value(array.strides, 0)
+        start = builder.bitcast(array.data, ir.IntType(8).as_pointer())
+        place = builder.gep(start, [builder.mul(arguments[1], row_bytes)])
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        for_write, keep, data = 1, 3, 1
+        builder.call(fetch, [place, *(ir.Constant(number, n) for n in (for_write, keep, data))])
+        return context.get_dummy_value()
+
+    return types.void(matrix, types.int64), generate

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.jit import kernel, load_word
+from logyard.spark_jobs.jit import kernel, load_word, prefetch_row
 from logyard.spark_jobs.kernels import (
     BASE_OFFSET,
     COUNT,
@@ -42,6 +42,8 @@ DOUBLING_SLOTS = 1 << 20
 BYTES_PER_KEY = 40  # 24 bytes a slot, at the least load (just grown, two thirds) 36; and what sorting takes
 # At most so many records are taken before the table's room is looked at again.
 STEP_RECORDS = 1 << 16
+# So many keys are hashed before the first of them is put: by then its slot has come from memory.
+AHEAD = 64
 _SLICES = 64
 H0, H1, NEXT = 0, 1, 2  # a slot: the hash, and the last offset plus one (0: free)
 
@@ -142,8 +144,14 @@ def _feed(
     tallies: Array,
 ) -> tuple[int, int]:
     """Put every keyed record of the wanted batches in [first, last); list tombstones (offset, batch, the hash's second
-    half); tally new keys, keyless, tombstones, records."""
+    half); tally new keys, keyless, tombstones, records.
+
+    A slot lies anywhere in the table, and waiting for it takes longer than all else: keys are put AHEAD at a time.
+    """
     row = np.empty(RECORD_COLUMNS, np.int64)
+    ahead = np.empty((AHEAD, 3), np.uint64)
+    waiting = 0
+    slots = table.shape[0]
     for i in range(first, last):
         if not wanted[i]:
             continue
@@ -160,7 +168,12 @@ def _feed(
                 continue
             offset = row[OFFSET] + headers[i, BASE_OFFSET]
             h0, h1 = hash_key(raw, row[KEY_AT], row[KEY_SIZE], seeds[0], seeds[1])
-            tallies[0] += _put(table, h0, h1, offset)
+            prefetch_row(table, _home(h0, slots))
+            ahead[waiting, H0], ahead[waiting, H1], ahead[waiting, NEXT] = h0, h1, np.uint64(offset + 1)
+            waiting += 1
+            if waiting == AHEAD:
+                tallies[0] += _put_all(table, ahead)
+                waiting = 0
             if row[VALUE_SIZE] < 0:
                 tombstones[tallies[2], 0] = offset
                 tombstones[tallies[2], 1] = i
@@ -168,6 +181,7 @@ def _feed(
                 tallies[2] += 1
         if at != end:
             return i, FAULT_LEFTOVER
+    tallies[0] += _put_all(table, ahead[:waiting])
     return -1, FAULT_NONE
 
 
