@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
+from logyard.cli import main as entry
 from logyard.local import ports
 from logyard.local.java import find_java
 from logyard.spark_jobs import shipping
@@ -104,12 +105,19 @@ def spark_cluster(cluster: RealCluster, tmp_path: Path) -> Iterator[Standalone]:
         yield running
 
 
-def submit(spark: Standalone, made: Path, job: str, cluster: RealCluster, *arguments: str) -> dict[str, Any]:
+def submit(
+    spark: Standalone,
+    made: Path,
+    job: str,
+    cluster: RealCluster,
+    *arguments: str,
+    options: tuple[str, ...] = (),
+) -> dict[str, Any]:
     command = [str(Path(spark.environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", spark.master]
     command += ["--executor-memory", "1g", "--executor-cores", "1", "--conf", "spark.ui.enabled=false"]
     command += ["--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1"]
-    command += ["--py-files", str(made / "logyard-spark.zip"), str(made / f"{job}.py")]
-    command += ["--cluster-file", str(cluster.directory / "cluster.json"), *arguments]
+    command += options or ("--py-files", str(made / "logyard-spark.zip"))
+    command += [str(made / f"{job}.py"), "--cluster-file", str(cluster.directory / "cluster.json"), *arguments]
     done = subprocess.run(
         command, env=spark.environment, capture_output=True, text=True, timeout=500, check=False, cwd=made
     )
@@ -140,3 +148,25 @@ def test_jobs_out_of_a_zip_over_the_network(cluster: RealCluster, spark_cluster:
     exported = {r["value"]: (r["partition"], r["offset"]) for r in rows}
     assert set(last.values()) <= set(exported), "the last value of every key is there"
     assert all(acknowledged[p, value] == offset for value, (p, offset) in exported.items())
+
+
+def test_libraries_out_of_a_packed_environment(
+    cluster: RealCluster, spark_cluster: Standalone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `logyard spark package --with-env` makes, used by the options of the line that it prints: executors have
+    neither Logyard nor a library but what that brings."""
+    bare = subprocess.run([os.path.realpath(sys.executable), "-c", "import numpy"], capture_output=True, cwd=tmp_path)
+    assert bare.returncode != 0, "the Python below has the libraries already: nothing would be proven"
+    made = tmp_path / "made"
+    assert entry.main(["spark", "package", "--with-env", "--output", str(made)]) == 0
+    line = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    options = tuple(line[line.index("--py-files") : line.index(str(made / "compact.py"))])
+    assert "--archives" in options
+    del spark_cluster.environment["PYSPARK_PYTHON"], spark_cluster.environment["PYSPARK_DRIVER_PYTHON"]
+
+    cluster.create("packed", 1, 3, cleanup_policy="compact", segment_bytes="32768")
+    cluster.produce("packed", EVENTS, **{"batch.size": 4096, "compression.type": "lz4"})
+    compacted = submit(spark_cluster, made, "compact", cluster, "--topic", "packed", options=options)
+    assert compacted["replicas_compacted"] == 3
+    unpacked = list(tmp_path.glob("work/app-*/*/env/bin/python"))
+    assert unpacked, "an executor unpacked it"
