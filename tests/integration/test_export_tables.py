@@ -12,14 +12,15 @@ import pytest
 from tests.support import dying_export
 from tests.support.batches import Rec, batch
 from tests.support.segment_files import write_partition
-from tests.support.table_jars import jars_or_skip
+from tests.support.table_jars import iceberg_python_or_skip, jars_or_skip
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(900)]
 
+HOUR_MS = 3_600_000
 READ = {
     "delta": """
-rows = [(r["date"], r.offset, bytes(r.key).decode(), r.value.id) for r in
-        spark.read.format("delta").load(table).collect()]
+rows = [(r["date"], r.offset, bytes(r.key).decode(), r.value.asDict(True)) for r in
+        spark.read.format("delta").load(table).orderBy("offset").collect()]
 """,
     "iceberg": """
 java = spark._jvm.org.apache.iceberg
@@ -33,14 +34,17 @@ def ids(entries, above=""):
 wanted = java.mapping.NameMappingParser.toJson(java.mapping.MappingUtil.create(found.schema()))
 mapped = ids(json.loads(found.properties().get("schema.name-mapping.default")))
 assert mapped == ids(json.loads(wanted)), (mapped, wanted)
-assert {"value.id", "value.more", "headers.element.key"} <= set(mapped), mapped
-rows = []
-# This reader of Iceberg's finds columns by place, whatever the mapping says: only those before the first nested one.
-for r in java.data.IcebergGenerics.read(found).build().iterator():
-    key = bytes(r.getField("key").array()).decode()
-    rows.append((r.getField("date"), r.getField("offset"), key, r.getField("offset")))
+assert {"value.id", "value.more", "value.gate.rank", "value.tags.element", "headers.element.key"} <= set(mapped)
+rows = [found.operations().current().metadataFileLocation()]
 """,
 }
+PYICEBERG = """
+import json, sys
+from pyiceberg.table import StaticTable
+rows = StaticTable.from_metadata(sys.argv[1]).scan().to_arrow().to_pylist()
+rows = [(r["date"], r["offset"], r["key"].decode(), r["value"]) for r in rows]
+print(json.dumps(sorted(rows, key=lambda row: row[1])))
+"""
 READER = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -50,13 +54,20 @@ for key, value in settings.items():
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
 {read}
-print(json.dumps(sorted(rows, key=lambda row: row[1])))
+print(json.dumps(rows))
 """
+FIRST_SCHEMA = "id BIGINT, tags ARRAY<STRING>, gate STRUCT<name: STRING, rank: INT>"
+
+
+def value_of(number: int) -> dict[str, Any]:
+    """A nested value; each part of it is missing in some."""
+    gate = {"name": f"g{number % 4}", "rank": number} if number % 3 else None
+    return {"id": number, "tags": ["a", f"t{number}"] if number % 7 else None, "gate": gate}
 
 
 def write_log(root: Path, count: int) -> None:
     records = [
-        Rec(i, b"k%d" % i, b'{"id": %d}' % i if i % 10 else b"no json", i * 3_600_000, (("h", b"x"),))
+        Rec(i, b"k%d" % i, json.dumps(value_of(i)).encode() if i % 10 else b"no json", i * HOUR_MS, (("h", b"x"),))
         for i in range(count)
     ]
     batches = [batch(records[i : i + 10]) for i in range(0, count, 10)]
@@ -80,13 +91,14 @@ def finish(running: "subprocess.Popen[str]", status: int = 0) -> dict[str, Any]:
 )
 def test_every_row_once_wherever_the_driver_dies(kind: str, place: str, tmp_path: Path) -> None:
     jars = jars_or_skip(kind)
+    reader = iceberg_python_or_skip() if kind == "iceberg" else None
     target, schema = tmp_path / "export", tmp_path / "value.ddl"
-    schema.write_text("id BIGINT")
+    schema.write_text(FIRST_SCHEMA)
     words = ["--format", kind, "--partition-by", "date", "--value-format", "json", "--value-schema", str(schema)]
     write_log(tmp_path / "1", 100)
     finish(dying_export.start(place, target, [*words, "--log-dir", str(tmp_path / "1")], jars), -9)
     write_log(tmp_path / "2", 200)
-    schema.write_text("id BIGINT, more STRING")
+    schema.write_text(f"{FIRST_SCHEMA}, more STRING")
     said = finish(dying_export.start("nowhere", target, [*words, "--log-dir", str(tmp_path / "2")], jars))
     assert (said["rows"], said["dead_letters"], said["manifest_version"]) == (90, 10, 2)
 
@@ -101,7 +113,13 @@ def test_every_row_once_wherever_the_driver_dies(kind: str, place: str, tmp_path
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     rows = json.loads(done.stdout.strip().splitlines()[-1])
-    assert rows == [[f"1970-01-{1 + i // 24:02}", i, f"k{i}", i] for i in range(200) if i % 10]
+    if reader:
+        command = [reader, "-c", PYICEBERG, *rows]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr[-4000:]
+        rows = json.loads(done.stdout)
+    wanted = [i for i in range(200) if i % 10]
+    assert rows == [[f"1970-01-{1 + i // 24:02}", i, f"k{i}", {**value_of(i), "more": None}] for i in wanted]
 
 
 @pytest.mark.parametrize(("kind", "package"), [("delta", "io.delta:delta-spark"), ("iceberg", "iceberg-spark-runtime")])

@@ -1,8 +1,9 @@
-"""The jars of Delta Lake and Iceberg out of Maven Central, fetched once into .logyard/tables."""
+"""The jars of Delta Lake and Iceberg out of Maven Central, and PyIceberg, fetched once into .logyard/tables."""
 
 import shutil
 import subprocess
 import tempfile
+import venv
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,23 @@ ARTIFACTS = {
     ],
     "iceberg": ["org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"],
 }
+# A reader that nobody here wrote and that shares nothing with the jars. In a Python of its own: only tests want it.
+PYICEBERG = "pyiceberg[pyarrow]==0.12.0"
+
+
+def iceberg_python_or_skip() -> str:
+    """A Python that has PyIceberg; skips the test, with the reason, where it cannot be had."""
+    home = CACHE / "pyiceberg-0.12.0"
+    if not home.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as aside:
+            venv.create(aside, with_pip=True)
+            command = [f"{aside}/bin/python", "-m", "pip", "install", "-q", PYICEBERG]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
+            if done.returncode:
+                pytest.skip(f"pip: {done.stderr.strip()[-300:]}")
+            shutil.copytree(aside, home, symlinks=True)
+    return str(home / "bin" / "python")
 
 
 def jars_or_skip(name: str) -> str:
