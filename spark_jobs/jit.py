@@ -6,8 +6,8 @@ Jobs set NUMBA_CACHE_DIR for their executors (session.py); without it numba cach
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from llvmlite import ir
 from numba import njit, types
+from numba.core.cgutils import ir
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,7 +19,12 @@ def kernel(function: F) -> F:
     return cast(F, njit(cache=True, nogil=True)(function))
 
 
-@intrinsic
+def instructions(function: Callable[..., Any]) -> Any:
+    """Make a function for kernels out of one that says which instructions it is (LLVM's)."""
+    return intrinsic(function)
+
+
+@instructions
 def load_word(_context: Any, buffer: Any, at: Any) -> Any:
     """Return buffer[at : at + 8] (uint8, contiguous) as the processor reads a uint64 there; nothing checks `at`.
 
@@ -34,7 +39,7 @@ def load_word(_context: Any, buffer: Any, at: Any) -> Any:
     return types.uint64(buffer, types.int64), generate
 
 
-@intrinsic
+@instructions
 def prefetch_row(_context: Any, matrix: Any, row: Any) -> Any:
     """Have the processor fetch the start of matrix[row] (contiguous) from memory for a write, and go on meanwhile."""
 
