@@ -1,16 +1,17 @@
 """Taking brokers out of service: empty them, see that they are empty, and (where wanted) stop them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from logyard.admin.disks import LIMIT_PERCENT, read_capacities, read_limit
 from logyard.admin.execution import make_plan
 from logyard.admin.forecast import forecast, forecast_lines
 from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.settings import BadSettings
 from logyard.admin.snapshot import ClusterSnapshot
-from logyard.operators.base import ClusterOperator, as_integer, as_list, as_truth
+from logyard.operators.base import ClusterOperator, as_integer, as_json, as_list, as_truth
 from logyard.operators.reassignment import ExecuteReassignmentOperator
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.triggers.cluster import some
@@ -28,10 +29,16 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
 
     :param brokers: their ids, a list or its JSON. (templated)
     :param replication_factor: a smaller factor, where the brokers that stay are too few. (templated)
+    :param disk_capacities: bytes of the brokers' disks: one number for all, or broker → bytes, or its JSON. Then
+        nothing is moved where one would be filled above `disk_limit`. (templated)
+    :param disk_limit: that limit, in percent. (templated)
     :param stop_brokers: stop them in the end by the launcher's `broker_stop_command`. (templated)
     """
 
-    template_fields = ("brokers", "replication_factor", "stop_brokers", "throttle", *ClusterOperator.template_fields)
+    template_fields = (
+        *("brokers", "replication_factor", "disk_capacities", "disk_limit", "stop_brokers", "throttle"),
+        *ClusterOperator.template_fields,
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {}
 
     def __init__(
@@ -39,12 +46,16 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         *,
         brokers: Sequence[int] | str | int,
         replication_factor: int | str | None = None,
+        disk_capacities: Mapping[Any, int] | int | str | None = None,
+        disk_limit: int | str | None = None,
         stop_brokers: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(plan={"partitions": []}, **kwargs)
         self.brokers = brokers
         self.replication_factor = replication_factor
+        self.disk_capacities = disk_capacities
+        self.disk_limit = disk_limit
         self.stop_brokers = stop_brokers
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -77,9 +88,11 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         factor = as_integer("replication_factor", self.replication_factor, 0) or None
         affected = _holding(snapshot, self.leaving())
         # Topics that the brokers do not hold are none of its business, whatever a smaller factor would do to them.
-        start = PlanInput.of(snapshot, affected, sizes)
+        capacities = read_capacities(as_json("disk_capacities", self.disk_capacities), snapshot.brokers)
+        limit = read_limit(as_integer("disk_limit", self.disk_limit, LIMIT_PERCENT))
+        start = PlanInput.of(snapshot, affected, sizes, capacities, limit)
         moves = plan_moves(start, Goals(drain=self.leaving(), replication_factor=factor))
-        for line in forecast_lines(forecast(snapshot, sizes, moves)):
+        for line in forecast_lines(forecast(snapshot, sizes, moves, capacities)):
             self.log.info(line)
         self.plan = make_plan(snapshot, moves).as_json()
         if store is not None and not self.checks_only:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.disks import LIMIT, read_capacities
+from logyard.admin.disks import LIMIT_PERCENT, read_capacities, read_limit
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
 from logyard.admin.execution import (
     MOVES_PER_BROKER,
@@ -117,7 +117,8 @@ class PlanReassignmentOperator(ClusterOperator):
             sizes = client.replica_sizes()
         given = as_mapping("plan", self.plan)
         capacities = read_capacities(as_json("disk_capacities", self.disk_capacities), snapshot.brokers)
-        start = PlanInput.of(snapshot, topics, sizes, capacities, self._limit())
+        limit = read_limit(as_integer("disk_limit", self.disk_limit, LIMIT_PERCENT))
+        start = PlanInput.of(snapshot, topics, sizes, capacities, limit)
         if given:
             moves = [
                 Move(m.tp, m.replicas, m.target, start.sizes.get(m.tp, 0))
@@ -135,13 +136,6 @@ class PlanReassignmentOperator(ClusterOperator):
             self.log.info(line)
         self.log.info("%d partitions change, %d bytes move", len(moves), document["bytes_moved"])
         return document
-
-    def _limit(self) -> float:
-        """The share of a disk that may be filled. Raises BadSettings."""
-        percent = as_integer("disk_limit", self.disk_limit, round(LIMIT * 100))
-        if not 1 <= percent <= 100:
-            raise BadSettings(f"disk_limit {percent}: 1 to 100 percent is expected")
-        return percent / 100
 
     def goals(self) -> Goals:
         return Goals(

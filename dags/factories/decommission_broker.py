@@ -1,8 +1,9 @@
 """Take brokers out of service: show what would move, have a person approve it, empty them, and stop them if wanted."""
 
 from datetime import timedelta
+from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 
 from logyard.dags.factories import params
 from logyard.operators.approval import ApprovePlanOperator
@@ -22,20 +23,17 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(hours=48),
         doc_md=__doc__,
-        params={
-            "brokers": params.brokers("Brokers", "The ids of the brokers that leave.", required=True),
-            "replication_factor": params.number(
-                "Replication factor", "A smaller one, where the brokers that stay are too few.", minimum=1
-            ),
-            "stop_brokers": params.flag("Stop them", "Stop the brokers in the end, by the launcher's command."),
-            "throttle": params.throttle(),
-            "approve": params.approval(),
-        },
+        params=_form(),
     ) as dag:
+        goals: dict[str, Any] = {
+            "replication_factor": "{{ params.replication_factor }}",
+            "disk_capacities": "{{ params.disk_capacities | tojson }}",
+            "disk_limit": "{{ params.disk_limit }}",
+        }
         plan = PlanReassignmentOperator(
             task_id="plan",
             drain="{{ params.brokers | tojson }}",
-            replication_factor="{{ params.replication_factor }}",
+            **goals,
             throttle="{{ params.throttle }}",
             logyard_conn_id=logyard_conn_id,
         )
@@ -49,7 +47,7 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
         decommission = DecommissionBrokerOperator(
             task_id="decommission",
             brokers="{{ params.brokers | tojson }}",
-            replication_factor="{{ params.replication_factor }}",
+            **goals,
             stop_brokers="{{ params.stop_brokers }}",
             throttle="{{ params.throttle }}",
             deferrable=True,
@@ -60,3 +58,16 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
         )
         plan >> approve >> decommission
     return dag
+
+
+def _form() -> dict[str, Param]:
+    return {
+        "brokers": params.brokers("Brokers", "The ids of the brokers that leave.", required=True),
+        "replication_factor": params.number(
+            "Replication factor", "A smaller one, where the brokers that stay are too few.", minimum=1
+        ),
+        **params.disks(),
+        "stop_brokers": params.flag("Stop them", "Stop the brokers in the end, by the launcher's command."),
+        "throttle": params.throttle(),
+        "approve": params.approval(),
+    }

@@ -29,8 +29,23 @@ def number(title: str, description: str, *, default: int | None = None, minimum:
     return Param(default, type=["null", "integer"], title=title, description=description, **bounds)
 
 
-def percent(title: str, description: str, default: int) -> Param:
-    return Param(default, type="integer", minimum=1, maximum=100, title=title, description=description)
+def disks() -> dict[str, Param]:
+    """How large the brokers' disks are, and how full they may get."""
+    return {
+        "disk_capacities": mapping(
+            "Disk capacities",
+            'Bytes of the brokers\' disks, such as {"1": 2000000000000}: then they are evened out by the share that is '
+            "filled, and none is filled above the limit. Of all brokers, or of none.",
+        ),
+        "disk_limit": Param(
+            80,
+            type="integer",
+            minimum=1,
+            maximum=100,
+            title="Disk limit",
+            description="Refuse a plan that fills a disk above this share, in percent, while replicas move.",
+        ),
+    }
 
 
 def text(title: str, description: str, *, default: str | None = None) -> Param:

@@ -102,12 +102,7 @@ def _form() -> dict[str, Param]:
         "replication_factor": params.number("Replication factor", "Bring partitions to this many replicas.", minimum=1),
         "balance": params.flag("Balance counts", "Even out the numbers of replicas and leaders too."),
         "balance_disk": params.flag("Balance bytes", "Even out the bytes on the brokers too."),
-        "disk_capacities": params.mapping(
-            "Disk capacities",
-            'Bytes of the brokers\' disks, such as {"1": 2000000000000}: bytes are evened out by the share of them, '
-            "and no disk is filled above the limit. Of all brokers, or of none.",
-        ),
-        "disk_limit": params.percent("Disk limit", "Refuse a plan that fills a disk above this share, in percent.", 80),
+        **params.disks(),
         "plan": params.mapping("Plan", "Instead of goals, the JSON that kafka-reassign-partitions reads."),
         "throttle": params.throttle(),
         "approve": params.approval(),

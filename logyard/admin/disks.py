@@ -13,8 +13,9 @@ from logyard.admin.settings import BadSettings
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 
-# The share of a disk that a plan may fill, at its peak, unless it is told otherwise.
-LIMIT = 0.8
+# What a plan may fill of a disk, at its peak, unless it is told otherwise: in percent, and as a share.
+LIMIT_PERCENT = 80
+LIMIT = LIMIT_PERCENT / 100
 
 
 class DiskTooFull(LogyardError):
@@ -42,6 +43,13 @@ def read_capacities(given: Any, brokers: Iterable[int]) -> dict[int, int]:
         which = f"broker {missing[0]}'s is missing" if missing else "each has to be above 0"
         raise BadSettings(f"disk_capacities {given!r}: {which}")
     return found
+
+
+def read_limit(percent: int) -> float:
+    """The share of a disk that may be filled. Raises BadSettings."""
+    if not 1 <= percent <= 100:
+        raise BadSettings(f"disk_limit {percent}: 1 to 100 percent is expected")
+    return percent / 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,6 +203,9 @@ def test_disks_are_minded_where_their_capacities_are_known(cluster: MemoryCluste
     kafka = {"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3, 4]}]}
     with pytest.raises(DiskTooFull, match="80% are allowed"):
         plan(plan=kafka, disk_capacities=held)
+    with pytest.raises(DiskTooFull, match="are allowed"):
+        run(DecommissionBrokerOperator(task_id="d", brokers=[1], disk_capacities=held), context())
+    assert not any(a.is_reassigning for a in cluster.assignments.values())
     with pytest.raises(BadSettings, match="1 to 100 percent"):
         plan(disk_capacities=held, disk_limit=101)
     with pytest.raises(BadSettings, match="broker 4's is missing"):
