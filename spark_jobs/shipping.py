@@ -103,12 +103,13 @@ def write_environment(path: Path) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(temporary, "w:gz", compresslevel=3) as archive:
             for name in sorted(os.listdir(scratch)):
-                archive.add(os.path.join(scratch, name), name, filter=_needed)
+                archive.add(os.path.join(scratch, name), name, filter=needed)
         os.replace(temporary, path)
     return wanted
 
 
-def _needed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def needed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Return what goes into the archive, None for what does not."""
     return None if LEFT_OUT.intersection(member.name.split("/")) else member
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,21 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(shipping, "LIBRARIES", ("numpy", "no-such-library"))
     with pytest.raises(shipping.CannotPackage, match="no-such-library is not installed"):
         shipping.requirements()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_packed"),
+    [
+        ("bin/python", True),
+        ("lib/python3.11/site-packages/numpy/testing/__init__.py", True),
+        ("lib/python3.11/site-packages/numpy/tests/test_all.py", False),
+        ("lib/python3.11/site-packages/pyarrow/include/arrow/api.h", False),
+        ("lib/python3.11/site-packages/pip", False),
+        ("lib/python3.11/site-packages/distutils-precedence.pth", False),
+    ],
+)
+def test_what_executors_never_import_is_left_out(name: str, is_packed: bool) -> None:
+    assert (shipping.needed(tarfile.TarInfo(name)) is not None) is is_packed
 
 
 def test_the_line_to_copy() -> None:
