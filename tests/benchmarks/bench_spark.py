@@ -1,8 +1,9 @@
-"""EXPORT and the data source: MB/s of the log, two tasks at a time, each beside its own ceiling of this run.
+"""EXPORT, the data source and COMPACT of many partitions: MB/s of the log, two tasks at a time, each beside its own
+ceiling of this run.
 
 The ceiling of EXPORT is what writes the same columns as the same Parquet when they are decoded already, by two
 processes without Spark. That of the data source is what Spark takes of ready Arrow batches, with nothing read or
-decoded.
+decoded. That of COMPACT are tasks that read, check and decompress the same bytes and write a quarter of them.
 """
 
 import argparse
@@ -13,16 +14,23 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from logyard.spark_jobs import cluster, export, export_options, source
+from logyard.spark_jobs import cluster, export, export_options, session, source
+from logyard.spark_jobs.keytable import KeyTable
+from logyard.spark_jobs.plans import compacting
 from logyard.spark_jobs.plans.exporting import COLUMNS, Range, Split, plan_splits, split_rows
 from logyard.spark_jobs.plans.writing import open_parquet
 from logyard.spark_jobs.replicas import of_partition_directory
+from logyard.spark_jobs.segments import SegmentFile
+from tests.benchmarks import bench_compact
 from tests.benchmarks.harness import MEGABYTE, Row
 
 SIZE = 256 * MEGABYTE
@@ -32,6 +40,8 @@ BATCH_BYTES = 16 * 1024
 VALUES = {"100 B": 100, "1 KiB": 1024}
 WANTED_EXPORT = {"100 B": 250, "1 KiB": 280}
 WANTED_SOURCE = 300
+WANTED_COMPACT = {"100 B": 350, "100 B lz4": 100, "1 KiB": 600}
+PARTITIONS = 8
 ROUNDS = 3
 SOURCE_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value")
 
@@ -51,8 +61,12 @@ def measure(directory: Path, size: int = SIZE) -> list[Row]:
             rows.append(Row(f"EXPORT, values of {name}, 2 tasks", pace, "MB/s", ceiling=ceiling, note=note))
             ceiling = _best(written, lambda log=log: _ready_batches(spark, log))
             pace = _best(written, lambda log=log: _read(spark, log))
-            note = f"wanted: {WANTED_SOURCE}; ceiling: ready Arrow batches into Spark"
+            note = f"wanted: {WANTED_SOURCE}; ceiling: a source of ready Arrow batches"
             rows.append(Row(f"data source, 7 columns, values of {name}", pace, "MB/s", ceiling=ceiling, note=note))
+        for name, value_bytes, codec in bench_compact.KINDS:
+            rows.append(
+                _compact_row(spark, name, directory / f"compact-{value_bytes}-{codec}", value_bytes, codec, size)
+            )
     finally:
         spark.stop()
     return rows
@@ -70,6 +84,7 @@ def _session() -> Any:
         .getOrCreate()
     )
     source.register(spark)
+    spark.dataSource.register(ReadySource)
     return spark
 
 
@@ -139,31 +154,82 @@ def _read(spark: Any, log: Path) -> None:
     frame.load(str(log)).write.format("noop").mode("overwrite").save()
 
 
+def _compact_row(spark: Any, name: str, home: Path, value_bytes: int, codec: int, size: int) -> Row:
+    """Both passes over each of the partitions, a task each, as the job does it between lease and commit."""
+    home.mkdir()
+    each = size // PARTITIONS
+    logs = [bench_compact.write_topic(home / f"t-{n}", value_bytes, codec, each) for n in range(PARTITIONS)]
+    written = sum(file.size for files in logs for file in files)
+    work, bare = (partial(task, aside=home) for task in (_compact, _bare))
+    ceiling = _best(written, lambda: session.run_each(spark, logs, bare))
+    pace = _best(written, lambda: session.run_each(spark, logs, work))
+    note = f"wanted: {WANTED_COMPACT[name]}; ceiling: read, check, open, write a quarter"
+    return Row(f"COMPACT {name}, {PARTITIONS} partitions, 2 tasks", pace, "MB/s", ceiling=ceiling, note=note)
+
+
+def _compact(files: list[SegmentFile], aside: Path) -> None:
+    decision, _ = compacting.survey_segments(files, bench_compact.survey_of(files), KeyTable())
+    bench_compact.rewrite(files, decision, _own(aside, files))
+
+
+def _bare(files: list[SegmentFile], aside: Path) -> None:
+    bench_compact.bare(files, opens=True)
+    bench_compact.write_again(files, _own(aside, files))
+
+
+def _own(aside: Path, files: list[SegmentFile]) -> Path:
+    """A place for one partition's parts."""
+    place = aside / f"parts-{Path(files[0].name).parent.name}"
+    place.mkdir(exist_ok=True)
+    return place
+
+
 def _splits(log: Path, columns: tuple[str, ...]) -> list[Split]:
     replica = of_partition_directory(str(log / "events-0"))
     return list(plan_splits(Range(replica, 0, replica.high_watermark), committed_only=True, columns=columns))
 
 
-def _ready_batches(spark: Any, log: Path) -> None:
-    """Hand Spark as many rows as the log has, each task the same batch again and again."""
-    splits = _splits(log, SOURCE_COLUMNS)
-    wanted = splits[-1].end
-    first = splits[0]
-    schema = pa.schema([source.SCHEMA.field(c) for c in SOURCE_COLUMNS])
-    # Decoded here: compiling the decoder in a worker is no part of a ceiling.
-    with pa.BufferOutputStream() as out:
-        with pa.ipc.new_stream(out, schema) as stream:
-            stream.write_batch(next(split_rows(first))[0].cast(schema))
-        ready = out.getvalue().to_pybytes()
+class ReadySource(DataSource):  # type: ignore[misc]  # mypy is not shown pyspark
+    """Yields the one batch of an IPC file again and again: what a source costs that has nothing to read or decode."""
 
-    def feed(_: Any) -> Iterator[pa.RecordBatch]:
-        batch = pa.ipc.open_stream(ready).read_next_batch()
-        for _turn in range(max(wanted // len(splits) // len(batch), 1)):
+    @classmethod
+    def name(cls) -> str:
+        return "ready"
+
+    def schema(self) -> Any:
+        return from_arrow_schema(pa.schema([source.SCHEMA.field(c) for c in SOURCE_COLUMNS]))
+
+    def reader(self, schema: Any) -> "ReadyReader":
+        return ReadyReader(self.options["path"], int(self.options["tasks"]), int(self.options["turns"]))
+
+
+class ReadyReader(DataSourceReader):  # type: ignore[misc]  # mypy is not shown pyspark
+    def __init__(self, path: str, tasks: int, turns: int) -> None:
+        self._path, self._tasks, self._turns = path, tasks, turns
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(n) for n in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with pa.ipc.open_stream(self._path) as stream:
+            batch = stream.read_next_batch()
+        for _ in range(self._turns):
             yield batch
 
-    from pyspark.sql.pandas.types import from_arrow_schema
 
-    frame = spark.range(0, len(splits), 1, len(splits)).mapInArrow(feed, from_arrow_schema(schema))
+def _ready_batches(spark: Any, log: Path) -> None:
+    """Hand Spark about as many rows as the log has, in batches of the same size, cut into the same tasks."""
+    splits = _splits(log, SOURCE_COLUMNS)
+    path = log / "ready.arrow"
+    if not path.exists():  # once: the decoder is no part of a ceiling
+        schema = pa.schema([source.SCHEMA.field(c) for c in SOURCE_COLUMNS])
+        batch = next(split_rows(splits[0]))[0].cast(schema)
+        with pa.OSFile(str(path), "wb") as out, pa.ipc.new_stream(out, schema) as stream:
+            stream.write_batch(batch)
+    with pa.ipc.open_stream(str(path)) as stream:
+        rows = len(stream.read_next_batch())
+    frame = spark.read.format("ready").option("tasks", len(splits))
+    frame = frame.option("turns", max(splits[-1].end // len(splits) // rows, 1)).load(str(path))
     frame.write.format("noop").mode("overwrite").save()
 
 
