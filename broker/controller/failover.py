@@ -153,7 +153,7 @@ def _pass_over_bounced(context: ControllerContext, written: Written) -> Steps[No
         return states.next_state(context, state, leader=leader, isr=isr)
 
     known = [p for p in context.partitions() if p.state is not None and not context.is_deleting(p.tp.topic)]
-    yield from states.change(context, known, decide)
+    yield from states.change(context, known, decide, just_read=True)
     if away:
         yield from effects.note("brokers were away while nobody was controller", level="warning", brokers=sorted(away))
 

@@ -3,7 +3,10 @@
 Rule 1: a state is written on the version that the decision was made on; the memory changes after the write.
 Rule 2: where memory was out of date (BADVERSION: the leader changed its ISR meanwhile), the state is
         read again and the decision made again on it (facts §4).
-Rule 3: a state of a newer controller epoch is not touched: somebody else is controller.
+Rule 3: every decision is made on what has just been read, as in Kafka. A leader below 2.7-IV2 (all of them, or one
+        during an upgrade) writes its ISR itself and tells of it seconds later: whom memory would leave alone may be
+        in the ISR by now, or the only one who can lead.
+Rule 4: a state of a newer controller epoch is not touched: somebody else is controller.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,9 +49,14 @@ def refresh(partitions: Sequence[Partition]) -> Steps[Failures]:
     return failures
 
 
-def change(context: ControllerContext, partitions: Sequence[Partition], decide: Decision) -> Steps[Failures]:
-    """Change the states of partitions; return why some were not. Memory and znode agree afterwards."""
-    failures = yield from refresh([p for p in partitions if p.state is None])
+def change(
+    context: ControllerContext, partitions: Sequence[Partition], decide: Decision, *, just_read: bool = False
+) -> Steps[Failures]:
+    """Change the states of partitions; return why some were not. Memory and znode agree afterwards.
+
+    `just_read`: what memory holds was read in this very event.
+    """
+    failures = yield from refresh([p for p in partitions if not just_read or p.state is None])
     waiting = [p for p in partitions if p.tp not in failures]
     for _ in range(ROUNDS_MAX):
         wanted = _decide(context, waiting, decide, failures)

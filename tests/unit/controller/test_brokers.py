@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from logyard.broker.controller.events import ControlledShutdown, ElectionKind, ElectLeaders, Outcome
+from logyard.broker.controller.settings import LEVEL_2_5, LEVEL_3_9, ProtocolLevel
 from logyard.broker.controller.wire import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Endpoint, PartitionState, TopicPartition
 from logyard.broker.znodes import brokers as broker_znode
-from logyard.broker.znodes import configs, delete_topics, log_dir_events, preferred_election
+from logyard.broker.znodes import configs, delete_topics, log_dir_events, partition_state, preferred_election
 from logyard.broker.znodes.ops import Create, Delete, SetData
 from tests.support.controller_world import World
 
@@ -30,6 +31,25 @@ async def test_follower_dies(world: World) -> None:
     await world.make_topic("t", (1, 2, 3))
     await world.kill(3)
     assert state(world) == PartitionState(1, 1, (1, 2), 1, 1)
+
+
+@pytest.mark.parametrize("level", [LEVEL_2_5, LEVEL_3_9])
+@pytest.mark.parametrize("dying", [2, 3])
+async def test_who_joined_an_isr_untold_leaves_it_or_leads(
+    make_world: Callable[..., World], level: ProtocolLevel, dying: int
+) -> None:
+    """A leader below 2.7-IV2, maybe beside a newer controller, writes its ISR itself and tells of it seconds later."""
+    world = make_world(level=level)
+    await world.start(1, 2, 3)
+    await world.make_topic("t", (2, 3))
+    await world.kill(3)
+    await world.start(3)
+    alone = state(world)
+    assert alone.isr == (2,)
+    grown = partition_state.encode(replace(alone, isr=(2, 3)))
+    world.write(SetData(partition_state.path(TP), grown, alone.partition_epoch))
+    await world.kill(dying)
+    assert (state(world).leader, state(world).isr) == (5 - dying, (5 - dying,))
 
 
 async def test_last_isr_member_dies_and_returns(world: World) -> None:
