@@ -235,7 +235,10 @@ def test_zookeeper_goes_and_comes_back_under_load(one: RealCluster, server: ZooK
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_zookeeper_is_away_for_two_minutes(tmp_path: Path) -> None:
-    """Twenty sessions long. A broker that dies meanwhile is missed only afterwards; all else comes back by itself."""
+    """Twenty sessions long. A broker that dies meanwhile is missed only afterwards; all else comes back by itself.
+
+    ZooKeeper counts a session's time only while it runs: who is quick after its start goes on in the session it had.
+    """
     with (
         running_zookeeper(tmp_path / "zookeeper") as away,
         running_cluster(tmp_path / "cluster", f"{away.connect}/away", 3) as cluster,
@@ -257,8 +260,8 @@ def test_zookeeper_is_away_for_two_minutes(tmp_path: Path) -> None:
         alive = [b for b in (0, 1, 2) if b != killed]
         eventually(lambda: set(brokers_of(cluster)) == set(alive), "who lives is registered, who died is not", 60)
         with cluster.zookeeper() as zk:
-            assert all(zk.get(f"/brokers/ids/{b}")[1].czxid > registered[b] for b in alive), "in new sessions"
-        eventually(lambda: cluster.controller()[0] in alive and cluster.controller()[1] > epoch, "a controller", 60)
+            assert all(zk.get(f"/brokers/ids/{b}")[1].czxid >= registered[b] for b in alive)
+        eventually(lambda: cluster.controller()[0] in alive and cluster.controller()[1] >= epoch, "a controller", 60)
         during = len(load.acknowledged)
         eventually(lambda: len(load.acknowledged) > during + 500, "what was sent meanwhile goes through", 60)
         cluster.cluster.start_broker(killed)
