@@ -122,6 +122,30 @@ def test_a_reassignment_outlives_its_worker(yard: Yard) -> None:
         assert _throttles(client, "moved") == []
 
 
+def test_a_worker_that_dies_before_its_trigger_runs_is_gone_on_from(yard: Yard) -> None:
+    """SIGKILL between the moves' start and the deferral: nobody waits for them, until the next try adopts them."""
+    with yard.client() as client:
+        _create_on(client, "orphaned", {0: (0, 1)})
+        value = os.urandom(100_000)
+        yard.cluster.produce("orphaned", [(b"%d" % n, value) for n in range(40)])
+        conf = {"topics": ["orphaned"], "drain": [0], "approve": False, "throttle": 100_000}
+        run = yard.api.trigger("logyard_reassign_replicas", conf)
+        eventually(client.list_reassignments, "the replica moves", 120)
+        task = yard.task(run, "execute")
+        assert task is not None
+        assert task.state == "running"  # it looks by itself for `defer_after_s` before it defers
+        _kill(task)
+        assert not _is_triggered(yard, run, "execute")
+        assert client.list_reassignments()
+        yard.api.wait_run(run, 240)
+        ended = yard.task(run, "execute")
+        assert ended is not None
+        assert ended.try_number > 1
+        assert yard.result(run, "execute")["moved"] == ["orphaned-0"]
+        assert 0 not in client.snapshot(["orphaned"]).topics["orphaned"].partitions[0].replicas
+        assert _throttles(client, "orphaned") == []
+
+
 def test_marking_a_move_as_failed_cancels_it(yard: Yard) -> None:
     with yard.client() as client:
         _create_on(client, "stays", {0: (0, 1)})

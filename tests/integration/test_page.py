@@ -5,93 +5,35 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from logyard.admin import throttles
+from logyard.admin.execution import Move
 from logyard.admin.snapshot import NewTopic
-from logyard.local.airflow_api import Run
+from logyard.broker.model import TopicPartition as AdminPartition
+from logyard.local.dag_files import DAGS
 from tests.integration.conftest import CONFIG
-from tests.support import airflow_home
-from tests.support import browser as chromium
 from tests.support.airflow_yard import Yard, running_yard
-from tests.support.browser import Browser, severe
-from tests.support.page_host import hosted, large_cluster
+from tests.support.browser import Browser, browser_or_skip, severe
+from tests.support.page_steps import OFFERED, PAGE, buttons, create, latest_run, log_in, plan_move, settled
 from tests.support.real_cluster import eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
 
 SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
-PAGE = "plugin/logyard"
 # Where Kafka lets people write what they like: groups, clients, racks. Topics' names are the nearest that is legal.
 HOSTILE = "<img src=x onerror=globalThis.taken=1>"
 COUSIN = "img_src-x_onerror-globalThis.taken-1"
-# When the first rows are drawn, for whoever asks later.
-FIRST_ROWS = """
-new MutationObserver((changes, self) => {
-  if (!document.querySelector('[data-testid=logyard] tbody a')) return;
-  self.disconnect();
-  requestAnimationFrame(() => setTimeout(() => { globalThis.drawn = performance.now(); }, 0));
-}).observe(document, { childList: true, subtree: true });
-"""
-# Milliseconds from the page's request, and from that of the view's first file, until the first rows are drawn.
-OPENED = """
-const view = performance.getEntriesByType('resource').find((entry) => entry.name.endsWith('/static/view.js'));
-const wait = (done) => (globalThis.drawn ? done() : setTimeout(() => wait(done), 20));
-return new Promise(wait).then(() => (
-  { page: Math.round(globalThis.drawn), view: Math.round(globalThis.drawn - view.startTime) }));
-"""
-SCROLL = """
-const box = document.querySelector(arguments[0]).parentElement;
-const frames = [];
-return new Promise((done) => {
-  let last = performance.now();
-  const step = (now) => {
-    frames.push(now - last);
-    last = now;
-    box.scrollTop += 240;
-    if (frames.length < 240) return requestAnimationFrame(step);
-    frames.sort((a, b) => a - b);
-    const at = (share) => Math.round(frames[Math.floor(frames.length * share)] * 10) / 10;
-    done({ median: at(0.5), p95: at(0.95), max: at(0.999), frames: frames.length, scrolled: box.scrollTop });
-  };
-  requestAnimationFrame(step);
-});
-"""
-JUMP = """
-const box = document.querySelector(arguments[0]).parentElement;
-const began = performance.now();
-box.scrollTop = box.scrollHeight;
-return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
-  const links = [...box.querySelectorAll('tbody a')];
-  done({ ms: Math.round(performance.now() - began), last: links.at(-1).innerText });
-})));
-"""
-TIMED = """
-const began = performance.now();
-document.querySelector(arguments[0])[arguments[1]]();
-return new Promise((done) => requestAnimationFrame(() => setTimeout(
-  () => done(Math.round(performance.now() - began)), 0)));
-"""
-# As React hears of what is typed.
-TYPED = """
-const field = document.querySelector(arguments[0]);
-const began = performance.now();
-Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(field, arguments[1]);
-field.dispatchEvent(new Event('input', { bubbles: true }));
-const wait = (done) => (document.body.innerText.includes(' of 10,000 topics')
-  ? done(Math.round(performance.now() - began)) : requestAnimationFrame(() => wait(done)));
-return new Promise(wait);
-"""
 RUN_SUCCEEDED = "//*[@role='dialog']//*[@role='status']//*[.='success']"
 VIEWS = ("", "?view=topics", "?view=brokers", "?view=map", "?view=groups", "?view=reassignments")
 
 
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    _browser_or_skip()
-    awaited = [f"logyard_{dag}" for dag in ("create_topic", "topic_lifecycle", "reassign_replicas")]
+    browser_or_skip()
+    awaited = [f"logyard_{dag}" for dag in DAGS if dag != "controller_watch"]
     config = {**CONFIG, "broker.rack": HOSTILE}
     with running_yard(tmp_path_factory.mktemp("page"), config, awaited) as running:
         yield running
@@ -101,7 +43,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 def admin(yard: Yard, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A browser in which the administrator is logged in."""
     with Browser.start(tmp_path_factory.mktemp("browser")) as browser:
-        _log_in(browser, yard, "admin")
+        log_in(browser, yard, "admin")
         yield browser
 
 
@@ -148,7 +90,7 @@ def test_a_topic_is_created_by_form_and_appears(yard: Yard, admin: Browser) -> N
 
 
 def test_why_a_run_failed_is_said(yard: Yard, admin: Browser) -> None:
-    _create(yard, "twice", partitions=1, replicas=1)
+    create(yard, "twice", partitions=1, replicas=1)
     admin.goto(f"{yard.airflow.url}/{PAGE}")
     admin.click("//button[.='Create topic']")
     admin.fill("input[name=topic]", "twice")
@@ -163,7 +105,7 @@ def test_why_a_run_failed_is_said(yard: Yard, admin: Browser) -> None:
 
 
 def test_settings_are_changed_after_a_look_at_the_difference(yard: Yard, admin: Browser) -> None:
-    _create(yard, "settled", partitions=1, replicas=1, **{"retention.ms": "1000000", "cleanup.policy": "compact"})
+    create(yard, "settled", partitions=1, replicas=1, **{"retention.ms": "1000000", "cleanup.policy": "compact"})
     admin.goto(f"{yard.airflow.url}/{PAGE}?topic=settled")
     admin.click("//button[.='Settings' and not(@disabled)]")
     admin.fill("textarea[name=configs]", "retention.ms=2000000")
@@ -197,7 +139,7 @@ def test_a_reassignment_is_planned_run_and_cancelled(yard: Yard, admin: Browser)
         eventually(lambda: client.snapshot(["moved"]).ready("moved"), "moved is led")
     value = os.urandom(100_000)
     yard.cluster.produce("moved", [(b"%d" % n, value) for n in range(60)])
-    _plan(admin, yard, drain=0, throttle=400_000)
+    plan_move(admin, yard, drain=0, throttle=400_000)
     admin.wait_for("table[aria-label='Partitions that change']", 60)
     admin.wait_text("+2")
     admin.screenshot(SHOTS / "plan.png")
@@ -210,13 +152,13 @@ def test_a_reassignment_is_planned_run_and_cancelled(yard: Yard, admin: Browser)
     admin.wait_for("table[aria-label='Partitions that move']", 120)
     admin.wait_text("Run by logyard_reassign_replicas")
     admin.screenshot(SHOTS / "moving.png")
-    run = _latest_run(yard, "logyard_reassign_replicas")
+    run = latest_run(yard, "logyard_reassign_replicas")
     yard.api.wait_run(run, 240)
     admin.wait_text("Nothing moves.", 60)
     with yard.client() as client:
         assert all(0 not in view.replicas for _, view in client.snapshot(["moved"]).partitions())
 
-    _plan(admin, yard, drain=1, throttle=20_000)
+    plan_move(admin, yard, drain=1, throttle=20_000)
     admin.click("//button[.='Run this plan']", 60)
     admin.click("//button[.='Review']")
     admin.click("//button[.='Move them']")
@@ -227,6 +169,111 @@ def test_a_reassignment_is_planned_run_and_cancelled(yard: Yard, admin: Browser)
     with yard.client() as client:
         eventually(lambda: not client.list_reassignments(), "the moves are cancelled", 60)
         assert all(1 in view.replicas for _, view in client.snapshot(["moved"]).partitions())
+    admin.wait_text("Nothing moves.", 60)
+    assert severe(admin.console()) == []
+
+
+def test_every_action_starts_its_dag_with_what_was_filled_in(yard: Yard, admin: Browser) -> None:
+    """The DAGs are paused meanwhile: Airflow takes each run and checks what was sent, and none moves or compacts."""
+    create(yard, "acted", partitions=2, replicas=1)
+    dags = sorted({f"logyard_{dag}" for *_, dag, _ in OFFERED})
+    for dag_id in dags:
+        yard.api._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": True})
+    for address, button, filled, start, dag, conf in OFFERED:
+        admin.goto(f"{yard.airflow.url}/{PAGE}{address}")
+        admin.click(f"//button[.='{button}']", 60)
+        for field, text in filled.items():
+            admin.fill(f"input[name={field}]", text)
+        admin.click("//*[@role='dialog']//button[.='Review']")
+        admin.screenshot(SHOTS / f"action-{dag}.png")
+        if dag == "decommission_broker":
+            admin.fill("//label[contains(., 'Type 2')]/following::input[1]", "2")
+        admin.click(f"//*[@role='dialog']//button[.='{start}']")
+        admin.wait_for(f"//*[@role='dialog']//a[.='Run of logyard_{dag}']", 60)
+        admin.wait_for("//*[@role='dialog']//*[@role='status']//*[.='queued']", 60)
+        admin.click("//*[@role='dialog']//button[.='Close']")
+        where = f"/api/v2/dags/logyard_{dag}/dagRuns"
+        (run,) = (found for found in yard.api.get(where)["dag_runs"] if found["state"] == "queued")
+        topic = {"topic": "acted"} if dag == "topic_lifecycle" else {}
+        assert {name: run["conf"][name] for name in conf | topic} == conf | topic, dag
+        assert run["triggering_user_name"] == "admin"
+        yard.api._send("DELETE", f"{where}/{run['dag_run_id']}")
+    for dag_id in dags:
+        yard.api._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+    assert severe(admin.console()) == []
+
+
+def test_offsets_are_reset_after_an_approval(yard: Yard, admin: Browser) -> None:
+    create(yard, "rewound", partitions=1, replicas=3)
+    yard.cluster.produce("rewound", [(b"k", b"v")] * 9)
+    group, tp = "rewinders", AdminPartition("rewound", 0)
+    with yard.client() as client:
+        client.alter_group_offsets(group, {tp: 4})
+    admin.goto(f"{yard.airflow.url}/{PAGE}?view=group&group={group}")
+    admin.click("//button[.='Reset offsets']", 60)
+    admin.click("//select[@name='to']/option[.='so many records further or back']")
+    admin.click("//*[@role='dialog']//button[.='Review']")
+    admin.wait_text("This is needed.")
+    admin.fill("input[name=shift]", "-3")
+    admin.screenshot(SHOTS / "reset-offsets.png")
+    admin.click("//*[@role='dialog']//button[.='Review']")
+    admin.wait_text("on from 3 records before where it is")
+    admin.screenshot(SHOTS / "reset-offsets-review.png")
+    admin.click("//button[.='Plan them']")
+    admin.click("//*[@role='dialog']//a[starts-with(., 'It waits for a person')]", 120)
+    admin.wait_text("1 committed offsets change", 60)
+    admin.screenshot(SHOTS / "reset-offsets-approval.png")
+    run = latest_run(yard, "logyard_reset_offsets")
+    with yard.client() as client:
+        assert client.group_offsets(group) == {tp: 4}
+    admin.click("//button[normalize-space()='Approve']")
+    yard.api.wait_run(run, 120)
+    with yard.client() as client:
+        assert client.group_offsets(group) == {tp: 1}
+    assert severe(admin.console()) == []
+
+
+def test_preferred_leaders_are_elected(yard: Yard, admin: Browser) -> None:
+    with yard.client() as client:
+        client.create_topic(NewTopic("astray", assignment={0: (0, 1), 1: (1, 2)}))
+        eventually(lambda: client.snapshot(["astray"]).ready("astray"), "astray is led")
+        client.alter_reassignments({AdminPartition("astray", 0): (1, 0)})  # the same replicas, another one preferred
+        eventually(lambda: client.snapshot(["astray"]).not_preferred(["astray"]), "another one leads")
+        admin.goto(f"{yard.airflow.url}/{PAGE}?topic=astray")
+        admin.click("//button[.='Elect preferred leaders']", 60)
+        admin.wait_text("Led by another one now: 1 partition.")
+        admin.screenshot(SHOTS / "elect-leaders.png")
+        admin.click("//button[.='Elect them']")
+        admin.wait_for(RUN_SUCCEEDED, 120)
+        assert client.snapshot(["astray"]).not_preferred(["astray"]) == []
+    admin.click("//*[@role='dialog']//button[.='Close']")
+    admin.wait_gone("//button[.='Elect preferred leaders']", 60)
+    assert severe(admin.console()) == []
+
+
+def test_what_another_tool_moves_is_cancelled(yard: Yard, admin: Browser) -> None:
+    tp = AdminPartition("foreign", 0)
+    with yard.client() as client:
+        client.create_topic(NewTopic("foreign", assignment={0: (0, 1)}))
+        eventually(lambda: client.snapshot(["foreign"]).ready("foreign"), "foreign is led")
+        value = os.urandom(100_000)
+        yard.cluster.produce("foreign", [(b"k", value) for _ in range(60)])
+        throttles.set_throttle(client, [Move(tp, (0, 1), (1, 2))], 20_000, time)
+        client.alter_reassignments({tp: (1, 2)})
+        admin.goto(f"{yard.airflow.url}/{PAGE}?view=reassignments")
+        admin.wait_text("No DAG run holds these moves", 60)
+        admin.screenshot(SHOTS / "foreign-moves.png")
+        admin.click("//button[.='Cancel these moves']")
+        admin.click("//*[@role='dialog']//button[.='Review']")
+        admin.wait_text("What moves now (1 partition) goes back")
+        admin.screenshot(SHOTS / "cancel-foreign.png")
+        admin.click("//button[.='Cancel the moves']")
+        admin.wait_for(RUN_SUCCEEDED, 120)
+        assert client.list_reassignments() == {}
+        assert set(client.snapshot(["foreign"]).topics["foreign"].partitions[0].replicas) == {0, 1}
+        kept = [*client.topic_configs("foreign").items(), *client.broker_configs(2).items()]
+        assert [name for name, config in kept if "throttled" in name and config.is_override and config.value] == []
+    admin.click("//*[@role='dialog']//button[.='Close']")
     admin.wait_text("Nothing moves.", 60)
     assert severe(admin.console()) == []
 
@@ -245,7 +292,7 @@ def test_what_a_run_touched_is_told_on_its_tab(yard: Yard, admin: Browser) -> No
 
 
 def test_hostile_names_and_values_are_text(yard: Yard, admin: Browser) -> None:
-    _create(yard, "read", partitions=1, replicas=3)
+    create(yard, "read", partitions=1, replicas=3)
     yard.cluster.produce("read", [(b"k", b"v")] * 9)
     conf = {"bootstrap.servers": yard.cluster.bootstrap, "group.id": HOSTILE, "client.id": HOSTILE}
     consumer = Consumer({**conf, "auto.offset.reset": "earliest", "enable.auto.commit": False})
@@ -273,28 +320,29 @@ def test_hostile_names_and_values_are_text(yard: Yard, admin: Browser) -> None:
     admin.wait_text("<script>globalThis.taken=1</script>")
     assert admin.script("return globalThis.taken ?? null") is None
     assert admin.script("return document.querySelectorAll('img[src=x]').length") == 0
+    admin.goto(f"{yard.airflow.url}/{PAGE}")  # the topic's page would ask again, while another test looks
     # A topic that cannot be has no page: the browser writes the answer down.
     assert [entry for entry in severe(admin.console()) if "404" not in entry and "422" not in entry] == []
 
 
 def test_a_viewer_sees_everything_and_is_offered_nothing(yard: Yard, tmp_path: Path) -> None:
     with Browser.start(tmp_path) as browser:
-        _log_in(browser, yard, "viewer")
+        log_in(browser, yard, "viewer")
         for view in VIEWS:
             browser.goto(f"{yard.airflow.url}/{PAGE}{view}")
             browser.wait_for("nav[aria-label=Logyard]")
-            _settled(browser)
+            settled(browser)
             browser.script("return new Promise((done) => setTimeout(done, 700))")
-            assert _buttons(browser) & {"Create topic", "Recover controller", "Plan an even spread"} == set(), view
+            assert buttons(browser) & {"Create topic", "Recover controller", "Plan an even spread"} == set(), view
             assert "You may not" not in browser.text()
         browser.goto(f"{yard.airflow.url}/{PAGE}?topic={COUSIN}")
         browser.wait_for("table[aria-label=Partitions]", 60)
-        assert _buttons(browser) & {"Settings", "Add partitions", "Move replicas", "Delete"} == set()
+        assert buttons(browser) & {"Settings", "Add partitions", "Move replicas", "Delete"} == set()
         browser.screenshot(SHOTS / "viewer-topic.png")
-        _create(yard, "looked", partitions=2, replicas=1)
+        create(yard, "looked", partitions=2, replicas=1)
         browser.goto(f"{yard.airflow.url}/{PAGE}?view=reassignments&topics=looked&drain=0,1&preview=1")
         browser.wait_for("//*[@aria-label='Difference'] | //*[contains(., 'Nothing would move')]", 60)
-        assert "Run this plan" not in _buttons(browser)
+        assert "Run this plan" not in buttons(browser)
         assert severe(browser.console()) == []
         # Whoever goes around the page meets Airflow's own permissions.
         refusal = browser.script(
@@ -319,7 +367,7 @@ def test_light_and_dark_and_the_dashboard(yard: Yard, admin: Browser) -> None:
         for view in (*VIEWS, f"?topic={COUSIN}", "?view=broker&broker=1"):
             admin.goto(f"{yard.airflow.url}/{PAGE}{view}")
             admin.wait_for("nav[aria-label=Logyard]")
-            _settled(admin)
+            settled(admin)
             name = view.replace("?", "").replace("view=", "").replace(f"topic={COUSIN}", "topic").split("&")[0]
             admin.screenshot(SHOTS / f"{name or 'overview'}-{theme}.png")
     assert severe(admin.console()) == []
@@ -327,7 +375,7 @@ def test_light_and_dark_and_the_dashboard(yard: Yard, admin: Browser) -> None:
 
 def test_a_hidden_tab_asks_for_nothing(yard: Yard, admin: Browser) -> None:
     admin.goto(f"{yard.airflow.url}/{PAGE}")
-    _settled(admin)
+    settled(admin)
     asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('/logyard/api/')).length"
     hide = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => arguments[0]});"
     before = admin.script(asked)
@@ -343,97 +391,3 @@ def test_a_hidden_tab_asks_for_nothing(yard: Yard, admin: Browser) -> None:
         False,
     )
     eventually(lambda: admin.script(asked) > hidden, "it looks again when it is seen")
-
-
-@pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser, str]]:
-    """A browser, and Airflow's UI with the page over 10,000 topics of six partitions on twelve brokers."""
-    pytest.importorskip("airflow.sdk")
-    _browser_or_skip()
-    airflow_home.prepare()
-    with (
-        hosted(large_cluster(10_000, 6, 12)) as url,
-        Browser.start(tmp_path_factory.mktemp("crowded")) as browser,
-    ):
-        yield browser, url
-
-
-def test_ten_thousand_topics_scroll_without_a_stutter(crowded: tuple[Browser, str]) -> None:
-    browser, url = crowded
-    browser.before_every_page(FIRST_ROWS)
-    browser.goto(f"{url}/{PAGE}?view=topics")
-    browser.wait_for("table[aria-label=Topics] tbody a", 60)
-    time.sleep(1)
-    figures: dict[str, Any] = {}
-    for name in ("cold", "warm"):
-        browser.goto(f"{url}/{PAGE}?view=topics")
-        browser.wait_for("table[aria-label=Topics] tbody a", 60)
-        figures[f"open_{name}_ms"] = browser.script(OPENED)
-    rows = browser.script("return document.querySelectorAll('table[aria-label=Topics] tbody tr').length")
-    assert browser.script("return document.querySelector('table[aria-label=Topics]').ariaRowCount") == "10001"
-    assert rows < 120
-    figures["rows_drawn"] = rows
-    figures["scroll_ms"] = browser.script(SCROLL, "table[aria-label=Topics]")
-    figures["jump_to_end"] = browser.script(JUMP, "table[aria-label=Topics]")
-    assert figures["jump_to_end"]["last"] == "orders.96.09990"
-    figures["sort_ms"] = browser.script(TIMED, "th button", "click")
-    figures["search_ms"] = browser.script(TYPED, "input[aria-label='Search topics']", "96.09")
-    browser.wait_text(" of 10,000 topics")
-    browser.screenshot(SHOTS / "ten-thousand-topics.png")
-    browser.goto(f"{url}/{PAGE}?view=map")
-    browser.wait_for("table[aria-label='Replicas by topic and broker'] tbody a", 60)
-    figures["map_scroll_ms"] = browser.script(SCROLL, "table[aria-label='Replicas by topic and broker']")
-    browser.screenshot(SHOTS / "map-of-ten-thousand.png")
-    assert severe(browser.console()) == []
-    (SHOTS.parent / "page-speed.json").write_text(json.dumps(figures, indent=2) + "\n")
-    # A frame is 16.7 ms. On a busy machine some take longer, but most are drawn at once and few are felt as a stop.
-    assert figures["scroll_ms"]["median"] < 40, figures
-    assert figures["scroll_ms"]["p95"] < 150, figures
-
-
-def _browser_or_skip() -> None:
-    if absent := chromium.missing():
-        if os.environ.get("LOGYARD_REQUIRE"):
-            pytest.fail(absent)
-        pytest.skip(absent)
-
-
-def _log_in(browser: Browser, yard: Yard, user: str) -> None:
-    browser.goto(f"{yard.airflow.url}/")
-    browser.fill("input[name=username]", user)
-    browser.fill("input[name=password]", yard.airflow.home.password(user))
-    browser.click("//button[normalize-space()='Sign in']")
-    browser.wait_for("[data-testid=main-content]", 60)
-    browser.console()  # what happened before the login is not ours
-
-
-def _settled(browser: Browser) -> None:
-    """Wait until nothing is being loaded any more."""
-    browser.wait_gone("[data-testid=logyard] [role=status][aria-label^=Loading]", 60)
-
-
-def _buttons(browser: Browser) -> set[str]:
-    found = browser.script(
-        "return [...document.querySelectorAll('[data-testid=logyard] :is(button, a)')].map((b) => b.innerText)"
-    )
-    return {str(text).strip() for text in found}
-
-
-def _plan(browser: Browser, yard: Yard, drain: int, throttle: int) -> None:
-    """Fill in the form of a reassignment that empties one broker, and ask for the difference."""
-    browser.goto(f"{yard.airflow.url}/{PAGE}?view=reassignments&topics=moved")
-    browser.wait_text("Nothing moves.", 60)
-    browser.click(f"//fieldset//label[normalize-space()='{drain}']", 60)
-    browser.fill("//label[starts-with(., 'Throttle')]/following::input[1]", str(throttle))
-    browser.click("//button[.='Show the difference']")
-
-
-def _latest_run(yard: Yard, dag_id: str) -> Run:
-    found: list[dict[str, Any]] = yard.api.get(f"/api/v2/dags/{dag_id}/dagRuns", order_by="-start_date")["dag_runs"]
-    return Run(dag_id, found[0]["dag_run_id"], found[0]["state"])
-
-
-def _create(yard: Yard, topic: str, partitions: int, replicas: int, **configs: str) -> None:
-    with yard.client() as client:
-        client.create_topic(NewTopic(topic, partitions, replicas, configs=configs))
-        eventually(lambda: client.snapshot([topic]).ready(topic), f"{topic} is led")

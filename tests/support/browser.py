@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
+import pytest
 
 from logyard.local.ports import HOST
 
@@ -54,6 +55,14 @@ def missing() -> str:
     """Why there is no browser on this machine; empty where there is one."""
     absent = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     return f"{' and '.join(absent)} not installed (Debian: chromium, chromium-driver)" if absent else ""
+
+
+def browser_or_skip() -> None:
+    """Skip the test that needs one; fail it where everything has to be there."""
+    if absent := missing():
+        if os.environ.get("LOGYARD_REQUIRE"):
+            pytest.fail(absent)
+        pytest.skip(absent)
 
 
 class Browser:

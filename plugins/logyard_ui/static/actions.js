@@ -2,7 +2,7 @@
 // that are confirmed. Pure; `dialog.js` draws it.
 //
 // A spec: {dag, title, start, fields (see `forms.js`), conf(values), say(values) → sentences, check(values) → what is
-// wrong as a whole, danger, type(values) → a word to type}.
+// wrong as a whole, danger, type(values) → a word to type}. `start` and `danger` may be functions of the values.
 
 import { bytes, number, plural } from "./format.js";
 import { given, names, throttleField, whole } from "./forms.js";
@@ -163,15 +163,16 @@ const TOLD = {
   earliest: () => "the first record that is there",
   latest: () => "the end: what was written until now is skipped",
   offset: ({ offset }) => `offset ${offset}`,
-  shift: (values) => `${target(values)} records from where each is now`,
+  shift: ({ shift }) =>
+    `${plural(Math.abs(Number(shift)), "record")} ${Number(shift) < 0 ? "before" : "after"} where it is`,
   time: ({ time }) => `the first record of ${time} or later`,
 };
 
 const resetOffsets = {
   dag: "reset_offsets",
   title: "Reset offsets",
-  start: "Plan it",
-  danger: true,
+  start: ({ approve }) => (approve ? "Plan them" : "Set them"),
+  danger: ({ approve }) => !approve,
   fields: [
     {
       id: "to",
@@ -223,7 +224,7 @@ const resetOffsets = {
     approve: Boolean(values.approve),
   }),
   say: (values) => [
-    `Group ${values.group} reads on from ${TOLD[values.to](values)}.`,
+    `Group ${values.group} reads each partition on from ${TOLD[values.to](values)}.`,
     `Topics: ${names(values.topics).join(", ") || "all that it has committed offsets for"}.`,
     values.approve
       ? "Every new offset is planned first; then a person has to approve it, in Airflow."

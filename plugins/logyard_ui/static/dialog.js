@@ -195,12 +195,16 @@ function Review({ spec, values, back, done }) {
           size: "sm",
           loading: busy,
           disabled: typed !== word,
-          colorPalette: spec.danger ? "red" : "brand",
+          colorPalette: decided(spec.danger, values) ? "red" : "brand",
         },
-        spec.start,
+        decided(spec.start, values),
       ),
     ),
   );
+}
+
+function decided(part, values) {
+  return typeof part === "function" ? part(values) : part;
 }
 
 function Sent({ dag_id, conf }) {

@@ -136,8 +136,16 @@ function Owners({ moves }) {
       known &&
       h(
         Flex,
-        { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
-        h(Notice, null, "No DAG run holds these moves: somebody started them with another tool."),
+        {
+          gap: "3",
+          alignItems: "center",
+          justifyContent: "space-between",
+          wrap: "wrap",
+          borderWidth: "1px",
+          borderRadius: "md",
+          padding: "3",
+        },
+        h(Text, null, "No DAG run holds these moves: somebody started them with another tool."),
         h(Offer, { action: "cancel_reassignment", values: { moves }, danger: true }, "Cancel these moves"),
       ),
   );

@@ -124,7 +124,11 @@ export function Following({ run }) {
         h(
           UI.Link,
           { key: task.task_id, asChild: true, color: "fg.info" },
-          h(RouterLink, { to: taskPath(run, task) }, "It waits for a person to approve what it would do: look at it"),
+          h(
+            RouterLink,
+            { to: `${taskPath(run, task)}/required_actions` },
+            "It waits for a person to approve what it would do: look at it",
+          ),
         ),
       ),
     problem && h(Text, { color: "fg.error", fontSize: "sm" }, problem.message),
