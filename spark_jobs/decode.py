@@ -6,7 +6,7 @@ Damage is a value here (`Damage`): a job decides whether it is a finding or the 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.kernels import Array
 
 CHUNK_BYTES = 4 * 1024 * 1024
+# How many times larger compressed batches become, mostly: what is allocated and not used costs nothing.
+RATIO_GUESS = 6
 PAYLOAD_BYTES_MAX = 2**31 - 1
 _CODEC_MASK = 0x07
 _CRC_START = 21
@@ -146,28 +148,50 @@ def _decompressed(
     chunk: Chunk, starts: Array, ends: Array, codecs: Array, wanted: Array, damages: dict[int, Damage]
 ) -> tuple[Array, Array]:
     view = memoryview(chunk.data)
-    pieces: list[Any] = []
+    room = _Room(RATIO_GUESS * len(view))
     bounds = np.zeros((len(codecs), 2), np.int64)
-    total = 0
-    counts = chunk.headers[:, k.COUNT].tolist()
-    for index in range(len(codecs)):
-        codec = int(codecs[index])
-        piece: Any = view[starts[index] : ends[index]] if wanted[index] else b""
-        if codec and wanted[index] and counts[index] > 0:
-            try:
-                piece = compression.decompress(codec, piece)
-            except LogyardError as error:
-                damages[index] = chunk.damage(index, f"it does not decompress: {error}")
-                piece = b""
-        bounds[index] = total, total + len(piece)
-        total += len(piece)
-        if total > PAYLOAD_BYTES_MAX:
+    columns = (codecs, starts, ends, wanted, chunk.headers[:, k.COUNT])
+    for index, (codec, start, end, is_wanted, count) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        before = room.used
+        try:
+            if codec and is_wanted and count > 0:
+                room.decompress(codec, view[start:end])
+            elif is_wanted:
+                room.copy(view[start:end])
+        except LogyardError as error:
+            damages[index] = chunk.damage(index, f"it does not decompress: {error}")
+        if room.used > PAYLOAD_BYTES_MAX:
             raise CorruptData(f"{CHUNK_BYTES} bytes of batches decompress to more than 2 GiB")
-        pieces.append(piece)
-    raw = np.empty(total, np.uint8)
-    for (start, end), piece in zip(bounds.tolist(), pieces, strict=True):
-        raw[start:end] = np.frombuffer(piece, np.uint8)
-    return raw, bounds
+        bounds[index] = before, room.used
+    return room.data[: room.used], bounds
+
+
+class _Room:
+    """Bytes one behind the other, in an array that grows by doubling."""
+
+    def __init__(self, size: int) -> None:
+        self.data: Array = np.empty(max(size, 1 << 16), np.uint8)
+        self.used = 0
+
+    def copy(self, piece: memoryview) -> None:
+        while len(self.data) - self.used < len(piece):
+            self._grow()
+        self.data[self.used : self.used + len(piece)] = np.frombuffer(piece, np.uint8)
+        self.used += len(piece)
+
+    def decompress(self, codec: int, piece: memoryview) -> None:
+        """Raises CorruptData, also for what becomes larger than any batch may."""
+        most = compression.DECOMPRESSED_BYTES_MAX
+        while (size := compression.decompress_into(codec, piece, memoryview(self.data)[self.used :][:most])) is None:
+            if len(self.data) - self.used >= most:
+                raise CorruptData(f"it decompresses to more than {most} bytes")
+            self._grow()
+        self.used += size
+
+    def _grow(self) -> None:
+        larger = np.empty(2 * len(self.data), np.uint8)
+        larger[: self.used] = self.data[: self.used]
+        self.data = larger
 
 
 def walk(chunk: Chunk) -> Array:

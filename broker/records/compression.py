@@ -24,6 +24,7 @@ NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _FIRST_GUESS_MIN = 64 * 1024
+_TOO_SMALL = "whole buffer"  # what cramjam says of a buffer that the data does not fit
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEAD = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
@@ -98,6 +99,25 @@ def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX)
     except (zlib.error, struct.error, cramjam.DecompressionError) as error:
         raise CorruptData(f"{NAMES[codec]} data of {len(view)} bytes: {error}") from error
     raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec} does not exist")
+
+
+def decompress_into(codec: int, data: Buffer, out: memoryview) -> int | None:
+    """Decompress into the start of `out`; returns how many bytes, None where `out` is too small. Raises CorruptData.
+
+    Bytes of lz4 and zstd are written once, where they are wanted.
+    """
+    into = {LZ4: cramjam.lz4.decompress_into, ZSTD: cramjam.zstd.decompress_into}.get(codec)
+    if into is None:
+        plain = decompress(codec, data)
+        if len(plain) <= len(out):
+            out[: len(plain)] = plain
+        return len(plain) if len(plain) <= len(out) else None
+    try:
+        return int(into(data, out))
+    except cramjam.DecompressionError as error:
+        if _TOO_SMALL in str(error):
+            return None
+        raise CorruptData(f"{NAMES[codec]} data of {len(data)} bytes: {error}") from error
 
 
 def _too_large(codec: str, size_max: int) -> CorruptData:
@@ -176,7 +196,7 @@ def _into_growing(decompress_into: object, codec: str, data: memoryview, size_ma
         try:
             written = decompress_into(data, out)
         except cramjam.DecompressionError as error:
-            if "whole buffer" not in str(error):
+            if _TOO_SMALL not in str(error):
                 raise
             if size >= size_max:
                 raise _too_large(codec, size_max) from error

@@ -40,12 +40,25 @@ def test_the_bound_holds(codec: int) -> None:
         compression.decompress(codec, bomb, 2_999_999)
 
 
+@pytest.mark.parametrize("codec", [compression.NONE, *THEIRS])
+@pytest.mark.parametrize("data", SAMPLES, ids=len)
+def test_into_a_buffer_that_may_be_too_small(codec: int, data: bytes) -> None:
+    packed = compression.compress(codec, data)
+    out = bytearray(len(data) + 10)
+    assert compression.decompress_into(codec, memoryview(packed), memoryview(out)) == len(data)
+    assert out == data + bytes(10)
+    for size in {0, len(data) // 2, len(data) - 1} if data else ():
+        assert compression.decompress_into(codec, memoryview(packed), memoryview(bytearray(size))) is None
+
+
 @pytest.mark.parametrize("codec", THEIRS)
 def test_broken_data_is_corrupt(codec: int) -> None:
     whole = compression.compress(codec, SAMPLES[2] * 700)
     for broken in (whole[:5], whole[: len(whole) // 2], whole[:-1], b"\xff" * 40):
         with pytest.raises(CorruptData):
             compression.decompress(codec, broken)
+        with pytest.raises(CorruptData):
+            compression.decompress_into(codec, broken, memoryview(bytearray(100_000)))
 
 
 def test_raw_snappy_of_librdkafka_is_read() -> None:

@@ -195,3 +195,16 @@ def test_old_formats_are_told_apart() -> None:
     old[16] = 1
     (damage,) = decode.check_crcs(chunk_of(bytes(old)))
     assert damage.reason == k.FAULT_TEXT[k.FAULT_MAGIC]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_batches_that_become_much_larger_and_too_large(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(batch([Rec(i, b"k", b"%d" % i * 90_000)], codec=codec).encode() for i in range(12))
+    assert decoded(data, 1 << 20) == oracle(data)
+    monkeypatch.setattr(decode.compression, "DECOMPRESSED_BYTES_MAX", 100_000)
+    (chunk,) = decode.read_chunks(Bytes(data))
+    assert isinstance(chunk, decode.Chunk)
+    damages = decode.open_payloads(chunk)
+    large = [d.base_offset for d in damages if "decompresses to more than 100000 bytes" in d.reason]
+    assert large == ([10, 11] if codec else [])
+    assert len(damages) == len(large)
