@@ -156,6 +156,11 @@ def test_marking_a_move_as_failed_cancels_it(yard: Yard) -> None:
         # What is killed before its trigger runs has nothing that could hear of it.
         eventually(lambda: _is_triggered(yard, run, "execute"), "the move is waited for", 120)
         assert client.list_reassignments()
+        # The run would start it again: what cancels the moves of others leaves it alone.
+        other = yard.api.trigger("logyard_cancel_reassignment", {"approve": False})
+        eventually(lambda: _state(yard, other, "plan") == "failed", "it is refused", 60)
+        assert f"run {run.run_id} of {run.dag_id} moves replicas" in yard.api.why_failed(other)
+        assert client.list_reassignments()
         where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/execute"
         yard.api._send("PATCH", where, json={"new_state": "failed"})
         eventually(lambda: not client.list_reassignments(), "the move is cancelled")
