@@ -30,7 +30,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
     :param brokers: their ids, a list or its JSON. (templated)
     :param replication_factor: a smaller factor, where the brokers that stay are too few. (templated)
     :param disk_capacities: bytes of the brokers' disks: one number for all, or broker → bytes, or its JSON. Then
-        nothing is moved where one would be filled above `disk_limit`. (templated)
+        nothing is moved where one would be filled above `disk_limit`. The connection's where empty. (templated)
     :param disk_limit: that limit, in percent. (templated)
     :param stop_brokers: stop them in the end by the launcher's `broker_stop_command`. (templated)
     """
@@ -88,7 +88,8 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         factor = as_integer("replication_factor", self.replication_factor, 0) or None
         affected = _holding(snapshot, self.leaving())
         # Topics that the brokers do not hold are none of its business, whatever a smaller factor would do to them.
-        capacities = read_capacities(as_json("disk_capacities", self.disk_capacities), snapshot.brokers)
+        told = as_json("disk_capacities", self.disk_capacities) or self.hook.settings.disk_capacities
+        capacities = read_capacities(told, snapshot.brokers)
         limit = read_limit(as_integer("disk_limit", self.disk_limit, LIMIT_PERCENT))
         start = PlanInput.of(snapshot, affected, sizes, capacities, limit)
         moves = plan_moves(start, Goals(drain=self.leaving(), replication_factor=factor))

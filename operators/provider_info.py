@@ -50,6 +50,11 @@ _CONN_FIELDS: dict[str, Any] = {
         "description": "Bytes per second on each broker while replicas move, where a task names no other; empty: none.",
         "schema": {"type": ["number", "null"]},
     },
+    "disk_capacities": _text(
+        "Disk capacities",
+        'Bytes of the brokers\' disks: one number, or {"1": 2000000000000, …} of all brokers. Then no plan fills one '
+        "above its limit, and bytes are evened out by the share that is filled.",
+    ),
     "cluster_file": _text(
         "Cluster file",
         "The cluster.json of `logyard cluster start`: which brokers ought to run, and where Spark finds their leases.",

@@ -58,7 +58,7 @@ class PlanReassignmentOperator(ClusterOperator):
     :param balance_disk: even out bytes over the brokers as well. (templated)
     :param disk_capacities: bytes of the brokers' disks: one number for all, or broker → bytes, or its JSON. Then
         brokers are evened out by the share of their disks that they fill, and a plan is refused that would fill one
-        above `disk_limit` while replicas move. (templated)
+        above `disk_limit` while replicas move. The connection's where empty. (templated)
     :param disk_limit: that limit, in percent. (templated)
     :param throttle: bytes per second; the plan says how long it takes at that rate. The connection's where empty.
         (templated)
@@ -116,7 +116,8 @@ class PlanReassignmentOperator(ClusterOperator):
                 raise BadSettings(f"topics {some(missing)} do not exist")
             sizes = client.replica_sizes()
         given = as_mapping("plan", self.plan)
-        capacities = read_capacities(as_json("disk_capacities", self.disk_capacities), snapshot.brokers)
+        told = as_json("disk_capacities", self.disk_capacities) or hook.settings.disk_capacities
+        capacities = read_capacities(told, snapshot.brokers)
         limit = read_limit(as_integer("disk_limit", self.disk_limit, LIMIT_PERCENT))
         start = PlanInput.of(snapshot, topics, sizes, capacities, limit)
         if given:

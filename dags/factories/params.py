@@ -35,7 +35,7 @@ def disks() -> dict[str, Param]:
         "disk_capacities": mapping(
             "Disk capacities",
             'Bytes of the brokers\' disks, such as {"1": 2000000000000}: then they are evened out by the share that is '
-            "filled, and none is filled above the limit. Of all brokers, or of none.",
+            "filled, and none is filled above the limit. Of all brokers; empty: the connection's, or none.",
         ),
         "disk_limit": Param(
             80,

@@ -23,7 +23,7 @@ class DiskTooFull(LogyardError):
 
 
 def read_capacities(given: Any, brokers: Iterable[int]) -> dict[int, int]:
-    """Capacities in bytes, by broker: one number for all of them, or broker → bytes. Raises BadSettings.
+    """Capacities in bytes, by broker: one number for all of them, or broker → bytes (or pairs). Raises BadSettings.
 
     Empty where none is given. Whoever names some has to name all: a broker of unknown size is as good as full.
     """
@@ -31,11 +31,10 @@ def read_capacities(given: Any, brokers: Iterable[int]) -> dict[int, int]:
     if given in (None, "", "None", "null", {}):
         return {}
     try:
-        found = (
-            {int(broker): int(size) for broker, size in given.items()}
-            if isinstance(given, Mapping)
-            else dict.fromkeys(known, int(given))
-        )
+        if isinstance(given, (Mapping, tuple)):
+            found = {int(broker): int(size) for broker, size in dict(given).items()}
+        else:
+            found = dict.fromkeys(known, int(given))
     except (TypeError, ValueError):
         raise BadSettings(f"disk_capacities {given!r}: a number of bytes, or broker → bytes is expected") from None
     missing = [broker for broker in known if broker not in found]

@@ -18,7 +18,10 @@ class BadSettings(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Everything that is needed to talk to one cluster. Times are seconds, rates bytes per second."""
+    """Everything that is needed to talk to one cluster. Times are seconds, rates bytes per second.
+
+    `disk_capacities`: bytes of the brokers' disks, one number for all of them or pairs of broker and bytes.
+    """
 
     bootstrap: tuple[str, ...]
     zookeeper: str | None = None
@@ -34,6 +37,7 @@ class ClusterSettings:
     request_timeout_s: float = 10.0
     total_timeout_s: float = 60.0
     throttle: int | None = None
+    disk_capacities: int | tuple[tuple[int, int], ...] | None = None
     cluster_file: str | None = None
     broker_ids: tuple[int, ...] = ()
     broker_start_command: tuple[str, ...] = ()
@@ -71,6 +75,7 @@ class ClusterSettings:
             password=password or None,
             ssl_check_hostname=_truth("ssl_check_hostname", given.get("ssl_check_hostname", True)),
             throttle=round(_number("throttle", given["throttle"])) if "throttle" in given else None,
+            disk_capacities=_capacities(given.get("disk_capacities")),
             broker_ids=tuple(int(_number("broker_ids", item)) for item in _listed("broker_ids", given)),
             broker_start_command=tuple(str(item) for item in _listed("broker_start_command", given)),
             broker_stop_command=tuple(str(item) for item in _listed("broker_stop_command", given)),
@@ -119,6 +124,21 @@ def _listed(key: str, given: Mapping[str, Any]) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         raise BadSettings(f'{key}: a JSON list is expected, such as [1, 2, 3] or ["ssh", "{{host}}", …]')
     return list(value)
+
+
+def _capacities(value: Any) -> int | tuple[tuple[int, int], ...] | None:
+    """A number, an object of them, or JSON text of either (forms carry text)."""
+    if value in (None, {}):
+        return None
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+        if isinstance(found, Mapping):
+            return tuple(sorted((int(broker), int(size)) for broker, size in found.items())) or None
+        return int(found)
+    except (TypeError, ValueError):
+        raise BadSettings(
+            f'disk_capacities {value!r}: bytes are expected, or a JSON object such as {{"1": 2000000000000}}'
+        ) from None
 
 
 def _number(key: str, value: Any) -> float:

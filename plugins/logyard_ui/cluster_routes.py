@@ -7,8 +7,10 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response
 
+from logyard.admin.disks import DiskTooFull
 from logyard.admin.groups import DEAD
 from logyard.admin.planner import PlanImpossible
+from logyard.admin.settings import BadSettings
 from logyard.admin.snapshot import ConfigValue
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.plugins.logyard_ui.answers import answer, answer_json, answer_large, settled
@@ -191,7 +193,7 @@ async def plan(
     )
     running = None if moving.problem is not None else moving.value
     found = await cluster.plan(question, snapshot, running, settled(held), PLAN_S)
-    if isinstance(found.problem, (BadQuestion, PlanImpossible)):
+    if isinstance(found.problem, (BadQuestion, BadSettings, DiskTooFull, PlanImpossible)):
         raise HTTPException(422, str(found.problem))
     return answer(request, settled(found))
 

@@ -120,7 +120,9 @@ class Cluster:
                 "plan",
                 "plan",
                 5.0,
-                lambda _: Document.plain(preview(question, snapshot, running, sizes.replicas)),
+                lambda _: Document.plain(
+                    preview(question, snapshot, running, sizes.replicas, self.settings.disk_capacities)
+                ),
                 repr(question),
                 4,
             ),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from logyard.admin.disks import read_capacities
 from logyard.admin.errors import LogyardError
 from logyard.admin.execution import make_plan
 from logyard.admin.forecast import forecast
@@ -36,9 +37,13 @@ class PlanQuestion:
 
 
 def preview(
-    question: PlanQuestion, snapshot: ClusterSnapshot, running: Running | None, sizes: Sequence[ReplicaSize]
+    question: PlanQuestion,
+    snapshot: ClusterSnapshot,
+    running: Running | None,
+    sizes: Sequence[ReplicaSize],
+    disk_capacities: int | tuple[tuple[int, int], ...] | None = None,
 ) -> dict[str, Any]:
-    """The plan document with its forecast. Raises BadQuestion, PlanImpossible."""
+    """The plan document with its forecast. Raises BadQuestion, BadSettings, PlanImpossible, DiskTooFull."""
     missing = [topic for topic in question.topics if topic not in snapshot.topics]
     if missing:
         raise BadQuestion(f"topic {missing[0]} does not exist")
@@ -46,7 +51,8 @@ def preview(
     if unknown:
         raise BadQuestion(f"broker {unknown[0]} is not alive: what is on it is moved anyway, without naming it")
     now = replace(snapshot, reassignments=running)
-    start = PlanInput.of(now, list(question.topics) or None, sizes)
+    capacities = read_capacities(disk_capacities, now.brokers)
+    start = PlanInput.of(now, list(question.topics) or None, sizes, capacities)
     if len(start.replicas) > PARTITIONS_MAX:
         raise BadQuestion(
             f"{len(start.replicas)} partitions are too many to be planned for here ({PARTITIONS_MAX} at most): "
@@ -60,6 +66,6 @@ def preview(
         "partitions_total": len(moves),
         "complete": len(moves) <= question.limit,
         "throttle": question.throttle,
-        "brokers": forecast(now, sizes, moves),
+        "brokers": forecast(now, sizes, moves, capacities),
         "running": None if running is None else bool(running),
     }

@@ -3,7 +3,7 @@
 
 import { ours } from "./api.js";
 import { useCluster, useList } from "./cluster.js";
-import { bytes, number, plural, seconds } from "./format.js";
+import { bytes, number, percent, plural, seconds } from "./format.js";
 import { Fragment, UI, h, useState } from "./host.js";
 import { useLive } from "./live.js";
 import { Offer } from "./offer.js";
@@ -297,5 +297,10 @@ const BROKER_COLUMNS = [
   change("replicas", "Replicas"),
   change("leaders", "Leaders"),
   change("bytes", "Bytes", bytes),
-  { id: "peak", label: "Bytes at most", end: true, cell: (row) => bytes(row.bytes_peak) },
+  {
+    id: "peak",
+    label: "Bytes at most",
+    end: true,
+    cell: (row) => `${bytes(row.bytes_peak)}${row.capacity ? ` (${percent(row.bytes_peak / row.capacity)})` : ""}`,
+  },
 ];

@@ -32,11 +32,21 @@ def test_a_full_connection() -> None:
         ("a:1", {"request_timeout_s": "soon"}, "request_timeout_s"),
         ("a:1", {"broker_start_command": "rm -rf"}, "broker_start_command"),
         ("a:1", {"ssl_check_hostname": "maybe"}, "ssl_check_hostname"),
+        ("a:1", {"disk_capacities": "large"}, "disk_capacities"),
+        ("a:1", {"disk_capacities": [1, 2]}, "disk_capacities"),
     ],
 )
 def test_wrong_values_are_named(host: str, extra: dict[str, object], named: str) -> None:
     with pytest.raises(BadSettings, match=named):
         ClusterSettings.read(host, extra)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("", None), ("{}", None), (7, 7), ("7", 7), ('{"2": 9, "1": 8}', ((1, 8), (2, 9))), ({"1": 8}, ((1, 8),))],
+)
+def test_capacities_are_read_from_forms_and_json(given: object, expected: object) -> None:
+    assert ClusterSettings.read("a:1", {"disk_capacities": given}).disk_capacities == expected
 
 
 def test_the_cluster_file_tells_which_brokers_ought_to_run(tmp_path: Path) -> None:

@@ -194,7 +194,9 @@ def test_a_plan_says_what_becomes_of_every_broker(cluster: MemoryCluster, monkey
         plan(topics=["nowhere"])
 
 
-def test_disks_are_minded_where_their_capacities_are_known(cluster: MemoryCluster) -> None:
+def test_disks_are_minded_where_their_capacities_are_known(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = sum(1 in a.replicas for a in cluster.assignments.values()) * 1000
     document = plan(drain=[1], disk_capacities='{"1": 10000, "2": 20000, "3": 20000, "4": 20000}', disk_limit="90")
     assert [entry["capacity"] for entry in document["brokers"]] == [10000, 20000, 20000, 20000]
@@ -206,6 +208,10 @@ def test_disks_are_minded_where_their_capacities_are_known(cluster: MemoryCluste
     with pytest.raises(DiskTooFull, match="are allowed"):
         run(DecommissionBrokerOperator(task_id="d", brokers=[1], disk_capacities=held), context())
     assert not any(a.is_reassigning for a in cluster.assignments.values())
+    use(monkeypatch, cluster, disk_capacities={str(broker): held for broker in (1, 2, 3, 4)})
+    with pytest.raises(DiskTooFull, match="are allowed"):  # the connection tells
+        plan(drain=[1])
+    assert plan(drain=[1], disk_capacities=50000)["partitions"]
     with pytest.raises(BadSettings, match="1 to 100 percent"):
         plan(disk_capacities=held, disk_limit=101)
     with pytest.raises(BadSettings, match="broker 4's is missing"):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from logyard.admin.disks import DiskTooFull
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
@@ -232,3 +233,8 @@ def test_a_plan_of_too_many_partitions_is_refused() -> None:
     found = preview(PlanQuestion(drain=(1,), limit=10), few, None, [])
     assert (len(found["partitions"]), found["partitions_total"], found["complete"]) == (10, 20, False)
     assert found["running"] is None
+    sizes = [ReplicaSize(1, "/d", TopicPartition("t", number), 10) for number in range(20)]
+    known = preview(PlanQuestion(drain=(1,)), few, None, sizes, 1000)
+    assert [(b["bytes_peak"], b["capacity"]) for b in known["brokers"]] == [(200, 1000), (200, 1000)]
+    with pytest.raises(DiskTooFull, match="broker 2 would hold 200 of its 240 bytes"):
+        preview(PlanQuestion(drain=(1,)), few, None, sizes, ((1, 1000), (2, 240)))
