@@ -13,7 +13,7 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import TypeVar
 
-from logyard.broker.config_acted_on import ACTED_ON, DYNAMIC, DYNAMIC_PER_BROKER
+from logyard.broker.config_acted_on import ACTED_ON, DYNAMIC, DYNAMIC_PER_BROKER, OVERRIDES_ONLY
 from logyard.broker.config_endpoints import (
     advertise_problems,
     listen_problems,
@@ -199,8 +199,13 @@ class BrokerConfig(TypedValues):
         )
 
     def describe(self) -> list[ConfigEntry]:
-        """Every key of a broker and what its listeners were given for themselves, sorted by name."""
-        return [self._entry(name) for name in sorted([*KEYS, *given_of(self._given)])]
+        """Every key of a broker, and what is there only where it was given (for a listener, to hold back moves).
+
+        Sorted by name.
+        """
+        everywhere = KEYS.keys() - OVERRIDES_ONLY
+        given = [*given_of(self._given), *(OVERRIDES_ONLY & self._given.keys())]
+        return [self._entry(name) for name in sorted([*everywhere, *given])]
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Every key of a topic with these overrides, sorted by name."""
@@ -240,7 +245,7 @@ class BrokerConfig(TypedValues):
                     found.append(ConfigSynonym(name, None if key.sensitive else layer[name], source))
         for name in names:
             default = format_value(_known(name).default)
-            if default is not None:
+            if default is not None and name not in OVERRIDES_ONLY:
                 found.append(ConfigSynonym(name, default, ConfigSource.DEFAULT))
         return list(dropwhile(lambda synonym: synonym.name != names[0], found))
 

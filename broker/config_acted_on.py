@@ -229,3 +229,11 @@ DYNAMIC_CLUSTER_WIDE = frozenset(
     }
 )
 DYNAMIC = DYNAMIC_PER_BROKER | DYNAMIC_CLUSTER_WIDE
+# Kafka knows these as overrides only: described where they are set, and without a default (DynamicConfig.Broker).
+OVERRIDES_ONLY = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)

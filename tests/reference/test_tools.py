@@ -73,7 +73,7 @@ def test_topics(sides: tuple[Side, Side]) -> None:
 
 def test_configs(sides: tuple[Side, Side]) -> None:
     of_topic, of_broker = "--entity-type topics --entity-name c", "--entity-type brokers --entity-name 0"
-    every = "--entity-type brokers --entity-default"
+    every, own = "--entity-type brokers --entity-default", "listener.name.plaintext"
     same(
         sides,
         Step("topics", f"{TO} --create --topic c --replica-assignment 0 --config retention.ms=86400000"),
@@ -89,6 +89,13 @@ def test_configs(sides: tuple[Side, Side]) -> None:
         Step("configs", f"{TO} --describe {every}"),
         Step("configs", f"{TO} --alter {every} --delete-config log.retention.ms"),
         Step("configs", f"{TO} --alter {of_broker} --add-config zookeeper.connect=x", refused=True),
+        Step("configs", f"{TO} --alter {of_broker} --add-config {own}.max.connections=50,max.connections=900"),
+        Step("configs", f"{TO} --describe {of_broker}"),
+        Step("configs", f"{TO} --alter {of_broker} --add-config {own}.max.connections=0", refused=True),
+        Step("configs", f"{TO} --alter {every} --add-config {own}.max.connection.creation.rate=1000"),
+        Step("configs", f"{TO} --describe {every}"),
+        Step("configs", f"{TO} --alter {of_broker} --delete-config {own}.max.connections"),
+        Step("configs", f"{TO} --describe {of_broker}"),
     )
 
 

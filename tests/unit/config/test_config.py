@@ -3,7 +3,7 @@
 import pytest
 
 from logyard.broker.config import BrokerConfig, ConfigEntry, ConfigProblems, ConfigSource, validate_dynamic_overrides
-from logyard.broker.config_acted_on import ACTED_ON, DYNAMIC
+from logyard.broker.config_acted_on import ACTED_ON, DYNAMIC, OVERRIDES_ONLY
 from logyard.broker.config_keys import KEYS
 from logyard.broker.config_protocol import IBP_3_9_IV0
 from logyard.broker.config_values import ConfigType
@@ -211,7 +211,13 @@ class TestDescribe:
         return next(entry for entry in config.describe() if entry.name == name)
 
     def test_everything_is_there(self) -> None:
-        assert [entry.name for entry in parse().describe()] == sorted(KEYS)
+        assert [entry.name for entry in parse().describe()] == sorted(KEYS.keys() - OVERRIDES_ONLY)
+
+    def test_what_kafka_knows_as_an_override_only_is_there_where_it_was_given(self) -> None:
+        rate = "leader.replication.throttled.rate"
+        entry = self.entry(parse().with_dynamic({rate: "5"}), rate)
+        assert (entry.value, entry.source) == ("5", ConfigSource.DYNAMIC_BROKER)
+        assert [s.source for s in entry.synonyms] == [ConfigSource.DYNAMIC_BROKER]
 
     def test_a_listener_s_own_setting_is_there_where_it_was_given(self) -> None:
         own = "listener.name.plaintext.max.connections"
