@@ -16,8 +16,8 @@ from logyard.admin.topics import (
     TopicChanges,
     TopicConflict,
     apply_changes,
-    grow,
     differing,
+    ensure_partitions,
     ensure_topic,
     plan_changes,
 )
@@ -198,7 +198,7 @@ class AddPartitionsOperator(TopicOperator):
             if wanted > there and not self.allow_keyed and policy and "compact" in (policy.value or ""):
                 raise TopicConflict(f"topic {self.topic} is compacted, so keyed: say allow_keyed to move its keys")
             if wanted > there:
-                grow(client, self.topic, wanted, dry_run=self.checks_only)
+                ensure_partitions(client, self.topic, wanted, dry_run=self.checks_only)
         result = {"topic": self.topic, "before": there, "after": wanted}
         return result if self.checks_only else self.wait_ready(context, result, wanted)
 

@@ -336,16 +336,19 @@ class KafkaClusterClient:
         self._admin._manager.cluster.request_update()
 
     def _configs(self, kind: str, name: str) -> dict[str, ConfigValue]:
+        from kafka import errors as theirs
         from kafka.admin import ConfigResource
 
         resource = ConfigResource(kind, name)
-        found = self._repeat(lambda: self._admin.describe_configs([resource], config_filter="all"))
-        entries = found.get(kind.lower(), {}).get(name, {})
-        if not entries:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{kind.lower()} {name}: no configuration was returned"
-            )
-        return translate.configs(entries)
+
+        def ask() -> Any:
+            found = self._admin.describe_configs([resource], config_filter="all").get(kind.lower(), {}).get(name)
+            if not found:
+                # A resource that the broker does not know (yet) is left out.
+                raise theirs.UnknownTopicOrPartitionError(f"{kind.lower()} {name}: no configuration was returned")
+            return found
+
+        return translate.configs(self._repeat(ask))
 
     def _alter_configs(
         self, kind: str, name: str, values: Mapping[str, str], delete: Sequence[str], validate_only: bool

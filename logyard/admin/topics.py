@@ -119,7 +119,21 @@ def apply_changes(client: ClusterClient, changes: TopicChanges, *, dry_run: bool
             changes.topic, changes.set_configs, tuple(changes.delete_configs), validate_only=dry_run
         )
     if changes.add_partitions_to is not None:
-        client.add_partitions(changes.topic, changes.add_partitions_to, validate_only=dry_run)
+        ensure_partitions(client, changes.topic, changes.add_partitions_to, dry_run=dry_run)
+
+
+def ensure_partitions(client: ClusterClient, topic: str, total: int, *, dry_run: bool = False) -> None:
+    """Add partitions up to `total`, also where they were added since somebody looked. Raises ApiError."""
+    try:
+        client.add_partitions(topic, total, validate_only=dry_run)
+    except ApiError as refusal:
+        if refusal.code is not ErrorCode.INVALID_PARTITIONS:
+            raise
+        # The broker that was looked at may not have heard of them yet. The controller has: it would add one more.
+        try:
+            client.add_partitions(topic, total + 1, validate_only=True)
+        except ApiError:
+            raise refusal from None
 
 
 def _create(client: ClusterClient, wanted: NewTopic, dry_run: bool) -> None:

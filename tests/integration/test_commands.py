@@ -126,17 +126,18 @@ def test_znodes_are_checked_and_mended(run: Any, cluster: RealCluster) -> None:
     cluster.create("checked", partitions=2, replicas=3)
     eventually(lambda: run("zk", "check", zookeeper=True) == (0, "nothing is wrong\n", ""), "a sound cluster")
     with cluster.zookeeper() as zk:
-        zk.create("/config/changes/config_change_9999999999", b"?")
+        # In its turn: Kafka's brokers pass over whatever has a lower number than what they have seen.
+        garbage = zk.create("/config/changes/config_change_", b"?", sequence=True)
         before = zk.get("/brokers/topics/checked/partitions/1/state")
         zk.set("/brokers/topics/checked/partitions/1/state", b"{")
         status, out, err = run("zk", "check", zookeeper=True)
         assert (status, err) == (1, "logyard: 2 things wrong, 1 of them can be mended with --fix\n")
         assert "error: /brokers/topics/checked/partitions/1/state (undecodable)" in out
-        assert zk.exists("/config/changes/config_change_9999999999")
+        assert zk.exists(garbage)
         status, out, _ = run("zk", "check", "--fix", zookeeper=True)
         assert status == 1
         assert "\n  mended\n" in out
-        assert not zk.exists("/config/changes/config_change_9999999999")
+        assert not zk.exists(garbage)
         zk.set("/brokers/topics/checked/partitions/1/state", before[0])
     eventually(lambda: run("zk", "check", zookeeper=True)[0] == 0, "a sound cluster again")
 

@@ -1,10 +1,12 @@
 """Topics brought about: what differs, what is refused, and that a second run finds nothing to do."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.snapshot import ConfigValue, NewTopic, PartitionView, TopicView
+from logyard.admin.snapshot import ClusterSnapshot, ConfigValue, NewTopic, PartitionView, TopicView
 from logyard.admin.topics import IfExists, TopicConflict, ensure_topic, plan_changes
 from logyard.broker.errors import ApiError, ErrorCode
 
@@ -41,6 +43,29 @@ def test_reconciling_sets_what_differs_and_grows() -> None:
     assert changes.add_partitions_to == 5
     assert changes.set_configs == {"cleanup.policy": "delete"}
     assert c.topic_configs("t")["retention.ms"].value == "5"  # not named, so left alone
+    assert len(c.snapshot(["t"]).topics["t"].partitions) == 5
+
+
+class BehindTheTimes(MemoryClient):
+    """Shows topics as they were when `stale` was taken, as a broker does that has not heard of a change yet."""
+
+    stale: ClusterSnapshot | None = None
+
+    def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot:
+        return self.stale or super().snapshot(topics, reassignments=reassignments)
+
+
+def test_partitions_that_a_look_does_not_show_yet_are_there() -> None:
+    c = BehindTheTimes(MemoryCluster({1: None, 2: None, 3: None}))
+    ensure_topic(c, WANTED, IfExists.FAIL)
+    c.stale = c.snapshot(["t"])
+    grown = NewTopic("t", 5, 2, WANTED.configs)
+    assert ensure_topic(c, grown, IfExists.RECONCILE).add_partitions_to == 5
+    assert ensure_topic(c, grown, IfExists.RECONCILE).add_partitions_to == 5  # refused, for it has five
+    with pytest.raises(ApiError) as refusal:
+        ensure_topic(c, NewTopic("t", 4, 2, WANTED.configs), IfExists.RECONCILE)
+    assert refusal.value.code is ErrorCode.INVALID_PARTITIONS
+    c.stale = None
     assert len(c.snapshot(["t"]).topics["t"].partitions) == 5
 
 
