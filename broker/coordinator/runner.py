@@ -24,7 +24,7 @@ from logyard.broker.coordinator.events import (
 )
 from logyard.broker.coordinator.members import Group, GroupState
 from logyard.broker.coordinator.ports import CallLater, KeyValue, OffsetsLog, TimerHandle
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
 
 log = structlog.get_logger("logyard.groups")
 
@@ -90,7 +90,13 @@ class GroupCoordinator:
 
     async def _load(self, partition: int, leader_epoch: int) -> None:
         self._unload(partition)
-        found = await loading.load(self._log, partition, self._clock, self._note)
+        try:
+            found = await loading.load(self._log, partition, self._clock, self._note)
+        except (ApiError, StorageError) as error:
+            # Its directory failed, mostly, or the leadership went while it was read: then somebody else is to lead it.
+            # Groups in part would be worse than none: their members would begin again at offsets they never reached.
+            log.warning("groups not loaded", partition=partition, error=str(error))
+            return
         if self._owned.get(partition) != leader_epoch:
             return
         self._groups.update(found)

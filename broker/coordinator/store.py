@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from logyard.broker.clock import Clock
 from logyard.broker.coordinator.ports import KeyValue
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.log.log import Origin
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
@@ -14,6 +14,7 @@ from logyard.broker.replication.replicas import Replicas
 
 TOPIC = "__consumer_offsets"
 READ_BYTES = 1 << 20
+READS_IN_VAIN_MAX = 100
 
 
 class ReplicatedOffsets:
@@ -57,10 +58,18 @@ class ReplicatedOffsets:
         log = found.log if found is not None else None
         if log is None:
             return
-        offset, end = log.log_start_offset, log.log_end_offset
+        offset, end, in_vain = log.log_start_offset, log.log_end_offset, 0
         while offset < end:
             piece = log.read(offset, READ_BYTES, limit_offset=end, min_one=True)
             data = memoryview(await self._run_blocking(piece.load))
+            if piece.size and not len(data):
+                # Compacted or cut in between: the same bytes lie elsewhere now.
+                in_vain += 1
+                if in_vain == READS_IN_VAIN_MAX:
+                    raise StorageError(f"{TOPIC}-{partition} cannot be read from offset {offset} on")
+                offset = max(offset, log.log_start_offset)
+                continue
+            in_vain = 0
             chunk: list[KeyValue] = []
             following = offset
             for position, header in batch.iter_headers(data):

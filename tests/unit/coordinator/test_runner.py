@@ -2,13 +2,16 @@
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
+
+import structlog.testing
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.coordinator import groups
 from logyard.broker.coordinator.events import Join, Leaver, OffsetCommit, Sync
-from logyard.broker.coordinator.ports import MemoryOffsetsLog
+from logyard.broker.coordinator.ports import KeyValue, MemoryOffsetsLog
 from logyard.broker.coordinator.runner import GroupCoordinator
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import ErrorCode, StorageError
 
 JOIN = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
 
@@ -70,6 +73,32 @@ async def test_not_coordinator_before_leading_and_after_resigning() -> None:
     await asyncio.sleep(0)
     made.on_follower(0)
     assert (await waiting).error is ErrorCode.NOT_COORDINATOR
+    await made.close()
+
+
+async def test_groups_that_cannot_be_read_are_not_served_in_part() -> None:
+    class Failing(MemoryOffsetsLog):
+        fails = True
+
+        async def read(self, partition: int) -> AsyncIterator[list[KeyValue]]:
+            async for chunk in super().read(partition):
+                yield chunk
+            if self.fails:
+                raise StorageError("the directory has failed")
+
+    log = Failing(1)
+    made = coordinator(log)
+    with structlog.testing.capture_logs() as said:
+        made.on_leader(0, 1)
+        await asyncio.sleep(0.001)
+    assert [(line["event"], line["log_level"]) for line in said] == [("groups not loaded", "warning")]
+    assert made.availability("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    made.on_follower(0)
+    assert made.availability("g") is ErrorCode.NOT_COORDINATOR
+    log.fails = False
+    made.on_leader(0, 2)
+    await asyncio.sleep(0.001)
+    assert made.availability("g") is ErrorCode.NONE
     await made.close()
 
 

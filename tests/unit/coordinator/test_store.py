@@ -1,0 +1,69 @@
+"""`__consumer_offsets` read back from a real log while the built-in cleaner, or a failing disk, is at it."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from logyard.broker.clock import ManualClock
+from logyard.broker.coordinator.ports import KeyValue
+from logyard.broker.coordinator.store import READS_IN_VAIN_MAX, ReplicatedOffsets
+from logyard.broker.errors import StorageError
+from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.replication.replicas import Replicas
+from tests.support.logs import NOW, new_log, produced
+
+BATCHES = 5
+
+
+class Offsets:
+    """The log of one offsets partition; `before` is done before each read from the disk."""
+
+    def __init__(self, before: Callable[[], None]) -> None:
+        self.log = new_log()
+        for number in range(BATCHES):
+            self.log.append_as_leader(produced([b"v%d" % number], key=b"k%d" % number), 0, now_ms=NOW)
+        self.reads = 0
+
+        def run_blocking(work: Callable[[], Any]) -> Any:
+            self.reads += 1
+            before()
+            done = asyncio.get_running_loop().create_future()
+            done.set_result(work())
+            return done
+
+        replicas = SimpleNamespace(partition=lambda tp: SimpleNamespace(log=self.log))
+        self.store = ReplicatedOffsets(
+            cast(Replicas, replicas), MetadataCache(), ManualClock(), run_blocking, lambda: 1
+        )
+
+    async def all(self) -> list[KeyValue]:
+        return [record async for chunk in self.store.read(0) for record in chunk]
+
+
+async def test_everything_is_read() -> None:
+    assert await Offsets(lambda: None).all() == [(b"k%d" % n, b"v%d" % n) for n in range(BATCHES)]
+
+
+async def test_a_read_that_a_compaction_overtook_is_done_again() -> None:
+    """Ending there would serve groups without the offsets that were not read."""
+
+    def compacted() -> None:
+        if offsets.reads in (1, 2):
+            offsets.log.cuts += 1  # as `replace_in_row` counts: the bytes lie elsewhere now
+
+    offsets = Offsets(compacted)
+    assert len(await offsets.all()) == BATCHES
+    assert offsets.reads == 3
+
+
+async def test_what_can_never_be_read_is_given_up() -> None:
+    def compacted() -> None:
+        offsets.log.cuts += 1
+
+    offsets = Offsets(compacted)
+    with pytest.raises(StorageError, match="__consumer_offsets-0 cannot be read from offset 0 on"):
+        await offsets.all()
+    assert offsets.reads == READS_IN_VAIN_MAX
