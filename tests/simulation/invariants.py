@@ -380,9 +380,9 @@ class Rules:
     def unrest(self, *, ends: bool = False) -> str:
         """What is not as it should be once every broker lives; empty where all is well. `ends`: logs equally long."""
         cluster = self._cluster
-        down = [m.name for m in cluster.machines.values() if not m.is_serving]
+        down = [m.name for m in cluster.machines.values() if not m.is_serving or m.is_leaving]
         if down:
-            return f"not serving: {down}"
+            return f"not serving, or not for long: {down}"
         if cluster.controller() is None:
             return "there is not exactly one controller"
         if waiting := cluster.tree.children("/admin/delete_topics"):

@@ -157,6 +157,7 @@ class Machine:
         self.zk: SimZooKeeper | None = None
         self.graveyard: list[Process] = []
         self.loses_power = False
+        self.is_leaving = False  # told to stop: it serves on for a while
         self.up_since = 0.0
         self._chance = random.Random(f"{seed} machine {broker_id}")
         self._settings = settings
@@ -248,6 +249,7 @@ class Machine:
     def _end(self, how: str) -> None:
         assert self.process is not None
         process, self.process = self.process, None
+        self.is_leaving = False
         self._trace.event(f"{self.name} is down: {how}")
         process.die()
         self._network.kill(process)
@@ -258,6 +260,7 @@ class Machine:
     def stop(self) -> None:
         """SIGTERM."""
         if self.process is not None and self.broker is not None:
+            self.is_leaving = True
             self._loop.call_soon(self.broker.stop, context=self.process.context)
 
     def bury(self) -> None:
