@@ -315,26 +315,22 @@ def validate_topic_overrides(overrides: Mapping[str, str]) -> None:
 def validate_dynamic_overrides(config: BrokerConfig, overrides: Mapping[str, str], *, cluster_wide: bool) -> None:
     """Raise ApiError where these cannot be dynamic overrides of a broker, or of all brokers.
 
-    INVALID_REQUEST, in Kafka's words, where a key never changes while a broker runs; INVALID_CONFIG otherwise.
+    As in Kafka INVALID_REQUEST, for a value too; INVALID_CONFIG for a key that nobody knows, which Kafka would keep.
     """
     static = sorted(name for name in overrides if name in KEYS and name not in DYNAMIC)
     if static:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: Set({', '.join(static)})")
-    problems = []
-    for name in overrides:
-        if is_of_listener(name):
-            continue
-        if name not in KEYS:
-            problems.append(f"{name}: unknown{_nearest(name, KEYS)}")
-        elif cluster_wide and name in DYNAMIC_PER_BROKER:
-            problems.append(f"{name}: can only be set for one broker")
+    unknown = [f"{name}: unknown{_nearest(name, KEYS)}" for name in overrides if key_of(name) is None]
+    if unknown:
+        raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(unknown))
+    problems = [f"{n}: can only be set for one broker" for n in overrides if cluster_wide and n in DYNAMIC_PER_BROKER]
     if not problems:
         try:
             config.with_dynamic(*(({}, overrides) if cluster_wide else (overrides,)))
         except ConfigProblems as found:
             problems = found.problems
     if problems:
-        raise ApiError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
+        raise ApiError(ErrorCode.INVALID_REQUEST, "; ".join(problems))
 
 
 _TOPIC_DOC = {

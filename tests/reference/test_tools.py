@@ -92,6 +92,7 @@ def test_configs(sides: tuple[Side, Side]) -> None:
         Step("configs", f"{TO} --alter {of_broker} --add-config {own}.max.connections=50,max.connections=900"),
         Step("configs", f"{TO} --describe {of_broker}"),
         Step("configs", f"{TO} --alter {of_broker} --add-config {own}.max.connections=0", refused=True),
+        Step("configs", f"{TO} --alter {of_broker} --add-config log.retention.ms=x", refused=True),
         Step("configs", f"{TO} --alter {every} --add-config {own}.max.connection.creation.rate=1000"),
         Step("configs", f"{TO} --describe {every}"),
         Step("configs", f"{TO} --alter {of_broker} --delete-config {own}.max.connections"),

@@ -185,14 +185,14 @@ class TestDynamic:
     def test_validation(self) -> None:
         config = parse()
         validate_dynamic_overrides(config, {"log.retention.ms": "5"}, cluster_wide=True)
-        for overrides, cluster_wide in (
-            ({"log.retention.ms": "x"}, False),
-            ({"nonsense": "2"}, False),
-            ({"listeners": "PLAINTEXT://127.0.0.1:1"}, True),
+        for overrides, cluster_wide, code in (
+            ({"log.retention.ms": "x"}, False, ErrorCode.INVALID_REQUEST),
+            ({"nonsense": "2"}, False, ErrorCode.INVALID_CONFIG),
+            ({"listeners": "PLAINTEXT://127.0.0.1:1"}, True, ErrorCode.INVALID_REQUEST),
         ):
             with pytest.raises(ApiError) as caught:
                 validate_dynamic_overrides(config, overrides, cluster_wide=cluster_wide)
-            assert caught.value.code is ErrorCode.INVALID_CONFIG
+            assert caught.value.code is code
         own = "listener.name.plaintext.max.connections"
         for cluster_wide in (True, False):
             validate_dynamic_overrides(config, {own: "5"}, cluster_wide=cluster_wide)
