@@ -7,7 +7,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from kazoo.client import KazooClient
 from logyard.broker.protocol import codec
 from logyard.local.cluster import Cluster
 from logyard.local.layout import Settings
+from tests.benchmarks.harness import Row
 
 METADATA, CREATE_TOPICS, DELETE_TOPICS, ELECT_LEADERS = 3, 19, 20, 43
 VERSIONS = {METADATA: 12, CREATE_TOPICS: 5, DELETE_TOPICS: 4, ELECT_LEADERS: 2}
@@ -32,19 +32,6 @@ CONFIG = {
 
 Leaders = dict[str, list[int]]
 """Topic → leader of each partition, -1 for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure."""
-
-    what: str
-    value: float
-    unit: str
-    note: str = ""
-
-    def text(self) -> str:
-        return f"{self.what:58}{self.value:>10,.2f} {self.unit:4} {self.note}".rstrip()
 
 
 class Ask:
@@ -133,8 +120,7 @@ def measure_brokers(directory: Path) -> list[Row]:
     rows: list[Row] = []
 
     def keep(what: str, seconds: float, note: str = "") -> None:
-        rows.append(Row(what, seconds, "s", note))
-        print(rows[-1].text(), flush=True)
+        rows.append(Row(what, seconds, "s", note=note))
 
     cluster = Cluster(directory)
     cluster.start(Settings(3, None, None, CONFIG))

@@ -35,12 +35,11 @@ class Row:
     note: str = ""
 
     def text(self) -> str:
+        value = f"{self.value:,.{2 if self.value < 10 else 1}f}"
         bound = "" if self.bound is None else f"{self.bound:,.0f}"
         verdict = "" if self.bound is None else ("ok" if self.value <= self.bound else "ABOVE")
         ratio = "" if not self.ceiling else f"{self.value / self.ceiling:.1f} x {self.ceiling:,.1f}"
-        return (
-            f"{self.what:56}{self.value:>12,.1f} {self.unit:8}{bound:>8} {verdict:6}{ratio:>16}  {self.note}".rstrip()
-        )
+        return f"{self.what:56}{value:>12} {self.unit:8}{bound:>8} {verdict:6}{ratio:>16}  {self.note}".rstrip()
 
 
 HEADING = f"{'':56}{'':>12} {'':8}{'bound':>8} {'':6}{'x bare work':>16}"
