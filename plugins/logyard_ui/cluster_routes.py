@@ -95,7 +95,7 @@ async def sizes(request: Request, cluster: Watched) -> Response:
 @router.get("/topic")
 async def topic(request: Request, cluster: Watched, name: TopicName) -> Response:
     """One topic: partitions, offsets, bytes, settings, the groups that read it."""
-    seen = await cluster.seen(MAIN_S)
+    seen = await cluster.seen(MAIN_S, [name])
     found = settled(seen)
     if name not in found.snapshot.topics:
         raise HTTPException(404, f"there is no topic {name}")
@@ -180,7 +180,7 @@ async def plan(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> Response:
     """A preview of what would move for these goals. Changes nothing."""
-    snapshot = (await seen_of(cluster)).snapshot
+    snapshot = settled(await cluster.seen(MAIN_S, topic)).snapshot
     moving, held = await asyncio.gather(cluster.running(MAIN_S), cluster.sizes(snapshot, MAIN_S))
     question = PlanQuestion(
         topics=tuple(sorted(set(topic))),

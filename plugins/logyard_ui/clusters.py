@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from logyard.admin.connect import Connector
@@ -51,8 +52,13 @@ class Cluster:
         self._history = ControllerHistory()
         self.poll = Poll(lambda: connector.cluster(brief), self._clocks, idle_s)
 
-    async def seen(self, wait_s: float) -> Found[Seen]:
-        return await self.poll.get(Part(SNAPSHOT, "snapshot", 2.0, self._look), wait_s)
+    async def seen(self, wait_s: float, topics: Iterable[str] = ()) -> Found[Seen]:
+        """What was seen of the cluster lately; looked at again where one of these topics is not in it (yet)."""
+        part = Part(SNAPSHOT, "snapshot", 2.0, self._look)
+        found = await self.poll.get(part, wait_s)
+        if found.value is None or found.value.snapshot.topics.keys() >= set(topics):
+            return found
+        return await self.poll.get_anew(part, wait_s)
 
     async def running(self, wait_s: float) -> Found[Running]:
         return await self.poll.get(Part(MOVES, "moves", 2.0, lambda c: c.list_reassignments()), wait_s)

@@ -18,6 +18,8 @@ KEPT_MAX = 64
 # A look that took a second is not taken again for four more: never more than a fifth of the time is spent looking.
 PAUSE_FACTOR = 4.0
 PAUSE_MAX_S = 300.0
+# Whoever misses something in what is fresh has it looked at again, but not more often than this.
+ANEW_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,21 @@ class Poll:
                 took_s=kept.took_s,
                 every_s=kept.pause_s,
             )
+
+    async def get_anew(self, part: Part[T], wait_s: float) -> Found[T]:
+        """The part from a look that begins only now, though it is fresh, as soon as what looks cost allows it."""
+        with self._lock:
+            kept = self._kept.get((part.name, part.about)) or _Kept(part.name, part.every_s)
+            under_way = kept.under_way
+        if under_way is not None:
+            await asyncio.wait({asyncio.ensure_future(_ended(under_way))}, timeout=wait_s)
+        with self._lock:
+            pause_s = max(ANEW_S, min(kept.took_s * PAUSE_FACTOR, PAUSE_MAX_S))
+            rest_s = kept.ended + pause_s - self._clocks.monotonic()
+        await asyncio.sleep(min(max(rest_s, 0.0), wait_s))
+        with self._lock:
+            kept.ended = float("-inf")
+        return await self.get(part, wait_s)
 
     def peek(self, name: str, about: str = "") -> Any:
         """The value that is kept just now, however old, or None; asks nobody."""

@@ -10,6 +10,7 @@ from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import ClusterUnreachable, DescribingClient
+from logyard.plugins.logyard_ui import polls
 from logyard.plugins.logyard_ui.lanes import WAITING_MAX, Busy, Lane
 from logyard.plugins.logyard_ui.polls import Clocks, Found, Part, Poll
 from tests.support.page_site import Clock
@@ -59,6 +60,33 @@ def test_fifty_ask_and_one_looks() -> None:
     assert {one.value for one in found} == {7}
     assert (len(looks), len(clients.made), poll.threads) == (1, 1, 1)
     assert (poll.costs()["number"].asked, poll.costs()["number"].looks) == (50, 1)
+
+
+def test_who_misses_something_has_it_looked_at_again_soon_but_not_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    def look(_: DescribingClient) -> int:
+        looks.append(len(looks))
+        return looks[-1]
+
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        slept.append(seconds)
+        clock.now += seconds
+        await sleep(0)
+
+    monkeypatch.setattr(polls.asyncio, "sleep", noted)
+
+    async def ask() -> list[int | None]:
+        poll = _poll(clock, Clients())
+        fresh = [await poll.get(_part(look), LONG_S), await poll.get(_part(look), LONG_S)]
+        return [found.value for found in [*fresh, await poll.get_anew(_part(look), LONG_S)]]
+
+    clock = Clock()
+    assert asyncio.run(ask()) == [0, 0, 1]
+    assert slept == [polls.ANEW_S]
 
 
 def test_who_gives_up_leaves_the_look_to_others() -> None:

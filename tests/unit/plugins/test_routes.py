@@ -235,6 +235,13 @@ def test_long_answers_are_packed(cluster: MemoryCluster, known: Connections) -> 
     assert len(gzip.compress(plain[0].content)) < len(plain[0].content) / 3
 
 
+def test_a_topic_that_was_only_just_made_is_there(cluster: MemoryCluster, known: Connections) -> None:
+    viewer = Asked(make_app(cluster))
+    assert "late" not in viewer.answer("/api/topics").text
+    MemoryClient(cluster).create_topic(NewTopic("late", 2, 1))
+    assert len(viewer.json("/api/topic?name=late")["partitions"]) == 2
+
+
 def test_one_topic(viewer: Asked) -> None:
     found = viewer.json("/api/topic?name=t")
     first = found["partitions"][0]
