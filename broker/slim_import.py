@@ -4,11 +4,12 @@
 network code: 0.15 s of every start of a broker and some megabytes of it, for one function.
 """
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
@@ -43,6 +44,10 @@ class _FrontPage(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if name.startswith(f"{self._package}.") and self._package not in sys.modules:
+            # A parent that was loaded without the front page hides that nobody has run it: some modules need it first.
+            importlib.import_module(self._package)
+            return ModuleSpec(name, _Loaded(sys.modules[name])) if name in sys.modules else None
         if name != self._package:
             return None
         sys.meta_path.remove(self)
@@ -59,3 +64,16 @@ class _FrontPage(MetaPathFinder):
 
         spec.loader.exec_module = bind_and_run  # type: ignore[method-assign]
         return spec
+
+
+class _Loaded(Loader):
+    """Gives a module that the front page has loaded meanwhile, as it is."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec

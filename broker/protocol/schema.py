@@ -4,6 +4,7 @@ The inter-broker messages are described in `schemas/` here; everything else come
 kafka-python. Nothing of either is used beyond its field lists: `compiler.py` makes the codecs.
 """
 
+import importlib
 import re
 import uuid
 from collections.abc import Mapping
@@ -15,6 +16,8 @@ from logyard.broker.slim_import import without_front_page
 
 with without_front_page("kafka"):
     from kafka.protocol.schemas import load_json
+
+    importlib.import_module("kafka.protocol.schemas.resources")  # where load_json looks, later
 
 ZERO_UUID: Final = uuid.UUID(int=0)
 FIXED: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(

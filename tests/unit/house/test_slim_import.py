@@ -16,6 +16,12 @@ from logyard.broker.records import decode
 print(kafka.KafkaAdminClient.__name__, kafka.protocol.schemas.load_json.__name__, aiokafka.AIOKafkaConsumer.__name__)
 print(aiokafka.errors.CorruptRecordException is decode.CorruptRecordException, sys.modules["kafka"] is kafka)
 """
+BELOW = """
+import kafka.protocol.admin
+import sys
+module = sys.modules["kafka.protocol.admin"]
+print(module is kafka.protocol.admin, module.__spec__.origin == module.__file__, kafka.KafkaAdminClient.__name__)
+"""
 EARLIER = """
 import sys
 import kafka, aiokafka
@@ -35,6 +41,10 @@ def test_a_broker_starts_without_the_clients_it_does_not_use() -> None:
 
 def test_a_later_import_has_the_whole_library() -> None:
     assert run(BROKER + LATER)[1:] == ["KafkaAdminClient load_json AIOKafkaConsumer", "True True"]
+
+
+def test_a_later_import_of_a_part_has_the_front_page_run_first() -> None:
+    assert run(BROKER + BELOW)[1:] == ["True True KafkaAdminClient"]
 
 
 def test_a_library_that_is_there_already_stays() -> None:
