@@ -10,6 +10,7 @@ Times are seconds. Everything raises AirflowError, whose text names the DAG, the
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -22,6 +23,7 @@ COMPONENTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 END_STATES = ("success", "failed")
 _PAUSE_S = 0.5
 _LOG_LINES = 40
+_TRIES = 4
 
 
 class AirflowError(LocalError):
@@ -96,11 +98,11 @@ class AirflowApi:
     def wait_dag(self, dag_id: str, timeout_s: float) -> None:
         """Wait until a DAG is known and active; an import error of it is raised at once."""
         for _ in self._until(timeout_s, lambda: f"DAG {dag_id} did not appear"):
-            answer = self._send("GET", f"/api/v2/dags/{dag_id}", allow=(404,))
+            answer = self._send_again("GET", f"/api/v2/dags/{dag_id}", allow=(404,))
             if answer.status_code == 200 and not answer.json().get("is_paused"):
                 return
             if answer.status_code == 200:
-                self._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+                self._send_again("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
                 return
             errors = [e for e in self.import_errors() if dag_id in str(e.get("filename", ""))]
             if errors:
@@ -108,26 +110,31 @@ class AirflowApi:
 
     def import_errors(self) -> list[dict[str, Any]]:
         """Errors of DAG files."""
-        return list(self._send("GET", "/api/v2/importErrors").json()["import_errors"])
+        return list(self._send_again("GET", "/api/v2/importErrors").json()["import_errors"])
 
     def plugin_import_errors(self) -> list[dict[str, Any]]:
         """Errors of plugins."""
-        return list(self._send("GET", "/api/v2/plugins/importErrors").json()["import_errors"])
+        return list(self._send_again("GET", "/api/v2/plugins/importErrors").json()["import_errors"])
 
     # -- runs -------------------------------------------------------------------------------------
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> Run:
         """Start a run with that configuration (the DAG's params)."""
-        body = {"logical_date": None, "conf": dict(conf or {})}
-        answer = self._send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body).json()
-        return Run(dag_id, answer["dag_run_id"], answer["state"])
+        # With an id of our own a request whose answer was an error can be sent again: 409 says that the run is there.
+        run_id = f"manual__{uuid.uuid4()}"
+        body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf or {})}
+        answer = self._send_again("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body, allow=(409,))
+        if answer.status_code == 409:
+            return Run(dag_id, run_id, "queued")
+        made = answer.json()
+        return Run(dag_id, made["dag_run_id"], made["state"])
 
     def wait_run(self, run: Run, timeout_s: float, progress: Callable[[list[TaskView]], None] | None = None) -> Run:
         """Wait for the end of a run; `progress` sees its tasks at each look. Raises AirflowError when it fails."""
         started = time.monotonic()
         where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}"
         for _ in self._until(timeout_s, lambda: f"DAG {run.dag_id} did not end: {self._where_it_is(run)}"):
-            state = str(self._send("GET", where).json()["state"])
+            state = str(self._send_again("GET", where).json()["state"])
             if progress is not None:
                 progress(self.tasks(run))
             if state in END_STATES:
@@ -150,14 +157,14 @@ class AirflowApi:
     def tasks(self, run: Run) -> list[TaskView]:
         """The run's tasks in the order in which they started."""
         where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
-        found = self._send("GET", where).json()["task_instances"]
+        found = self._send_again("GET", where).json()["task_instances"]
         found.sort(key=lambda t: (t.get("start_date") or "9", t["task_id"], t["map_index"]))
         return [TaskView(t["task_id"], t.get("state") or "none", t["try_number"], t["map_index"], t) for t in found]
 
     def xcom(self, run: Run, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
         """What a task returned (or pushed under another key)."""
         where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/{key}"
-        answer = self._send("GET", where, params={"deserialize": "true", "map_index": map_index})
+        answer = self._send_again("GET", where, params={"deserialize": "true", "map_index": map_index})
         return answer.json()["value"]
 
     def log(self, run: Run, task: TaskView) -> list[str]:
@@ -184,10 +191,19 @@ class AirflowApi:
 
     def get(self, path: str, **params: Any) -> Any:
         """Any other GET of this server, as JSON (the plugin's routes, for one)."""
-        return self._send("GET", path, params=params).json()
+        return self._send_again("GET", path, params=params).json()
 
     def _where_it_is(self, run: Run) -> str:
         return ", ".join(f"{task.task_id} {task.state}" for task in self.tasks(run))
+
+    def _send_again(self, method: str, path: str, *, allow: tuple[int, ...] = (), **request: Any) -> httpx.Response:
+        """Send what may be sent twice: SQLite under Airflow may be locked for a moment (500). Raises AirflowError."""
+        for _ in range(_TRIES - 1):
+            answer = self._send(method, path, allow=(*allow, 500), **request)
+            if answer.status_code != 500:
+                return answer
+            time.sleep(_PAUSE_S)
+        return self._send(method, path, allow=allow, **request)
 
     def _send(self, method: str, path: str, *, allow: tuple[int, ...] = (), **request: Any) -> httpx.Response:
         """Send with a token, log in again once when it has run out. Raises AirflowError."""

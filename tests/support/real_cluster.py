@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from logyard.local.cluster import Cluster
 
@@ -109,9 +110,10 @@ class RealCluster:
         """(broker id, controller epoch); id -1 while nobody holds the znode."""
         with self.zookeeper() as zk:
             epoch = int(zk.get("/controller_epoch")[0])
-            if not zk.exists("/controller"):
+            try:
+                return int(json.loads(zk.get("/controller")[0])["brokerid"]), epoch
+            except NoNodeError:
                 return -1, epoch
-            return int(json.loads(zk.get("/controller")[0])["brokerid"]), epoch
 
     def replica_dirs(self, topic: str, partition: int) -> dict[int, Path]:
         return {

@@ -55,7 +55,20 @@ def test_a_run_is_triggered_waited_for_and_read() -> None:
     assert seen == [["a", "b"]]
     assert client.xcom(run, "a") == {"n": 1}
     body = json.loads(next(r for r in server.asked if r.url.path == RUNS).content)
+    assert body.pop("dag_run_id").startswith("manual__")
     assert body == {"logical_date": None, "conf": {"topic": "t"}}
+
+
+def test_a_database_that_is_locked_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logyard.local.airflow_api._PAUSE_S", 0.0)
+    locked = httpx.Response(500, json={"detail": {"reason": "Database error"}})
+    # The first was carried out though its answer was an error.
+    server = Server({f"POST {RUNS}": [locked, httpx.Response(409, text="it is there")]})
+    run = api(server).trigger("d")
+    sent = [json.loads(r.content)["dag_run_id"] for r in server.asked if r.url.path == RUNS]
+    assert (run.run_id, run.state, len(set(sent))) == (sent[0], "queued", 1)
+    with pytest.raises(AirflowError, match="500"):
+        api(Server({f"POST {RUNS}": locked})).trigger("d")
 
 
 def test_a_token_that_ran_out_is_renewed_once() -> None:
