@@ -5,14 +5,13 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.disks import LIMIT_PERCENT, read_capacities, read_limit
 from logyard.admin.execution import make_plan
 from logyard.admin.forecast import forecast, forecast_lines
 from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.settings import BadSettings
 from logyard.admin.snapshot import ClusterSnapshot
-from logyard.operators.base import ClusterOperator, as_integer, as_json, as_list, as_truth
-from logyard.operators.reassignment import ExecuteReassignmentOperator
+from logyard.operators.base import ClusterOperator, as_integer, as_list, as_truth
+from logyard.operators.reassignment import ExecuteReassignmentOperator, disks_told
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.triggers.cluster import some
 
@@ -88,9 +87,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         factor = as_integer("replication_factor", self.replication_factor, 0) or None
         affected = _holding(snapshot, self.leaving())
         # Topics that the brokers do not hold are none of its business, whatever a smaller factor would do to them.
-        told = as_json("disk_capacities", self.disk_capacities) or self.hook.settings.disk_capacities
-        capacities = read_capacities(told, snapshot.brokers)
-        limit = read_limit(as_integer("disk_limit", self.disk_limit, LIMIT_PERCENT))
+        capacities, limit = disks_told(self.disk_capacities, self.disk_limit, self.hook.settings, snapshot)
         start = PlanInput.of(snapshot, affected, sizes, capacities, limit)
         moves = plan_moves(start, Goals(drain=self.leaving(), replication_factor=factor))
         for line in forecast_lines(forecast(snapshot, sizes, moves, capacities)):

@@ -25,7 +25,7 @@ from logyard.admin.execution import (
 from logyard.admin.forecast import forecast, forecast_lines
 from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.ports import ClusterClient
-from logyard.admin.settings import BadSettings
+from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.admin.snapshot import ClusterSnapshot
 from logyard.admin.throttles import Throttle, capture, restore, set_throttle, throttled_brokers, throttled_replicas
 from logyard.operators.base import ClusterOperator, as_integer, as_json, as_list, as_mapping, as_truth
@@ -35,6 +35,17 @@ from logyard.operators.triggers.cluster import ReassignmentDoneTrigger, some
 
 THROTTLE_BEFORE = "throttle_before"
 _STORED_THROTTLE = "logyard_throttle_before"
+
+
+def disks_told(
+    capacities: Any, limit: int | str | None, settings: ClusterSettings, snapshot: ClusterSnapshot
+) -> tuple[dict[int, int], float]:
+    """Brokers' capacities in bytes, the connection's where a task names none, and the share that may be filled.
+
+    Raises BadSettings.
+    """
+    told = as_json("disk_capacities", capacities) or settings.disk_capacities
+    return read_capacities(told, snapshot.brokers), read_limit(as_integer("disk_limit", limit, LIMIT_PERCENT))
 
 
 class StalePlan(LogyardError):
@@ -116,9 +127,7 @@ class PlanReassignmentOperator(ClusterOperator):
                 raise BadSettings(f"topics {some(missing)} do not exist")
             sizes = client.replica_sizes()
         given = as_mapping("plan", self.plan)
-        told = as_json("disk_capacities", self.disk_capacities) or hook.settings.disk_capacities
-        capacities = read_capacities(told, snapshot.brokers)
-        limit = read_limit(as_integer("disk_limit", self.disk_limit, LIMIT_PERCENT))
+        capacities, limit = disks_told(self.disk_capacities, self.disk_limit, hook.settings, snapshot)
         start = PlanInput.of(snapshot, topics, sizes, capacities, limit)
         if given:
             moves = [

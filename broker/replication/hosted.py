@@ -7,7 +7,7 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.partition import Partition, PartitionPorts
-from logyard.broker.replication.ports import IsrChanges, Log, Logs, NewPending, RunBlocking, Timers
+from logyard.broker.replication.ports import IsrChanges, Log, Logs, NewPending, Pending, RunBlocking, T, Timers
 from logyard.broker.replication.purgatory import Purgatory
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.throttle import ByteRate
@@ -60,6 +60,23 @@ class Hosted:
     def now_ms(self) -> int:
         """Milliseconds that never go back: for lags, not for records."""
         return int(self.clock.monotonic() * 1000)
+
+    def in_thread(self, work: Callable[[], None], outcome: Callable[[], T]) -> Pending[T]:
+        """Run `work` in a thread and answer what `outcome` then says on the loop, or what `work` has raised."""
+        pending: Pending[T] = self.new_pending()
+
+        def done(finished: Pending[None]) -> None:
+            if pending.done():
+                return
+            try:
+                finished.result()
+            except Exception as error:
+                pending.set_exception(error)
+            else:
+                pending.set_result(outcome())
+
+        self.run_blocking(work).add_done_callback(done)
+        return pending
 
     def find(self, tp: TopicPartition) -> Partition:
         """Return the partition, or raise ApiError as a client should see it.

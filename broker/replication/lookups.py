@@ -51,24 +51,12 @@ class Lookups:
 
     def _search(self, answers: list[OffsetAnswer], searches: list[tuple[int, Search]]) -> Pending[list[OffsetAnswer]]:
         """Fill in what has to be looked for in segments: that waits for the disk, and so happens in a thread."""
-        pending: Pending[list[OffsetAnswer]] = self._hosted.new_pending()
 
         def work() -> None:
             for number, search in searches:
                 answers[number] = search()
 
-        def done(finished: Pending[None]) -> None:
-            if pending.done():
-                return
-            try:
-                finished.result()
-            except Exception as error:
-                pending.set_exception(error)
-            else:
-                pending.set_result(answers)
-
-        self._hosted.run_blocking(work).add_done_callback(done)
-        return pending
+        return self._hosted.in_thread(work, lambda: answers)
 
     def _offset(self, query: OffsetQuery, isolation: Isolation, only_leader: bool) -> OffsetAnswer | Search:
         try:

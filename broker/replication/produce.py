@@ -142,7 +142,6 @@ class Producing:
     def _recode(self, entries: Entries, recoders: Mapping[int, Callable[[memoryview], memoryview]]) -> Pending[Recoded]:
         fit = [(tp, memoryview(bytearray(batches))) for tp, batches in entries]
         refused: dict[int, ApiError] = {}
-        pending: Pending[Recoded] = self._hosted.new_pending()
 
         def work() -> None:
             for number, recoder in recoders.items():
@@ -152,20 +151,12 @@ class Producing:
                 except ApiError as problem:
                     refused[number] = problem
 
-        def done(finished: Pending[None]) -> None:
-            if pending.done():
-                return
-            try:
-                finished.result()
-            except Exception as error:
-                pending.set_exception(error)
-                return
+        def outcome() -> Recoded:
             self._hosted.counters.failed_produces += len(refused)
             results = [_refusal(self._hosted, fit[number][0], problem) for number, problem in refused.items()]
-            pending.set_result(([entry for number, entry in enumerate(fit) if number not in refused], results))
+            return [entry for number, entry in enumerate(fit) if number not in refused], results
 
-        self._hosted.run_blocking(work).add_done_callback(done)
-        return pending
+        return self._hosted.in_thread(work, outcome)
 
     def _wait(
         self, waiting: dict[TopicPartition, Waiting], results: list[ProduceResult], timeout_ms: int

@@ -13,8 +13,6 @@ from logyard.dags.factories import params
 from logyard.operators.approval import ApprovePlanOperator
 from logyard.operators.cancellation import CancelReassignmentOperator
 
-PLAN = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
-
 
 def cancel_reassignment_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION) -> DAG:
     """The DAG `<prefix>cancel_reassignment` on the cluster of that connection."""
@@ -48,13 +46,13 @@ def cancel_reassignment_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
         approve = ApprovePlanOperator(
             task_id="approve",
             subject="Cancel these moves?",
-            plan=PLAN,
+            plan=params.PLAN,
             required="{{ params.approve and not params.dry_run }}",
             response_timeout=timedelta(hours=24),
         )
         cancel = CancelReassignmentOperator(
             task_id="cancel",
-            plan=PLAN,
+            plan=params.PLAN,
             remove_throttles="{{ params.remove_throttles }}",
             dry_run="{{ params.dry_run }}",
             holders=holders,

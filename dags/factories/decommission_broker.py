@@ -40,7 +40,7 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
         approve = ApprovePlanOperator(
             task_id="approve",
             subject="Empty brokers {{ params.brokers | join(', ') }}?",
-            plan="{{ ti.xcom_pull(task_ids='plan') | tojson }}",
+            plan=params.PLAN,
             required="{{ params.approve }}",
             response_timeout=timedelta(hours=24),
         )

@@ -5,11 +5,16 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from logyard.admin.disks import LIMIT_PERCENT
+
 PREFIX = "logyard_"
 CONNECTION = "logyard_default"
 SPARK_CONNECTION = "spark_default"
 TAGS = ("logyard",)
 OWNER = "logyard"
+
+# What the task `plan` returned, as the tasks behind it take it.
+PLAN = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
 
 NAME_PATTERN = "^[a-zA-Z0-9._-]{1,249}$"
 
@@ -38,7 +43,7 @@ def disks() -> dict[str, Param]:
             "filled, and none is filled above the limit. Of all brokers; empty: the connection's, or none.",
         ),
         "disk_limit": Param(
-            80,
+            LIMIT_PERCENT,
             type="integer",
             minimum=1,
             maximum=100,

@@ -16,7 +16,6 @@ from logyard.operators.leadership import ElectLeadersOperator
 from logyard.operators.reassignment import ExecuteReassignmentOperator, PlanReassignmentOperator
 from logyard.operators.verification import VerifyReassignmentOperator
 
-PLAN = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
 BEFORE = "{{ ti.xcom_pull(task_ids='execute', key='throttle_before') | tojson }}"
 
 
@@ -48,13 +47,13 @@ def reassign_replicas_dag(
         approve = ApprovePlanOperator(
             task_id="approve",
             subject="Move replicas as planned?",
-            plan=PLAN,
+            plan=params.PLAN,
             required="{{ params.approve }}",
             response_timeout=timedelta(hours=24),
         )
         execute = ExecuteReassignmentOperator(
             task_id="execute",
-            plan=PLAN,
+            plan=params.PLAN,
             throttle="{{ params.throttle }}",
             elect_preferred=False,
             deferrable=deferrable,
@@ -65,7 +64,7 @@ def reassign_replicas_dag(
         )
         verify = VerifyReassignmentOperator(
             task_id="verify",
-            plan=PLAN,
+            plan=params.PLAN,
             throttle_before=BEFORE,
             deferrable=deferrable,
             trigger_rule="all_done",

@@ -12,7 +12,6 @@ from logyard.dags.factories import params
 from logyard.operators.approval import ApprovePlanOperator
 from logyard.operators.groups import ResetOffsetsOperator
 
-PLAN = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
 TO = r"^(earliest|latest|current|[+-]?\d{1,18}|\d{4}-\d{2}-\d{2}([T ][0-9:.,]+(Z|[+-][0-9:]+)?)?)$"
 
 
@@ -40,14 +39,14 @@ def reset_offsets_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
         approve = ApprovePlanOperator(
             task_id="approve",
             subject="Set the offsets of group {{ params.group }} to {{ params.to }}?",
-            plan=PLAN,
+            plan=params.PLAN,
             required="{{ params.approve and not params.dry_run }}",
             response_timeout=timedelta(hours=24),
         )
         reset = ResetOffsetsOperator(
             task_id="reset",
             group="{{ params.group }}",
-            plan=PLAN,
+            plan=params.PLAN,
             dry_run="{{ params.dry_run }}",
             retries=2,
             retry_delay=timedelta(seconds=15),

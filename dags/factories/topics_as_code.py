@@ -66,15 +66,14 @@ def topics_as_code_dag(
             "directory": str(directory) if directory else None,
             "logyard_conn_id": logyard_conn_id,
         }
-        document = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
         plan = PlanTopicsOperator(task_id="plan", **common)
         approve = ApprovePlanOperator(
             task_id="approve",
             subject="Change topics as {{ params.file }} says?",
-            plan=document,
+            plan=params.PLAN,
             required="{{ params.approve }}",
             response_timeout=timedelta(hours=24),
         )
-        apply = ApplyTopicsOperator(task_id="apply", plan=document, **common)
+        apply = ApplyTopicsOperator(task_id="apply", plan=params.PLAN, **common)
         plan >> approve >> apply
     return dag

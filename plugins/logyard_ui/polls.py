@@ -64,7 +64,10 @@ class _Kept:
 
     @property
     def pause_s(self) -> float:
-        return max(self.every_s, min(self.took_s * PAUSE_FACTOR, PAUSE_MAX_S))
+        return self.pause_of(self.every_s)
+
+    def pause_of(self, least_s: float) -> float:
+        return max(least_s, min(self.took_s * PAUSE_FACTOR, PAUSE_MAX_S))
 
 
 @dataclass(slots=True)
@@ -128,8 +131,7 @@ class Poll:
         if under_way is not None:
             await asyncio.wait({asyncio.ensure_future(_ended(under_way))}, timeout=wait_s)
         with self._lock:
-            pause_s = max(ANEW_S, min(kept.took_s * PAUSE_FACTOR, PAUSE_MAX_S))
-            rest_s = kept.ended + pause_s - self._clocks.monotonic()
+            rest_s = kept.ended + kept.pause_of(ANEW_S) - self._clocks.monotonic()
         await asyncio.sleep(min(max(rest_s, 0.0), wait_s))
         with self._lock:
             kept.ended = float("-inf")
