@@ -12,6 +12,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 POLL_S = 0.05
+EXEC_S = 0.2  # how long all processes in the midst of an exec are given, together, to have their environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +96,28 @@ def carriers(name: str, value: str) -> list[Identity]:
     """Every process that was started with `name=value` in its environment: what a token of ours marks."""
     wanted = f"{name}={value}".encode()
     boot = boot_id()
-    found = []
-    for stat in snapshot():
-        try:
-            environment = (PROC / str(stat.pid) / "environ").read_bytes()
-        except OSError:  # gone meanwhile, or somebody else's
-            continue
-        if wanted in environment.split(b"\0"):
-            found.append(Identity(stat.pid, stat.started, boot))
-    return found
+    deadline = time.monotonic() + EXEC_S
+    return [
+        Identity(stat.pid, stat.started, boot)
+        for stat in snapshot()
+        if wanted in _environment(stat.pid, deadline).split(b"\0")
+    ]
+
+
+def _environment(pid: int, deadline: float) -> bytes:
+    """What that process was started with; empty for one that is gone, somebody else's or the kernel's.
+
+    In an exec there is a moment in which a process has its new program but no environment yet, and reads as
+    empty. It would be left behind by whoever looks for what to end, so it is asked again until `deadline`.
+    """
+    folder = PROC / str(pid)
+    try:
+        while not (environment := (folder / "environ").read_bytes()) and time.monotonic() < deadline:
+            (folder / "exe").readlink()  # the kernel's own threads have no program: nothing to wait for
+            time.sleep(POLL_S / 10)
+    except OSError:
+        return b""
+    return environment
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:

@@ -2,6 +2,9 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from logyard.local import identity
 
@@ -49,3 +52,27 @@ def test_a_token_in_the_environment_finds_its_process() -> None:
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_process_in_the_midst_of_its_exec_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As /proc shows it between the new program and its environment: a test that met this by chance failed so.
+    process = tmp_path / "42"
+    process.mkdir()
+    (process / "stat").write_text("42 (sleep) S 7 42 40 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 98765 0 0")
+    (process / "exe").symlink_to("/bin/sleep")
+    (process / "environ").touch()
+    monkeypatch.setattr(identity, "boot_id", lambda: "this boot")
+    monkeypatch.setattr(identity, "PROC", tmp_path)
+    monkeypatch.setattr(identity.time, "sleep", lambda _: (process / "environ").write_bytes(b"A=b\0TOKEN=mine\0"))
+    assert identity.carriers("TOKEN", "mine") == [identity.Identity(42, 98765, "this boot")]
+
+
+def test_a_thread_of_the_kernel_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    thread = tmp_path / "2"
+    thread.mkdir()
+    (thread / "stat").write_text("2 (kthreadd) S 0 0 0 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0")
+    (thread / "environ").touch()
+    monkeypatch.setattr(identity, "boot_id", lambda: "this boot")
+    monkeypatch.setattr(identity, "PROC", tmp_path)
+    monkeypatch.setattr(identity.time, "sleep", lambda _: pytest.fail("waited for a thread of the kernel"))
+    assert identity.carriers("TOKEN", "mine") == []
