@@ -74,9 +74,8 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         replicas = _of_directories(arguments) if arguments.log_dir else _leased(arguments, findings, leases)
         findings += [found for replica in replicas if not leases for found in damaged_files(replica)]
         say(f"audit: {len(replicas)} replicas, {sum(s.size for r in replicas for s in r.segments):,} bytes")
-        spark = session.start("logyard audit")
-        session.check_executors(spark)
-        found, totals = _inspect(spark, replicas, deep=not arguments.shallow)
+        context = session.start("logyard audit")
+        found, totals = _inspect(context, replicas, deep=not arguments.shallow)
         findings += found
         beats.beat()
         findings = _without_lost(findings, replicas, beats.lost)
@@ -127,19 +126,19 @@ def _of_directories(arguments: argparse.Namespace) -> list[Replica]:
     return replicas
 
 
-def _inspect(spark: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[list[Finding], list[dict[str, Any]]]:
+def _inspect(context: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[list[Finding], list[dict[str, Any]]]:
     """Go through every segment, then judge each partition where its batches meet; returns findings and rows per
     replica."""
     work = [
         SegmentAudit(segment, deep, r.leader_epochs, r.compacted, r.now_ms) for r in replicas for segment in r.segments
     ]
-    bins = session.bins_by_size(work, lambda w: w.segment.size, session.task_count(spark))
+    bins = session.bins_by_size(work, lambda w: w.segment.size, session.task_count(context))
     by_partition: dict[str, list[Replica]] = defaultdict(list)
     for replica in replicas:
         by_partition[str(replica.tp)].append(replica)
-    known = spark.sparkContext.broadcast(dict(by_partition))
+    known = context.broadcast(dict(by_partition))
     sizes = {name: sum(s.size for r in held for s in r.segments) for name, held in by_partition.items()}
-    tell = over_tasks(spark, Progress("audit", sizes, say))
+    tell = over_tasks(context, Progress("audit", sizes, say))
 
     def inspect(part: list[SegmentAudit]) -> Iterator[tuple[str, SegmentRows]]:
         for item in part:
@@ -149,7 +148,7 @@ def _inspect(spark: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[li
     def judge(pair: tuple[str, Iterable[SegmentRows]]) -> PartitionVerdict:
         return judge_rows(known.value[pair[0]], pair[1])
 
-    rows = spark.sparkContext.parallelize(bins, max(len(bins), 1)).flatMap(inspect)
+    rows = context.parallelize(bins, max(len(bins), 1)).flatMap(inspect)
     verdicts = rows.groupByKey(min(len(by_partition), len(bins)) or 1).map(judge).collect()
     return [f for v in verdicts for f in v.findings], [t for v in verdicts for t in v.totals]
 

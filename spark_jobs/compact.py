@@ -89,26 +89,25 @@ def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats, keys_max: int) -> None:
     """Pass 1, pass 2 and the commits; what happens to each partition is noted in its run."""
-    spark = session.start("logyard compact")
-    session.check_executors(spark)
+    context = session.start("logyard compact")
     surveys = [r.survey_work(keys_max) for r in runs]
-    read = over_tasks(spark, Progress("compact: pass 1", {str(s.leader.tp): s.size for s in surveys}, say))
+    read = over_tasks(context, Progress("compact: pass 1", {str(s.leader.tp): s.size for s in surveys}, say))
 
     def survey_one(work: SurveyWork) -> Surveyed:
         surveyed = survey_partition(work)
         read(str(work.leader.tp), work.size)
         return surveyed
 
-    for run, survey, surveyed in zip(runs, surveys, session.run_each(spark, surveys, survey_one), strict=True):
+    for run, survey, surveyed in zip(runs, surveys, session.run_each(context, surveys, survey_one), strict=True):
         run.is_shuffled = surveyed.too_many_keys
         if run.is_shuffled:
             say(f"compact: {run.tp} has more than {keys_max:,} keys: they are shuffled")
-        _note_survey(run, survey_over_tasks(spark, survey) if run.is_shuffled else surveyed)
+        _note_survey(run, survey_over_tasks(context, survey) if run.is_shuffled else surveyed)
     decided = [run for run in runs if run.decision is not None]
-    decisions = spark.sparkContext.broadcast({str(run.tp): run.decision.encode() for run in decided if run.decision})
+    decisions = context.broadcast({str(run.tp): run.decision.encode() for run in decided if run.decision})
 
     sizes = {str(run.tp): sum(r.size for r in run.replicas) for run in decided}
-    written = over_tasks(spark, Progress("compact: pass 2", sizes, say))
+    written = over_tasks(context, Progress("compact: pass 2", sizes, say))
 
     def rewrite(replica: ReplicaRun) -> Rewritten:
         rewritten = rewrite_replica(replica, Decision.decode(decisions.value[str(replica.tp)]))
@@ -116,7 +115,7 @@ def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats, keys_max: int) ->
         return rewritten
 
     work = [(run, replica) for run in decided for replica in run.replicas]
-    for (run, replica), rewritten in zip(work, session.run_each(spark, [r for _, r in work], rewrite), strict=True):
+    for (run, replica), rewritten in zip(work, session.run_each(context, [r for _, r in work], rewrite), strict=True):
         run.rewritten[replica.lease.broker.broker_id] = rewritten
     for run in decided:
         _commit(run, beats)

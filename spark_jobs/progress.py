@@ -65,7 +65,7 @@ class Progress:
         self._say(text)
 
 
-def over_tasks(spark: Any, progress: Progress) -> Callable[[str, int], None]:
+def over_tasks(context: Any, progress: Progress) -> Callable[[str, int], None]:
     """Return what tasks call with a partition and bytes; it is heard when a task has ended (Spark's accumulators)."""
     from pyspark.accumulators import AccumulatorParam
 
@@ -88,7 +88,7 @@ def over_tasks(spark: Any, progress: Progress) -> Callable[[str, int], None]:
                 self._heard(label, size)
             return []
 
-    gathered = spark.sparkContext.accumulator([], Gathered(progress.add))
+    gathered = context.accumulator([], Gathered(progress.add))
 
     def tell(label: str, size: int) -> None:
         gathered.add([(label, size)])

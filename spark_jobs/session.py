@@ -3,6 +3,7 @@
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -25,26 +26,37 @@ class JobFailed(LogyardError):
 
 
 def start(app: str, settings: Mapping[str, str] | None = None) -> Any:
-    """Return the Spark session, made with what was submitted and `settings`."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
+    """Return Spark's context, made with what was submitted and `settings`; JobFailed where executors lack something.
 
-    builder = (
-        SparkSession.builder.appName(app)
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.showConsoleProgress", "false")
-    )
+    No session: to start Spark's SQL takes two seconds, and our tasks read and write by themselves.
+    """
+    began = time.monotonic()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark import SparkConf, SparkContext
+
+    conf = SparkConf().setAppName(app)
+    conf.set("spark.sql.session.timeZone", "UTC").set("spark.ui.showConsoleProgress", "false")
     # Always said: out of a zip there is no place beside the source, and each run would compile again.
     kernels = os.environ.get("NUMBA_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"logyard-numba-{os.getuid()}")
-    builder = builder.config("spark.executorEnv.NUMBA_CACHE_DIR", kernels)
+    conf.set("spark.executorEnv.NUMBA_CACHE_DIR", kernels)
     for key, value in (settings or {}).items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+        conf.set(key, value)
+    context = SparkContext.getOrCreate(conf)
+    _check_executors(context)
+    say(f"{app}: Spark is up after {time.monotonic() - began:.1f} s")
+    return context
 
 
-def check_executors(spark: Any) -> None:
+def sql_session(context: Any) -> Any:
+    """Return the session over a context, for what only Spark's SQL can do."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession(context)
+
+
+def _check_executors(context: Any) -> None:
     """Raise JobFailed naming what an executor's Python lacks."""
-    missing = spark.sparkContext.parallelize([0], 1).map(_missing).collect()[0]
+    missing = context.parallelize([0], 1).map(_missing).collect()[0]
     if missing:
         raise JobFailed(f"executors lack {', '.join(missing)}: install logyard[spark] in their Python (PYSPARK_PYTHON)")
 
@@ -61,11 +73,11 @@ def _missing(_: int) -> list[str]:
     return lacking
 
 
-def run_each(spark: Any, items: Sequence[Item], function: Callable[[Item], Answer]) -> list[Answer]:
+def run_each(context: Any, items: Sequence[Item], function: Callable[[Item], Answer]) -> list[Answer]:
     """Run `function` on every item, a task each; returns the answers in the items' order."""
     if not items:
         return []
-    return list(spark.sparkContext.parallelize(list(items), len(items)).map(function).collect())
+    return list(context.parallelize(list(items), len(items)).map(function).collect())
 
 
 def bins_by_size(items: Sequence[Item], size: Callable[[Item], int], count: int) -> list[list[Item]]:
@@ -79,9 +91,9 @@ def bins_by_size(items: Sequence[Item], size: Callable[[Item], int], count: int)
     return [b for b in bins if b]
 
 
-def task_count(spark: Any) -> int:
+def task_count(context: Any) -> int:
     """Return into how many tasks work is cut."""
-    return int(spark.sparkContext.defaultParallelism) * WAVES
+    return int(context.defaultParallelism) * WAVES
 
 
 class Workers(Protocol):
@@ -94,35 +106,34 @@ class Workers(Protocol):
         is told under the name `what`."""
         ...
 
-    def spark(self) -> Any:
-        """Return the session; starts it if need be."""
+    def context(self) -> Any:
+        """Return Spark's context; starts it if need be."""
         ...
 
 
 class SparkWorkers:
-    """Spark's executors; no session is started where there is nothing to do."""
+    """Spark's executors; nothing is started where there is nothing to do."""
 
     def __init__(self, app: str, settings: Mapping[str, str] | None = None) -> None:
         self._app, self._settings = app, settings
-        self._spark: Any = None
+        self._context: Any = None
 
-    def spark(self) -> Any:
-        if self._spark is None:
-            self._spark = start(self._app, self._settings)
-            check_executors(self._spark)
-        return self._spark
+    def context(self) -> Any:
+        if self._context is None:
+            self._context = start(self._app, self._settings)
+        return self._context
 
     def each(
         self, what: str, items: Sequence[Item], size: Callable[[Item], int], function: Callable[[Item], Answer]
     ) -> list[Answer]:
         if not items:
             return []
-        spark = self.spark()
+        context = self.context()
         numbered = list(enumerate(items))
         sizes = {str(number): size(item) for number, item in numbered}
-        count = max(task_count(spark), sum(sizes.values()) // TASK_BYTES)
+        count = max(task_count(context), sum(sizes.values()) // TASK_BYTES)
         bins = bins_by_size(numbered, lambda one: size(one[1]), count)
-        tell = over_tasks(spark, Progress(what, sizes, say, of=FILES))
+        tell = over_tasks(context, Progress(what, sizes, say, of=FILES))
 
         def work(part: list[tuple[int, Item]]) -> list[Answer]:
             answers = []
@@ -131,4 +142,4 @@ class SparkWorkers:
                 tell(str(number), size(item))
             return answers
 
-        return [answer for answers in run_each(spark, bins, work) for answer in answers]
+        return [answer for answers in run_each(context, bins, work) for answer in answers]

@@ -259,10 +259,10 @@ def survey_partition(work: SurveyWork) -> Surveyed:
     return Surveyed(decision.encode(), bytes_read, table.records, table.count)
 
 
-def survey_over_tasks(spark: Any, work: SurveyWork) -> Surveyed:
+def survey_over_tasks(context: Any, work: SurveyWork) -> Surveyed:
     """Pass 1 of a partition whose keys do not fit one task, on the driver."""
     try:
-        decision, buckets = survey_shuffled(spark, work.segments, work.new_survey, work.keys_max)
+        decision, buckets = survey_shuffled(context, work.segments, work.new_survey, work.keys_max)
     except LogyardError as error:
         return _survey_failed(work, error)
     sums = (sum(b.bytes_read for b in buckets), sum(b.records for b in buckets), sum(b.keys for b in buckets))

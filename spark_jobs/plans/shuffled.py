@@ -147,12 +147,11 @@ def decide(survey: Survey, buckets: Sequence[Bucket]) -> Decision:
 
 
 def survey_shuffled(
-    spark: Any, segments: Sequence[SegmentFile], new_survey: Callable[[], Survey], keys_max: int
+    context: Any, segments: Sequence[SegmentFile], new_survey: Callable[[], Survey], keys_max: int
 ) -> tuple[Decision, list[Bucket]]:
     """Run pass 1 over Spark: a task a segment, a task a bucket. Raises LogyardError."""
     count = bucket_count(segments, new_survey().range_end, keys_max)
     seed = secrets.token_bytes(16)
-    context = spark.sparkContext
 
     def deal(segment: SegmentFile) -> Iterator[tuple[int, Piece]]:
         return hash_segment(segment, new_survey(), seed, count)

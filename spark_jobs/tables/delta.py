@@ -2,11 +2,10 @@
 txnVersion). The table is the export's `data/`."""
 
 import os
-from typing import Any
 
 from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore
 from logyard.spark_jobs.plans.writing import Output
-from logyard.spark_jobs.session import Workers
+from logyard.spark_jobs.session import Workers, sql_session
 from logyard.spark_jobs.tables.publishing import TableFailed, need_class, of_table, properties, said
 
 NEEDS = "io.delta.sql.DeltaSparkSessionExtension"
@@ -20,7 +19,7 @@ class DeltaTable:
         self._workers, self._output = workers, output
 
     def check(self) -> None:
-        need_class(self._workers.spark(), NEEDS, PACKAGE)
+        need_class(self._workers.context(), NEEDS, PACKAGE)
 
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
         """Append, then forget what was staged: a crash in between leaves a version that Delta skips."""
@@ -35,7 +34,7 @@ class DeltaTable:
         store.finish_moves(manifest, without=DATA)
 
     def _append(self, store: ManifestStore, manifest: Manifest, paths: list[str]) -> None:
-        spark: Any = self._workers.spark()
+        spark = sql_session(self._workers.context())
         spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         base = os.path.join(store.staging(manifest.run_id), DATA)
         frame = spark.read.option("mergeSchema", "true").option("basePath", base).parquet(*paths)

@@ -44,7 +44,7 @@ class IcebergTable:
         self._workers, self._output = workers, output
 
     def check(self) -> None:
-        need_class(self._workers.spark(), NEEDS, PACKAGE)
+        need_class(self._workers.context(), NEEDS, PACKAGE)
 
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
         """Move the files, append them, then forget the staging directory (it says that this is to be done)."""
@@ -60,10 +60,10 @@ class IcebergTable:
             store.drop_staging(manifest.run_id)
 
     def _append(self, store: ManifestStore, manifest: Manifest, files: list[Any]) -> None:
-        spark = self._workers.spark()
-        java = spark._jvm.org.apache.iceberg
+        context = self._workers.context()
+        java = context._jvm.org.apache.iceberg
         home = os.path.join(os.path.abspath(store.directory), DATA)
-        table = self._table(java, spark._jsc.hadoopConfiguration(), home)
+        table = self._table(java, context._jsc.hadoopConfiguration(), home)
         name = f"logyard-{manifest.layout['id']}-{manifest.version}"
         if name in _names(table.currentSnapshot(), table):
             return

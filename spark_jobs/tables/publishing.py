@@ -54,7 +54,7 @@ def publisher(name: str, workers: Workers, output: Output) -> Publisher:
 
 
 def settings(name: str) -> dict[str, str]:
-    """What Spark's session must be told for a format."""
+    """What Spark must be told for a format."""
     if name != "delta":
         return {}
     return {
@@ -63,10 +63,10 @@ def settings(name: str) -> dict[str, str]:
     }
 
 
-def need_class(spark: Any, name: str, package: str) -> None:
+def need_class(context: Any, name: str, package: str) -> None:
     """Raise TableFailed naming the package where a class is not on the class path."""
     try:
-        loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        loader = context._jvm.java.lang.Thread.currentThread().getContextClassLoader()
         loader.loadClass(name)
     except Exception:
         raise TableFailed(f"{package} is not on Spark's class path: give spark-submit --packages or --jars") from None

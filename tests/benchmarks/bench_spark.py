@@ -161,8 +161,8 @@ def _compact_row(spark: Any, name: str, home: Path, value_bytes: int, codec: int
     logs = [bench_compact.write_topic(home / f"t-{n}", value_bytes, codec, each) for n in range(PARTITIONS)]
     written = sum(file.size for files in logs for file in files)
     work, bare = (partial(task, aside=home) for task in (_compact, _bare))
-    ceiling = _best(written, lambda: session.run_each(spark, logs, bare))
-    pace = _best(written, lambda: session.run_each(spark, logs, work))
+    ceiling = _best(written, lambda: session.run_each(spark.sparkContext, logs, bare))
+    pace = _best(written, lambda: session.run_each(spark.sparkContext, logs, work))
     note = f"wanted: {WANTED_COMPACT[name]}; ceiling: read, check, open, write a quarter"
     return Row(f"COMPACT {name}, {PARTITIONS} partitions, 2 tasks", pace, "MB/s", ceiling=ceiling, note=note)
 

@@ -12,5 +12,5 @@ class HereWorkers:
     ) -> list[Any]:
         return [function(item) for item in items]
 
-    def spark(self) -> Any:
-        raise AssertionError("no session is there")
+    def context(self) -> Any:
+        raise AssertionError("no Spark is there")

@@ -38,8 +38,8 @@ def rows() -> list[Row]:
         ),
         Row("controlled shutdown, 3,000 leaders", moves.shutdown, rounds=3),
         Row("controller failover, 10,000 partitions", partial(moves.failover, partitions=10_000)),
-        Row("compaction of 500 MB, ours by Spark", spark_jobs.compaction, rounds=3),
-        Row("compaction of 500 MB, ours by the cleaner", partial(spark_jobs.compaction, spark=False), rounds=3),
-        Row("export of 500 MB to Parquet", spark_jobs.export, rounds=3),
+        Row("compaction of 1 GB, ours by Spark", spark_jobs.compaction, rounds=3),
+        Row("compaction of 1 GB, ours by the cleaner", partial(spark_jobs.compaction, spark=False), rounds=3),
+        Row("export of 1 GB to Parquet", spark_jobs.export, rounds=3),
     ]
     return made
