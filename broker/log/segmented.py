@@ -73,6 +73,7 @@ class SegmentedLog:
         self.now_ms = now_ms
         self.flushed_at_ms = now_ms
         self._held: dict[str, frozenset[int]] = {}
+        self._end_found = state.log_end_offset
         self._unsynced = Unsynced(disk, directory, synced=state.synced, is_new=is_new)
 
     def __repr__(self) -> str:
@@ -153,7 +154,7 @@ class SegmentedLog:
         self.check_usable()
         path = f"{self.directory}/{layout.LEADER_EPOCHS}"
         write_whole(self.disk, path, checkpoints.encode_epochs(entries), sync=False)
-        self.note_unsynced(path)
+        self._unsynced.note_epochs(path)
 
     # -- growing --------------------------------------------------------------------------------------------
 
@@ -212,15 +213,22 @@ class SegmentedLog:
             self.flushed(plan)
 
     def close(self) -> None:
-        """Seal, take the producers' snapshot, flush: after this the log opens without recovery. Waits for the disk."""
+        """Seal, take the producers' snapshot, flush: after this the log opens without recovery. Waits for the disk.
+
+        A log to which nothing came since the last clean end has all that, durable; its indexes are trimmed again.
+        """
         self.check_usable()
-        self.want_producers()
+        found = self._unsynced.is_as_found and not self.cuts and self.log_end_offset == self._end_found
+        if not found:
+            self.want_producers()
         self.active.seal()
-        self.note_unsynced(replay.write_snapshot(self.disk, self.directory, self.log_end_offset, self.producers))
-        # The index files of an active segment are not part of a flush plan that has no new records.
-        for file in self.active.unsynced:
-            file.sync()
-        self.flush()
+        if not found:
+            path = replay.write_snapshot(self.disk, self.directory, self.log_end_offset, self.producers)
+            self.note_unsynced(path)
+            # The index files of an active segment are not part of a flush plan that has no new records.
+            for file in self.active.unsynced:
+                file.sync()
+            self.flush()
         self.fail(StorageError(f"{self.directory}: closed"))
 
     # -- shrinking ------------------------------------------------------------------------------------------

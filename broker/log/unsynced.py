@@ -19,9 +19,12 @@ class SeenUnsynced(NamedTuple):
 
 
 class Unsynced:
-    """The unsynced names of one partition's directory. `is_new`: the directory's own name is not synced either."""
+    """The unsynced names of one partition's directory. `is_new`: the directory's own name is not synced either.
 
-    __slots__ = ("_directory", "_disk", "_own_name", "_paths", "_synced", "_version")
+    `is_as_found`: after a clean end nothing has changed in the directory but epochs, in which nothing may be written.
+    """
+
+    __slots__ = ("_directory", "_disk", "_own_name", "_paths", "_synced", "_version", "is_as_found")
 
     def __init__(self, disk: Disk, directory: str, *, synced: bool, is_new: bool) -> None:
         self._disk = disk
@@ -29,6 +32,7 @@ class Unsynced:
         self._paths: dict[str, int] = {}
         self._version = 1
         self._synced = 1 if synced else 0
+        self.is_as_found = synced and not is_new
         self._own_name = 1 if is_new else 0  # as of which version the directory has its name, 0: synced
 
     @property
@@ -38,11 +42,17 @@ class Unsynced:
 
     def note(self, path: str) -> None:
         """Have the next flush sync a small file."""
-        self.names_changed()
+        self.is_as_found = False
+        self.note_epochs(path)
+
+    def note_epochs(self, path: str) -> None:
+        """The same of the file of epochs."""
+        self._version += 1
         self._paths[path] = self._version
 
     def names_changed(self) -> None:
         """Have the next flush sync the directory."""
+        self.is_as_found = False
         self._version += 1
 
     def moved_to(self, directory: str) -> None:

@@ -127,7 +127,8 @@ class LeaderFetcher:
                 await self._sleep(self._settings.fetch_backoff_ms)
 
     async def _round(self) -> None:
-        if any(state.truncating for state in self._states.values()):
+        # Not asked of every partition in every round where answers to fetches say it (IBP 2.7-IV1 and above).
+        if not self._settings.truncates_on_fetch and any(state.truncating for state in self._states.values()):
             await self._truncate_by_epochs()
         request = self._question()
         if request is None:
