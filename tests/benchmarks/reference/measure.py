@@ -4,6 +4,7 @@ A row is a function that does one piece of work on a cluster and returns what it
 less for times and costs; a ratio above 1 is in our favour either way.
 """
 
+import math
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -57,7 +58,8 @@ def compare(row: Row, ours: RealCluster, kafka: RealCluster) -> list[Outcome]:
     for figure in runs["ours"][0]:
         mine, theirs = ([run[figure] for run in runs[name]] for name in ("ours", "kafka"))
         a, b = statistics.median(mine), statistics.median(theirs)
-        ratio = a / b if figure.endswith(MORE_IS_BETTER) else b / a
+        more, less = (a, b) if figure.endswith(MORE_IS_BETTER) else (b, a)
+        ratio = more / less if less else math.nan  # less than the clock can tell
         outcomes.append(Outcome(row.name, figure, a, b, ratio, mine, theirs))
     return outcomes
 
@@ -67,7 +69,7 @@ def broker_processes(cluster: RealCluster) -> list[psutil.Process]:
 
 
 def cpu_s(cluster: RealCluster) -> float:
-    """CPU seconds that all brokers have used so far."""
+    """CPU seconds that all brokers have used so far, in steps of 0.01."""
     return sum(sum(process.cpu_times()[:2]) for process in broker_processes(cluster))
 
 
