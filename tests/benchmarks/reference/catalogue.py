@@ -28,7 +28,7 @@ def rows() -> list[Row]:
         Row("rebalance of 100 members", partial(work.rebalances, members=100)),
         Row("1 topic of 1,000 partitions", partial(work.create_and_delete, topics=1, partitions=1000)),
         Row("1,000 topics of 1 partition", partial(work.create_and_delete, topics=1000, partitions=1)),
-        Row("controller failover, 1,000 partitions", moves.failover),
+        Row("controller failover, few partitions", moves.failover),
         Row("restart of one broker, clean", partial(work.restart, number=signal.SIGTERM)),
         Row("restart of one broker, killed", partial(work.restart, number=signal.SIGKILL)),
         Row("memory, after all this", work.resident, rounds=1),
