@@ -16,6 +16,10 @@ def rows() -> list[Row]:
             for codec in ("none", "lz4"):
                 each = partial(work.produce_and_consume, size=size, replicas=replicas, acks=acks, codec=codec)
                 made.append(Row(f"librdkafka {size} B, RF {replicas}, acks={acks}, {codec}", each))
+    for size in (100, 1024):
+        for codec in ("none", "lz4"):
+            each = partial(work.produce_and_consume, size=size, replicas=3, acks="all", codec=codec, large=True)
+            made.append(Row(f"librdkafka {size} B, RF 3, acks=all, {codec}, large batches", each))
     made += [
         Row(f"Java producer {size} B, RF 3, acks=all", partial(work.java_produce, size=size, acks="all"))
         for size in (100, 1024)

@@ -40,9 +40,9 @@ def topic(cluster: RealCluster, partitions: int, replicas: int) -> Iterator[str]
 
 
 def produce_and_consume(
-    cluster: RealCluster, *, size: int, replicas: int, acks: str, codec: str, megabytes: int = 300
+    cluster: RealCluster, *, size: int, replicas: int, acks: str, codec: str, large: bool = False, megabytes: int = 300
 ) -> Measured:
-    """librdkafka with its default batches, six partitions: in, then out again from the start.
+    """librdkafka with its default batches or `large` ones of a megabyte, six partitions: in, then out again.
 
     `megabytes` of records of 1 KiB or more; of smaller ones a million records.
     """
@@ -51,7 +51,8 @@ def produce_and_consume(
     with topic(cluster, 6, replicas) as name:
         cpu, begun = cpu_s(cluster), time.perf_counter()
         settings = {"bootstrap.servers": cluster.bootstrap, "acks": acks, "compression.type": codec}
-        producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000, "linger.ms": 5})
+        settings |= {"batch.size": 1_000_000, "linger.ms": 50} if large else {"linger.ms": 5}
+        producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
         for n in range(count):
             while True:
                 try:
