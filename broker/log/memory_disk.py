@@ -159,11 +159,12 @@ class _MemoryFile:
 
     def sync(self) -> None:
         self._disk.step(self.path, self._boot)
+        self._disk.syncs += 1
         self._inode.sync()
 
 
 class MemoryDisk:
-    """A file system in memory. `cold` makes every read_nowait miss; `operations` counts changes."""
+    """A file system in memory. `cold` makes every read_nowait miss; `operations` counts changes, `syncs` the syncs."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0, choose: Choose = lambda _n: 0) -> None:
         self.on_failure: Callable[[DiskError], None] | None = None
@@ -171,6 +172,7 @@ class MemoryDisk:
         self.cold = False
         self.boots = 0
         self.operations = 0
+        self.syncs = 0
         self.stop_at: int | None = None
         self.fail_at: dict[int, int] = {}
         self.total_bytes, self.usable_bytes = 1 << 40, 1 << 39
@@ -367,6 +369,7 @@ class MemoryDisk:
 
     def sync_directory(self, path: str) -> None:
         self.step(path)
+        self.syncs += 1
         node = self._find(path)
         if isinstance(node, _Directory):
             node.sync()

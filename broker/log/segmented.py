@@ -218,18 +218,20 @@ class SegmentedLog:
         A log to which nothing came since the last clean end has all that, durable; its indexes are trimmed again.
         """
         self.check_usable()
-        found = self._unsynced.is_as_found and not self.cuts and self.log_end_offset == self._end_found
-        if not found:
-            self.want_producers()
-        self.active.seal()
-        if not found:
-            path = replay.write_snapshot(self.disk, self.directory, self.log_end_offset, self.producers)
-            self.note_unsynced(path)
-            # The index files of an active segment are not part of a flush plan that has no new records.
-            for file in self.active.unsynced:
-                file.sync()
-            self.flush()
+        if self._unsynced.is_as_found and not self.cuts and self.log_end_offset == self._end_found:
+            self.active.seal()
+        else:
+            self._seal_for_good()
         self.fail(StorageError(f"{self.directory}: closed"))
+
+    def _seal_for_good(self) -> None:
+        self.want_producers()
+        self.active.seal()
+        self.note_unsynced(replay.write_snapshot(self.disk, self.directory, self.log_end_offset, self.producers))
+        # The index files of an active segment are not part of a flush plan that has no new records.
+        for file in self.active.unsynced:
+            file.sync()
+        self.flush()
 
     # -- shrinking ------------------------------------------------------------------------------------------
 

@@ -22,6 +22,15 @@ def failing(at: str, match: str, mark: Path, *, count: int = 1, do: str = "kill"
     return {"LOGYARD_FAILPOINT": json.dumps(point), "PYTHONPATH": path}
 
 
+def job_environment(kernels: Path) -> dict[str, str]:
+    """This process's, for spark-submit in this Python; `kernels`: where compiled ones are kept if nothing says it."""
+    binaries = Path(sys.executable).parent
+    own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    own["PATH"] = f"{binaries}{os.pathsep}{os.environ['PATH']}"
+    own["NUMBA_CACHE_DIR"] = os.environ.get("NUMBA_CACHE_DIR", str(kernels))
+    return os.environ | own
+
+
 def start_job(
     job: str, cluster: RealCluster, tmp_path: Path, *arguments: str, more: dict[str, str] | None = None
 ) -> "subprocess.Popen[str]":
@@ -31,12 +40,9 @@ def start_job(
     command += ["--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1"]
     command += [str(ROOT / "spark_jobs" / f"{job}.py"), "--bootstrap-server", cluster.bootstrap]
     command += ["--cluster-file", str(cluster.directory / "cluster.json"), "--lease-ttl-s", TTL_S, *arguments]
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment["PATH"] = f"{binaries}{os.pathsep}{environment['PATH']}"
-    environment["NUMBA_CACHE_DIR"] = os.environ.get("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
     return subprocess.Popen(
         command,
-        env=environment | (more or {}),
+        env=job_environment(tmp_path / "numba") | (more or {}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

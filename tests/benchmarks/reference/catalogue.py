@@ -7,19 +7,22 @@ from tests.benchmarks.reference import moves, spark_jobs
 from tests.benchmarks.reference import rows as work
 from tests.benchmarks.reference.measure import Row
 
+CODECS = ("none", "lz4")
+
+
+def _librdkafka(size: int, replicas: int, codec: str, *, large: bool = False) -> Row:
+    acks = "1" if replicas == 1 else "all"
+    each = partial(work.produce_and_consume, size=size, replicas=replicas, acks=acks, codec=codec, large=large)
+    return Row(f"librdkafka {size} B, RF {replicas}, acks={acks}, {codec}{', large batches' if large else ''}", each)
+
 
 def rows() -> list[Row]:
     """In the order in which they run; memory is looked at before and after the load."""
     made = [Row("memory, idle", work.resident, rounds=1)]
-    for size in (100, 1024, 16384):
-        for replicas, acks in ((1, "1"), (3, "all")):
-            for codec in ("none", "lz4"):
-                each = partial(work.produce_and_consume, size=size, replicas=replicas, acks=acks, codec=codec)
-                made.append(Row(f"librdkafka {size} B, RF {replicas}, acks={acks}, {codec}", each))
-    for size in (100, 1024):
-        for codec in ("none", "lz4"):
-            each = partial(work.produce_and_consume, size=size, replicas=3, acks="all", codec=codec, large=True)
-            made.append(Row(f"librdkafka {size} B, RF 3, acks=all, {codec}, large batches", each))
+    made += [
+        _librdkafka(size, replicas, codec) for size in (100, 1024, 16384) for replicas in (1, 3) for codec in CODECS
+    ]
+    made += [_librdkafka(size, 3, codec, large=True) for size in (100, 1024) for codec in CODECS]
     made += [
         Row(f"Java producer {size} B, RF 3, acks=all", partial(work.java_produce, size=size, acks="all"))
         for size in (100, 1024)

@@ -85,8 +85,11 @@ def shutdown(cluster: RealCluster) -> Measured:
         wait(admin.create_topics(made, operation_timeout=100))
         eventually(lambda: all(cluster.isrs_full(name) for name in names), "in sync", 120)
 
+    def all_led() -> bool:
+        return all(p.leader == 0 for name in names for p in cluster.describe(name).values())
+
     once(cluster, "led", fill)
-    eventually(lambda: all(p.leader == 0 for n in names for p in cluster.describe(n).values()), "led by it", 60)
+    eventually(all_led, "led by it", 60)
     begun = time.perf_counter()
     cluster.cluster.stop_broker(0, signal.SIGTERM)
     stopped = time.perf_counter() - begun
@@ -101,7 +104,7 @@ def shutdown(cluster: RealCluster) -> Measured:
         client.elect_leaders([TopicPartition(name, p) for name in names for p in range(1000)])
     finally:
         client.close()
-    eventually(lambda: all(p.leader == 0 for n in names for p in cluster.describe(n).values()), "led again", 120)
+    eventually(all_led, "led again", 120)
     return {"stop s": stopped, "start until in sync s": started}
 
 

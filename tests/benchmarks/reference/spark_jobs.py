@@ -7,6 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from tests.benchmarks.reference.measure import Measured
 from tests.benchmarks.reference.moves import client_of
 from tests.benchmarks.reference.rows import wait
 from tests.support import kafka
+from tests.support.job_process import job_environment
 from tests.support.real_cluster import RealCluster, eventually
 
 ROOT = Path(__file__).resolve().parents[3]
 PARTITIONS, KEYS, TOPIC = 8, 200_000, "dirty"
 # What our jobs, and the one below, say when Spark is there and the work begins.
 UP = "Spark is up"
+JOB_S_MAX = 900
 ALONE = {"offsets.topic.replication.factor": "1", "log.cleaner.threads": "2", "log.cleaner.backoff.ms": "100"}
 _runs = itertools.count()
 
@@ -148,17 +151,19 @@ def _submit(job: str, cluster: RealCluster, *arguments: str) -> float:
 
 def _run(command: list[str]) -> float:
     """Run a job to its end; returns when its Spark was up, on the clock of `time.perf_counter`."""
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    environment.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".numba_cache"))
+    environment = job_environment(ROOT / ".numba_cache")
     said, up = [], None
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
+        too_long = threading.Timer(JOB_S_MAX, process.kill)
+        too_long.daemon = True
+        too_long.start()
         for line in process.stdout or ():
             said.append(line)
             if UP in line:
                 up = time.perf_counter()
+        too_long.cancel()
     assert process.returncode == 0, "".join(said[-60:])
     assert up is not None, f"no line says {UP!r}"
     return up

@@ -333,32 +333,11 @@ def test_an_unclean_start_brings_the_epoch_file_in_line() -> None:
     assert read_whole(disk, f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n0\n"
 
 
-class SyncsCounted(MemoryDisk):
-    """A disk that counts what is asked of its platters."""
-
-    syncs = 0
-
-    def open(self, path: str, *, create: bool = False, write: bool = False) -> Any:
-        file = super().open(path, create=create, write=write)
-        sync = file.sync
-
-        def counted() -> None:
-            self.syncs += 1
-            sync()
-
-        file.sync = counted  # type: ignore[method-assign]
-        return file
-
-    def sync_directory(self, path: str) -> None:
-        self.syncs += 1
-        super().sync_directory(path)
-
-
 @pytest.mark.parametrize("outage", [None, lambda count: 0, lambda count: count // 2, lambda count: count - 1])
 def test_a_log_to_which_nothing_came_is_closed_without_a_sync_and_opens_clean_again(
     outage: Callable[[int], int] | None,
 ) -> None:
-    disk = SyncsCounted()
+    disk = MemoryDisk()
     log = filled(disk)
     log.append_as_leader(produced([b"of a producer"], producer_id=7, producer_epoch=0, base_sequence=0), 4, now_ms=NOW)
     whole, end = content(log), log.log_end_offset
@@ -381,7 +360,7 @@ def test_a_log_that_grew_or_was_cut_after_a_clean_start_is_synced_when_it_is_clo
         lambda log: log.append_as_leader(produced([b"new"]), 5, now_ms=NOW),
         lambda log: log.truncate_to(70),
     ):
-        disk = SyncsCounted()
+        disk = MemoryDisk()
         filled(disk).close()
         again = opened(disk, SMALL, Checkpointed(recovery_point=80, clean=True))
         change(again)
