@@ -157,6 +157,11 @@ def is_one_batch(buf: memoryview | bytes | bytearray) -> bool:
     return bool(length + LOG_OVERHEAD == len(buf))
 
 
+def is_transactional(buf: memoryview | bytes | bytearray) -> bool:
+    """Whether the first batch in the buffer is a v2 batch of a transaction, as far as magic and flag tell."""
+    return len(buf) >= HEADER_SIZE and buf[MAGIC_AT] == 2 and bool(buf[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+
+
 def iter_headers(buf: memoryview | bytes | bytearray, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of every batch that is whole; stop before one that is cut short at the end.
 

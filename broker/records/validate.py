@@ -15,14 +15,12 @@ from logyard.broker.records.header import (
     COMPRESSION_BITS,
     CONTROL_BIT,
     CRC_AT,
-    DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LEADER_EPOCH_AT,
     LOG_APPEND_TIME_BIT,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
     NO_TIMESTAMP,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     is_one_batch,
     iter_headers,
@@ -108,17 +106,11 @@ def _check_flags(header: BatchHeader, from_client: bool) -> None:
     attributes = header.attributes
     if from_client and attributes & CONTROL_BIT:
         raise ApiError(ErrorCode.INVALID_RECORD, "clients must not write control batches")
-    if attributes & DELETE_HORIZON_BIT:
-        raise ApiError(ErrorCode.INVALID_RECORD, "only the cleaner sets a delete horizon")
-    if header.producer_id >= 0:
-        # Markers of transactions carry a producer id and epoch, but no sequence.
-        if header.producer_epoch < 0 or (header.base_sequence < 0 and not attributes & CONTROL_BIT):
-            raise ApiError(
-                ErrorCode.INVALID_RECORD,
-                f"producer {header.producer_id} has epoch {header.producer_epoch}, sequence {header.base_sequence}",
-            )
-    elif attributes & TRANSACTIONAL_BIT or header.base_sequence >= 0 or header.producer_epoch >= 0:
-        raise ApiError(ErrorCode.INVALID_RECORD, "epoch, sequence or transactional flag without a producer id")
+    # Without a producer id nothing else about the producer is looked at: clients leave there what they like.
+    if from_client and header.producer_id >= 0 and header.base_sequence < 0:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, f"producer {header.producer_id} has base sequence {header.base_sequence}"
+        )
 
 
 def _check_timestamps(header: BatchHeader, now_ms: int, bounds: Bounds) -> None:

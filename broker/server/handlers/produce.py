@@ -12,6 +12,7 @@ from logyard.broker.log.log import Origin
 from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import produce
 from logyard.broker.records import batch
+from logyard.broker.records.header import is_transactional
 from logyard.broker.records.legacy import is_legacy, upconvert
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.produce import Recoded
@@ -27,11 +28,11 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     asked = produce.parse_request(request.api_version, request.body)
     if asked.transactional_id is not None:
         refusal = "transactions are not served by this broker"
-        refused = [
-            ProduceResult(TopicPartition(topic, partition), ErrorCode.INVALID_TXN_STATE, message=refusal)
-            for topic, partition, _ in asked.partitions
-        ]
-        return _answer(services, request, asked.acks, refused)
+        return _refuse_all(services, request, asked, ErrorCode.INVALID_TXN_STATE, refusal)
+    for *_, records in asked.partitions:
+        if is_transactional(records):
+            refusal = "transactional records without a transactional id"
+            return _refuse_all(services, request, asked, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, refusal)
     entries, refused = _fit(request.api_version, asked.partitions)
     recoding = services.replicas.recoding(entries)
     if recoding is not None:
@@ -65,6 +66,16 @@ async def _append_recoded(
         request.session.is_appending = False
     results = outcome if isinstance(outcome, list) else await outcome
     return _answer(services, request, asked.acks, results + refused + spoilt)
+
+
+def _refuse_all(
+    services: Services, request: Request, asked: produce.ProduceRequest, code: ErrorCode, refusal: str
+) -> Encoded:
+    refused = [
+        ProduceResult(TopicPartition(topic, partition), code, message=refusal)
+        for topic, partition, _ in asked.partitions
+    ]
+    return _answer(services, request, asked.acks, refused)
 
 
 Entries = list[tuple[TopicPartition, memoryview]]

@@ -163,17 +163,32 @@ def test_a_control_record_without_type_is_corrupt() -> None:
     [
         ({"base_offset": -3}, ErrorCode.INVALID_RECORD),
         ({"control": True}, ErrorCode.INVALID_RECORD),
-        ({"transactional": True}, ErrorCode.INVALID_RECORD),
         ({"producer_id": 1}, ErrorCode.INVALID_RECORD),
         ({"producer_id": 1, "producer_epoch": 0}, ErrorCode.INVALID_RECORD),
-        ({"base_sequence": 0}, ErrorCode.INVALID_RECORD),
         ({"last_offset": 70}, ErrorCode.INVALID_RECORD),
-        ({"delete_horizon_ms": 1}, ErrorCode.INVALID_RECORD),
         ({"log_append_time_ms": 1}, ErrorCode.INVALID_TIMESTAMP),
     ],
 )
 def test_inconsistent_headers_are_refused(changes: dict[str, object], code: ErrorCode) -> None:
     assert refusal(client_batch(**changes)) is code
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"producer_epoch": 0},
+        {"base_sequence": 0},
+        {"producer_epoch": 0, "base_sequence": 0},
+        {"producer_id": -2},
+        {"producer_id": -2, "producer_epoch": 0, "base_sequence": 0},
+        {"producer_id": 1, "base_sequence": 0},
+        {"delete_horizon_ms": 1},
+    ],
+)
+def test_what_clients_leave_in_the_header_is_no_matter(changes: dict[str, object]) -> None:
+    """kafkajs sends producer -1 with epoch 0 and sequence 0, sarama with sequence 0; Kafka takes all of these."""
+    view = memoryview(client_batch(**changes))
+    batch.validate_client_batch(view, 0, batch.parse_header(view), now_ms=NOW, bounds=Bounds())
 
 
 def test_bounds_are_held() -> None:
