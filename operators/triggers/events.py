@@ -17,7 +17,7 @@ from logyard.admin.looks import Look
 from logyard.admin.snapshot import ClusterSnapshot
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.triggers.base import constructor_fields
-from logyard.operators.triggers.watch import ClusterWatch
+from logyard.operators.triggers.watch import ClusterWatch, ConnectionUnreadable
 
 
 class ClusterEvent(BaseEventTrigger):
@@ -76,6 +76,8 @@ class ControllerChangedEvent(ClusterEvent):
             yield event
 
     def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+        if isinstance(problem, ConnectionUnreadable):
+            return []  # Airflow's trouble, not the cluster's
         found = self._controller(seen.snapshot) if seen else -1
         if found < 0:
             self._without += 1

@@ -1,7 +1,9 @@
 """One look at a cluster for everybody who waits: 500 deferred tasks cost one poll per cluster.
 
 A `ClusterWatch` lives per connection in a triggerer's process. While somebody listens it takes a look every
-interval, with one client in one thread; nothing runs while nobody does.
+interval, with one client in one thread; nothing runs while nobody does. The client belongs to what the connection
+said when it was made: the connection is read again when somebody begins to wait, after a look that failed, and
+every ten seconds (a secrets backend may be slow and paid); where it was edited, the next look has another client.
 """
 
 import asyncio
@@ -10,13 +12,19 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
+from logyard.admin.errors import ApiError, LogyardError
 from logyard.admin.looks import Look, Wants, take
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import ClusterSettings
 from logyard.operators.hooks.cluster import ClusterHook
 
 log = logging.getLogger(__name__)
+
+REREAD_S = 10.0
+# Airflow says "not defined" of a deleted connection and of one that it cannot look up just now alike.
+UNREADABLE_S = 60.0
 
 
 @dataclass(slots=True)
@@ -28,25 +36,33 @@ class _Waiter:
     future: "asyncio.Future[Look | Exception]"
 
 
+class ConnectionUnreadable(LogyardError):
+    """What the connection says cannot be read: this tells nothing about the cluster."""
+
+
 class ClusterWatch:
     """The shared poll of one connection; made by `of`, used by `next_look`."""
 
-    _watches: ClassVar[dict[tuple[str, int], "ClusterWatch"]] = {}
+    _watches: ClassVar["WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, ClusterWatch]]"] = WeakKeyDictionary()
 
     def __init__(self, logyard_conn_id: str) -> None:
-        self._hook = ClusterHook(logyard_conn_id)
+        self._conn_id = logyard_conn_id
         self._waiting: list[_Waiter] = []
         self._task: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
+        self._settings: ClusterSettings | None = None
+        self._read_at = float("-inf")  # on the loop's clock; -inf: to be read before the next look
+        self._unread_since: float | None = None
         self.looks = 0
 
     @classmethod
     def of(cls, logyard_conn_id: str) -> "ClusterWatch":
-        """The watch of that connection on the running event loop."""
-        key = (logyard_conn_id, id(asyncio.get_running_loop()))
-        if key not in cls._watches:
-            cls._watches[key] = cls(logyard_conn_id)
-        return cls._watches[key]
+        """The watch of that connection on the running event loop, for somebody who begins to wait."""
+        watches = cls._watches.setdefault(asyncio.get_running_loop(), {})
+        if logyard_conn_id not in watches:
+            watches[logyard_conn_id] = cls(logyard_conn_id)
+        watches[logyard_conn_id]._read_at = float("-inf")
+        return watches[logyard_conn_id]
 
     async def next_look(self, interval_s: float, wants: Wants | None = None) -> Look | Exception:
         """Wait for the next look, which begins at most `interval_s` from now: what was seen, or why nothing was."""
@@ -62,27 +78,54 @@ class ClusterWatch:
         executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="logyard-watch")
         loop = asyncio.get_running_loop()
         client: ClusterClient | None = None
+        used: ClusterSettings | None = None
+        served: list[_Waiter] = []
         try:
-            # The connection is read anew whenever somebody begins to wait: it may have been edited.
-            settings = await ClusterHook(self._hook.logyard_conn_id).asettings()
-            # Everybody waits for this one thread: better to say soon that nobody answers, and to look again.
-            settings = replace(settings, total_timeout_s=min(settings.total_timeout_s, settings.request_timeout_s))
             while self._anybody():
                 await self._until_due()
                 # Whoever comes while the look is under way may want more than it holds, and waits for the next one.
                 served, self._waiting = self._waiting, []
-                wants = Wants.of(waiter.wants for waiter in served)
-                client, seen = await loop.run_in_executor(executor, self._look, client, settings, wants)
-                self.looks += 1
+                settings = await self._read_connection()
+                if client is not None and settings != used:
+                    executor.submit(client.close)
+                    client = None
+                if isinstance(settings, Exception):
+                    seen: Look | Exception = settings
+                else:
+                    used, wants = settings, Wants.of(waiter.wants for waiter in served)
+                    client, seen = await loop.run_in_executor(executor, self._look, client, settings, wants)
+                    self.looks += 1
+                if isinstance(seen, Exception):
+                    self._read_at = float("-inf")
                 _hand_out(served, seen)
                 await asyncio.sleep(0)  # whoever wants another look says so now
         except Exception as problem:
-            served, self._waiting = self._waiting, []
-            _hand_out(served, problem)
+            waiting, self._waiting = [*served, *self._waiting], []
+            _hand_out(waiting, problem)
         finally:
             if client is not None:
                 executor.submit(client.close)
             executor.shutdown(wait=False)
+
+    async def _read_connection(self) -> ClusterSettings | Exception:
+        """What the connection says now, as far as that was to be read again; else what it said last."""
+        now = asyncio.get_running_loop().time()
+        if self._settings is not None and now - self._read_at < REREAD_S:
+            return self._settings
+        self._read_at = now
+        try:
+            settings = await ClusterHook(self._conn_id).asettings()
+        except Exception as problem:
+            self._unread_since = now if self._unread_since is None else self._unread_since
+            if self._settings is not None and now - self._unread_since < UNREADABLE_S:
+                log.warning("connection %s: %s; going on with what it said before", self._conn_id, problem)
+                return self._settings
+            self._settings = None
+            return ConnectionUnreadable(f"connection {self._conn_id}: {problem}")
+        self._unread_since = None
+        # Everybody waits for this one thread: better to say soon that nobody answers, and to look again.
+        self._settings = replace(settings, total_timeout_s=min(settings.total_timeout_s, settings.request_timeout_s))
+        return self._settings
 
     async def _until_due(self) -> None:
         """Sleep until the first of them is due; who comes meanwhile may be due sooner."""
@@ -96,10 +139,14 @@ class ClusterWatch:
         self, client: ClusterClient | None, settings: ClusterSettings, wants: Wants
     ) -> tuple[ClusterClient | None, Look | Exception]:
         try:
-            client = client or self._hook.connector.cluster(settings)
+            client = client or ClusterHook.connector.cluster(settings)
             return client, take(client, wants)
         except Exception as problem:
-            log.warning("cluster %s: %s", self._hook.logyard_conn_id, problem)
+            log.warning("cluster %s: %s", self._conn_id, problem)
+            if client is not None and not isinstance(problem, ApiError):
+                # It may be the client: a file of its certificates may have another content now.
+                client.close()
+                client = None
             return client, problem
 
     def _anybody(self) -> bool:

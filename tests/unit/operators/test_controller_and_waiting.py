@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin.memory import MemoryClient
+from logyard.admin.memory import MemoryClient, MemoryConnector
 from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.ports import EnsembleUnreachable
-from logyard.admin.settings import BadSettings
+from logyard.admin.ports import ClusterUnreachable, EnsembleUnreachable
+from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.admin.snapshot import NewTopic
 from logyard.operators.controller import RecoverControllerOperator
 from logyard.operators.hooks.cluster import ClusterHook
@@ -26,7 +26,8 @@ from logyard.operators.sensors.cluster import (
 )
 from logyard.operators.triggers.base import WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import ControllerElectedTrigger, TopicReadyTrigger
-from logyard.operators.triggers.watch import ClusterWatch
+from logyard.operators.triggers.events import ControllerChangedEvent
+from logyard.operators.triggers.watch import ClusterWatch, ConnectionUnreadable
 from tests.support.airflow_tasks import context, first_event, run, use
 
 pytestmark = pytest.mark.airflow
@@ -169,6 +170,95 @@ async def test_nobody_waiting_costs_nothing(cluster: MemoryCluster) -> None:
     before = cluster.looks
     await asyncio.sleep(0.1)
     assert cluster.looks == before
+
+
+class Recording(MemoryConnector):
+    """Hands out clients that are remembered with the settings that they were made from, and refuses one password."""
+
+    def __init__(self, cluster: MemoryCluster, refused: str = "") -> None:
+        super().__init__(cluster)
+        self.made: list[tuple[str | None, MemoryClient]] = []
+        self.refused = refused
+
+    def cluster(self, settings: ClusterSettings) -> MemoryClient:
+        if settings.password == self.refused:
+            raise ClusterUnreachable("this password is not (or no longer) right")
+        self.made.append((settings.password, MemoryClient(self.cluster_state)))
+        return self.made[-1][1]
+
+
+def edit(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    connection = {"conn_type": "logyard", "host": "memory:1", "login": "airflow", "password": password}
+    monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(connection))
+
+
+async def test_who_begins_to_wait_sees_the_edited_connection_and_so_does_who_waits_already(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = Recording(cluster)
+    monkeypatch.setattr(ClusterHook, "connector", connector)
+    edit(monkeypatch, "old")
+    watch = ClusterWatch.of("logyard_default")
+
+    async def wait() -> None:
+        for _ in range(200):
+            await watch.next_look(0.01)
+
+    running = asyncio.create_task(wait())
+    await watch.next_look(0.01)
+    edit(monkeypatch, "new")
+    await watch.next_look(0.01)
+    assert [password for password, _ in connector.made] == ["old"]  # nobody had a reason to read it again
+    assert not isinstance(await ClusterWatch.of("logyard_default").next_look(0.01), Exception)
+    assert [password for password, _ in connector.made] == ["old", "new"]
+    await watch.next_look(0.01)
+    assert [client.closed for _, client in connector.made] == [True, False]
+    assert not running.done()  # it waited through all of this, and goes on with the new one
+    running.cancel()
+
+
+async def test_a_look_that_fails_has_the_connection_read_again(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = Recording(cluster, refused="old")
+    monkeypatch.setattr(ClusterHook, "connector", connector)
+    edit(monkeypatch, "old")
+    watch = ClusterWatch.of("logyard_default")
+    assert isinstance(await watch.next_look(0.01), ClusterUnreachable)
+    edit(monkeypatch, "new")
+    assert not isinstance(await watch.next_look(0.01), Exception)
+
+
+async def test_a_connection_that_cannot_be_read_for_a_moment_keeps_what_it_said(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = ClusterWatch.of("logyard_default")
+    assert not isinstance(await watch.next_look(0.01), Exception)
+    monkeypatch.delenv("AIRFLOW_CONN_LOGYARD_DEFAULT")
+    assert not isinstance(await ClusterWatch.of("logyard_default").next_look(0.01), Exception)
+    monkeypatch.setattr("logyard.operators.triggers.watch.UNREADABLE_S", 0.0)
+    told = await ClusterWatch.of("logyard_default").next_look(0.01)
+    assert isinstance(told, ConnectionUnreadable)  # deleted: nothing is asked with its credentials any more
+    event = ControllerChangedEvent(patience=1)
+    assert event.changes(None, told) == []
+
+
+def test_a_clock_that_is_set_ends_no_wait(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    trigger = ControllerElectedTrigger(
+        other_than=cluster.controller,
+        logyard_conn_id="logyard_default",
+        poll_interval_s=0.01,
+        deadline_ms=round((time.time() + 60) * 1000),
+    )
+    real, jump = time.time, iter([0.0, *[7200.0] * 10_000])
+    monkeypatch.setattr("logyard.operators.triggers.base.time.time", lambda: real() + next(jump))
+
+    async def wait() -> None:
+        async for _ in trigger.run():
+            return
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(wait(), 0.5))
 
 
 def test_the_connections_form_is_complete_and_matches_what_is_read() -> None:
