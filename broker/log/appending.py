@@ -27,8 +27,8 @@ from logyard.broker.records.batch import (
     control_marker,
     control_type,
     iter_headers,
+    iter_records,
     parse_header,
-    records,
     require_keys,
     stamp,
     stamp_log_append_time,
@@ -113,10 +113,10 @@ class Staged:
 
 def read_marker(header: BatchHeader, batch: memoryview, offset: int) -> Marker | None:
     """Return the marker in a control batch; None where it is emptied (compaction) or of another kind."""
-    found = records(batch)
-    if not found or control_type(found[0]) not in (ABORT, COMMIT):
+    found = next(iter_records(batch), None)
+    if found is None or control_type(found) not in (ABORT, COMMIT):
         return None
-    kind, coordinator_epoch = control_marker(found[0])
+    kind, coordinator_epoch = control_marker(found)
     return Marker(
         header.producer_id, header.producer_epoch, coordinator_epoch, offset, header.max_timestamp, kind == ABORT
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from logyard.broker.log import scan
 from logyard.broker.log.index import AbortedTxn
 from logyard.broker.log.segment import Segment
-from logyard.broker.records.batch import BatchHeader, TimestampType, records
+from logyard.broker.records.batch import BatchHeader, TimestampType, iter_records
 
 
 def first_in_segment(segment: Segment, timestamp: int, log_start: int) -> tuple[int, int] | None:
@@ -28,7 +28,7 @@ def _first_in_batch(
     if header.magic < 2 or header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         # The batch's time is all there is, or every record's: no need to open it.
         return header.max_timestamp, max(header.base_offset, log_start)
-    for record in records(segment.read(header.length, position)):
+    for record in iter_records(segment.read(header.length, position)):
         if record.timestamp >= timestamp and record.offset >= log_start:
             return record.timestamp, record.offset
     return None

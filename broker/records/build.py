@@ -100,7 +100,7 @@ def _append(body: bytearray, record: Record, base_offset: int, base_timestamp: i
     if record.headers:
         parts.append(write_varint(len(record.headers)))
         for key, value in record.headers:
-            parts += _sized(key.encode())
+            parts += _sized(key.encode(errors="surrogateescape"))
             parts += _sized(value)
     else:
         parts.append(_NO_HEADERS)

@@ -25,8 +25,8 @@ DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _FIRST_GUESS_MIN = 64 * 1024
 _TOO_SMALL = "whole buffer"  # what cramjam says of a buffer that the data does not fit
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEAD = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEAD = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 # Magic number; version 1 with independent blocks and no checksums; blocks of at most 64 KiB; header checksum.
 _LZ4_HEAD = bytes.fromhex("04224d18604082")
@@ -143,7 +143,7 @@ def _gunzip(data: memoryview, size_max: int) -> bytes:
 
 
 def _xerial(data: memoryview) -> bytes:
-    out = bytearray(_XERIAL_HEAD)
+    out = bytearray(XERIAL_HEAD)
     for start in range(0, len(data), _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
         out += _LENGTH.pack(len(block)) + block
@@ -151,12 +151,12 @@ def _xerial(data: memoryview) -> bytes:
 
 
 def _unsnappy(data: memoryview, size_max: int) -> bytes:
-    if data[:8] != _XERIAL_MAGIC:
+    if data[:8] != XERIAL_MAGIC:
         return _raw_snappy(data, 0, size_max)
-    if len(data) < len(_XERIAL_HEAD):
+    if len(data) < len(XERIAL_HEAD):
         raise CorruptData(f"snappy data of {len(data)} bytes is cut short")
     out = bytearray()
-    pos = len(_XERIAL_HEAD)
+    pos = len(XERIAL_HEAD)
     while pos < len(data):
         (size,) = _LENGTH.unpack_from(data, pos)
         pos += 4

@@ -1,0 +1,182 @@
+"""Compressed records, decompressed piece by piece: however far a small batch swells, only a piece of it is in memory.
+
+A piece is at most 256 KiB, but for lz4 (a block of at most 4 MiB) and snappy, whose blocks are of any size: it swells
+to 22 times its bytes at most. Between two pieces a thread lets others have their turn (`rest`).
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import cramjam
+import zstandard
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.records import compression
+from logyard.broker.records.xxhash32 import xxhash32
+
+PIECE_BYTES: Final = 256 * 1024
+# Nothing that snappy writes is longer than this many times its bytes: a copy of 64 bytes takes three.
+SNAPPY_RATIO_MAX = 22
+# lz4 frames whose blocks need the ones before them are opened whole; Java's clients refuse them at any size.
+LINKED_BYTES_MAX = 16 * 1024 * 1024
+
+_GZIP_TAKEN = 16 * 1024  # what zlib keeps of its input when a piece is full is copied each time
+_LZ4_MAGIC = 0x184D2204
+_LZ4_BLOCK_BYTES = {4: 64 * 1024, 5: 256 * 1024, 6: 1024 * 1024, 7: 4 * 1024 * 1024}
+_INDEPENDENT, _BLOCK_SUM, _SIZE_THERE, _DICTIONARY = 0x20, 0x10, 0x08, 0x01
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_BE = struct.Struct(">i")
+_LE = struct.Struct("<I")
+
+Buffer = compression.Buffer
+
+
+def _go_on() -> None:
+    """Nobody waits."""
+
+
+rest: Callable[[], None] = _go_on
+"""Called between two pieces; the broker's threads give way to its event loop here (see `use_rest`)."""
+
+
+def use_rest(between: Callable[[], None]) -> None:
+    """Have `between` called wherever a thread may pause in the midst of a batch."""
+    global rest
+    rest = between
+
+
+def pieces(codec: int, data: memoryview, size_max: int = compression.DECOMPRESSED_BYTES_MAX) -> Iterator[Buffer]:
+    """Yield what the data decompresses to; raises CorruptData for broken data and beyond `size_max` bytes.
+
+    Raises ApiError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist.
+    """
+    opened = {0: _plain, 1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}.get(codec)
+    if opened is None:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec} does not exist")
+    left = size_max
+    try:
+        for piece in opened(data):
+            left -= len(piece)
+            if left < 0:
+                raise CorruptData(f"{compression.NAMES[codec]} data decompresses to more than {size_max} bytes")
+            if piece:
+                yield piece
+                rest()
+    except (zlib.error, struct.error, cramjam.DecompressionError, zstandard.ZstdError) as error:
+        raise CorruptData(f"{compression.NAMES[codec]} data of {len(data)} bytes: {error}") from error
+
+
+def _plain(data: memoryview) -> Iterator[Buffer]:
+    for start in range(0, len(data), PIECE_BYTES):
+        yield data[start : start + PIECE_BYTES]
+
+
+def _gzip(data: memoryview) -> Iterator[Buffer]:
+    """All members of a gzip stream."""
+    at = 0
+    unpacker = zlib.decompressobj(wbits=31)
+    ended = False  # the member; the stream ends where nothing follows
+    while at < len(data):
+        if ended:
+            unpacker, ended = zlib.decompressobj(wbits=31), False
+        rest_of: Buffer = data[at : at + _GZIP_TAKEN]
+        at += len(rest_of)
+        while rest_of and not unpacker.eof:
+            yield unpacker.decompress(rest_of, PIECE_BYTES)
+            rest_of = unpacker.unconsumed_tail
+        while not unpacker.eof and (piece := unpacker.decompress(b"", PIECE_BYTES)):
+            yield piece
+        if unpacker.eof:
+            ended = True
+            at -= len(unpacker.unused_data)
+    if not ended:
+        raise CorruptData(f"gzip data of {len(data)} bytes is cut short")
+
+
+def _snappy(data: memoryview) -> Iterator[Buffer]:
+    if data[:8] != compression.XERIAL_MAGIC:
+        yield _raw_snappy(data)
+        return
+    if len(data) < len(compression.XERIAL_HEAD):
+        raise CorruptData(f"snappy data of {len(data)} bytes is cut short")
+    pos = len(compression.XERIAL_HEAD)
+    while pos < len(data):
+        (size,) = _BE.unpack_from(data, pos)
+        pos += 4
+        if size <= 0 or pos + size > len(data):
+            raise CorruptData(f"a snappy block of {size} bytes does not fit its {len(data)} bytes")
+        yield _raw_snappy(data[pos : pos + size])
+        pos += size
+
+
+def _raw_snappy(data: memoryview) -> bytes:
+    promised = cramjam.snappy.decompress_raw_len(data)
+    if promised > SNAPPY_RATIO_MAX * len(data):
+        raise CorruptData(f"a snappy block of {len(data)} bytes says that it holds {promised}")
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+def _lz4(data: memoryview) -> Iterator[Buffer]:
+    magic, flags, kind = struct.unpack_from("<IBB", data)
+    head = 6 + (8 if flags & _SIZE_THERE else 0) + (4 if flags & _DICTIONARY else 0)
+    if magic != _LZ4_MAGIC or flags >> 6 != 1 or len(data) <= head:
+        raise CorruptData(f"{len(data)} bytes are no lz4 frame")
+    if data[head] != xxhash32(bytes(data[4:head])) >> 8 & 0xFF:
+        raise CorruptData("the head of an lz4 frame does not match its checksum")
+    block_max = _LZ4_BLOCK_BYTES.get(kind >> 4 & 7)
+    if block_max is None:
+        raise CorruptData(f"an lz4 frame with blocks of kind {kind >> 4 & 7}")
+    if not flags & _INDEPENDENT:
+        yield compression.decompress(compression.LZ4, data, LINKED_BYTES_MAX)
+        return
+    yield from _lz4_blocks(data, head + 1, block_max, 4 if flags & _BLOCK_SUM else 0)
+
+
+def _lz4_blocks(data: memoryview, pos: int, block_max: int, sum_bytes: int) -> Iterator[Buffer]:
+    room = memoryview(bytearray(block_max))
+    while True:
+        (size,) = _LE.unpack_from(data, pos)
+        pos += 4
+        if size == 0:
+            return
+        stored, size = bool(size >> 31), size & 0x7FFFFFFF
+        block = data[pos : pos + size]
+        if size > block_max or len(block) < size:
+            raise CorruptData(f"an lz4 block of {size} bytes, at most {min(block_max, len(block))} are possible")
+        pos += size
+        if sum_bytes and _LE.unpack_from(data, pos)[0] != xxhash32(bytes(block)):
+            raise CorruptData("an lz4 block does not match its checksum")
+        pos += sum_bytes
+        yield bytes(block) if stored else bytes(room[: int(cramjam.lz4.decompress_block_into(block, room))])
+
+
+def _zstd(data: memoryview) -> Iterator[Buffer]:
+    _require_whole_frames(data)
+    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+        while piece := reader.read(PIECE_BYTES):
+            yield piece
+
+
+def _require_whole_frames(data: memoryview) -> None:
+    """Hop from block to block: the reader does not say where a frame is cut short."""
+    pos = 0
+    while pos < len(data):
+        if bytes(data[pos : pos + 4]) != _ZSTD_MAGIC:
+            if len(data) - pos >= 8 and data[pos] >> 4 == 5 and bytes(data[pos + 1 : pos + 4]) == b"\x2a\x4d\x18":
+                pos += 8 + _LE.unpack_from(data, pos + 4)[0]  # a frame that is to be skipped
+                continue
+            raise CorruptData(f"{len(data) - pos} bytes are no zstd frame")
+        end_of_frame = 4 if data[pos + 4] & 4 else 0
+        pos += zstandard.frame_header_size(data[pos:])
+        is_last = False
+        while not is_last:
+            head = int.from_bytes(data[pos : pos + 3], "little") if pos + 3 <= len(data) else 1 << 24
+            is_last, kind, size = bool(head & 1), head >> 1 & 3, head >> 3
+            pos += 3 + (1 if kind == 1 else size)
+            if pos > len(data):
+                raise CorruptData(f"zstd data of {len(data)} bytes is cut short")
+        pos += end_of_frame
+    if pos > len(data):
+        raise CorruptData(f"zstd data of {len(data)} bytes is cut short")

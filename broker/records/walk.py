@@ -1,0 +1,95 @@
+"""The records of a v2 batch one after the other, whatever is in it: never all of it in memory.
+
+Rule 1: the header's count is the bound. Nothing behind that many records is decompressed, and a byte too many refuses
+        the batch, as in Kafka.
+Rule 2: aiokafka's C code reads the records (0.1 µs each), of a long batch as many at a time as are whole in a window.
+        What it cannot read without holding it (a record larger than a window) and what it refuses though Kafka takes
+        it (header names that are not UTF-8) is read in Python.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from logyard.broker.errors import CorruptData
+from logyard.broker.records import pieces as piecewise
+from logyard.broker.records.header import (
+    ATTRIBUTES_AT,
+    COMPRESSION_BITS,
+    COUNT_AT,
+    HEADER_SIZE,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    BatchHeader,
+)
+from logyard.broker.records.large import Stream, outline, record
+from logyard.broker.slim_import import without_front_page
+
+with without_front_page("aiokafka"):
+    from aiokafka.errors import CorruptRecordException
+    from aiokafka.record._crecords import DefaultRecordBatch
+
+WINDOW_BYTES = piecewise.PIECE_BYTES
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+
+def outlines(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
+    """Yield something with `offset`, `timestamp`, `key` and `value` for each record of the v2 batch.
+
+    Of `key` and `value` rely only on whether they are None: bytes larger than a window are not kept. Raises CorruptData
+    where records do not parse or are not as many as the header says, ApiError for a codec that does not exist.
+    """
+    return _walked(batch, header, bytes_wanted=False)
+
+
+def whole_records(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
+    """Yield each record of the v2 batch with its bytes and `headers`; raises as `outlines` does.
+
+    A single record may be as large as what `pieces` allows in all.
+    """
+    return _walked(batch, header, bytes_wanted=True)
+
+
+def _walked(batch: memoryview, header: BatchHeader, *, bytes_wanted: bool) -> Iterator[Any]:
+    left = header.count
+    if left <= 0:
+        return
+    one = record if bytes_wanted else outline
+    stream = Stream(piecewise.pieces(header.compression, batch[HEADER_SIZE : header.length]))
+    head = bytearray(batch[:HEADER_SIZE])
+    _INT16.pack_into(head, ATTRIBUTES_AT, header.attributes & ~COMPRESSION_BITS)
+    try:
+        while left:
+            count, size = stream.whole_records(left)
+            if count:
+                yield from _by_c(head, stream.take(size), count, header, one)
+                left -= count
+            elif bytes_wanted or stream.unread < WINDOW_BYTES:
+                stream.more()
+            else:
+                yield one(stream, header)
+                left -= 1
+        if not stream.is_at_end():
+            raise CorruptData(f"there are bytes behind its {header.count} records")
+    except (CorruptRecordException, CorruptData, ValueError, IndexError, OverflowError) as error:
+        raise CorruptData(f"batch with base offset {header.base_offset}: {error}") from error
+
+
+def _by_c(head: bytearray, window: bytes, count: int, header: BatchHeader, one: Any) -> Iterator[Any]:
+    """Read whole records; from one on that C refuses for the sake of a name, in Python."""
+    _INT32.pack_into(head, LENGTH_AT, HEADER_SIZE - LOG_OVERHEAD + len(window))
+    _INT32.pack_into(head, COUNT_AT, count)
+    done = 0
+    try:
+        for found in DefaultRecordBatch(bytes(head) + window):
+            done += 1
+            yield found
+    except UnicodeDecodeError:
+        again = Stream(iter((window,)))
+        again.more()
+        for number in range(count):
+            found = one(again, header)
+            if number >= done:
+                yield found
