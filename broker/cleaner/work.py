@@ -14,6 +14,7 @@ from typing import Any
 from logyard.broker.compaction.cleaner import Batch, rewrite_batches, survey_batches
 from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.dirty import AgainstDirty, DirtyKeys
+from logyard.broker.compaction.old_formats import completed, expired_offsets
 from logyard.broker.compaction.ranges import SegmentRange, group_segments
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.survey import ActiveProducer, Survey
@@ -56,7 +57,7 @@ class Cleaning:
                         raise CorruptData(f"the CRC of the batch at {position} is wrong")
                     self.bytes_read += header.length
                     self.throttle(header.length)
-                    yield header, data
+                    yield completed(header, data), data
             except CorruptData as error:
                 raise CorruptData(f"{name}: {error}") from error
 
@@ -148,6 +149,11 @@ def _survey(lease: Json, range_end: int) -> Survey:
         tombstone_cutoff=lease["clean_offset"],
         aborted=_aborted(lease),
         producers=producers,
+        expired=expired_offsets(
+            zip(_segments(lease), (s["mtime_ms"] for s in lease["segments"]), strict=True),
+            lease["clean_offset"],
+            lease["config"]["delete.retention.ms"],
+        ),
     )
 
 

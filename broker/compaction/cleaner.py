@@ -8,40 +8,41 @@ from collections.abc import Iterable, Iterator
 
 from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.facts import batch_facts
-from logyard.broker.compaction.rewrite import Tally, rewrite_batch
-from logyard.broker.compaction.survey import KeyMap, Survey
-from logyard.broker.records import decode
+from logyard.broker.compaction.old_formats import completed, keys
+from logyard.broker.compaction.rewrite import Tally, held_end, rewrite_batch
+from logyard.broker.compaction.survey import KeyMap, Survey, flags_of
 from logyard.broker.records.header import BatchHeader, iter_headers
 
 Batch = tuple[BatchHeader, memoryview]
-"""A batch's header, and all of its bytes."""
+"""A batch's header (of an old message: completed), and all of its bytes."""
 
 
 def batches_of(buffers: Iterable[memoryview]) -> Iterator[Batch]:
     """Yield the batches of whole segments."""
     for buffer in buffers:
         for position, header in iter_headers(buffer):
-            yield header, buffer[position : position + header.length]
+            batch = buffer[position : position + header.length]
+            yield completed(header, batch), batch
 
 
-def survey_segments(buffers: Iterable[memoryview], survey: Survey, keys: KeyMap) -> Decision:
+def survey_segments(buffers: Iterable[memoryview], survey: Survey, key_map: KeyMap) -> Decision:
     """Run pass 1 over the leader's segments; raises CorruptData on a batch that does not parse."""
-    return survey_batches(batches_of(buffers), survey, keys)
+    return survey_batches(batches_of(buffers), survey, key_map)
 
 
-def survey_batches(batches: Iterable[Batch], survey: Survey, keys: KeyMap) -> Decision:
+def survey_batches(batches: Iterable[Batch], survey: Survey, key_map: KeyMap) -> Decision:
     """Run pass 1 over batches; raises CorruptData on one that does not parse."""
     for header, batch in batches:
         if not survey.batch(batch_facts(header, batch)):
             continue
-        for offset, key, has_value in decode.keys(batch, header):
+        for offset, key, has_value in keys(batch, header):
             if key is None:
                 survey.keyless += 1
                 continue
-            keys.put(key, offset)
+            key_map.put(key, offset)
             if not has_value:
-                survey.tombstone(offset, header.attributes, header.base_timestamp)
-    return survey.decide(keys)
+                survey.tombstone(offset, flags_of(header), header.base_timestamp)
+    return survey.decide(key_map)
 
 
 def rewrite_group(buffers: Iterable[memoryview], decision: Decision, tally: Tally) -> Iterator[bytes | memoryview]:
@@ -59,6 +60,11 @@ def rewrite_batches(batches: Iterable[Batch], decision: Decision, tally: Tally) 
                 yield outcome
         pending = following
     if pending is not None:
-        outcome = rewrite_batch(pending[1], pending[0], decision, ends_group=True, tally=tally)
+        header, batch = pending
+        outcome = rewrite_batch(batch, header, decision, ends_group=True, tally=tally)
         if outcome is not None:
             yield outcome
+            end = held_end(header, outcome)
+            if end is not None:
+                tally.batches_out += 1
+                yield end

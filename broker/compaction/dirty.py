@@ -12,9 +12,9 @@ from hashlib import blake2b
 from logyard.broker.compaction.cleaner import Batch
 from logyard.broker.compaction.facts import marker_type
 from logyard.broker.compaction.offsets import OffsetSet
+from logyard.broker.compaction.old_formats import keys
 from logyard.broker.compaction.survey import CONTROL, TRANSACTIONAL
 from logyard.broker.compaction.transactions import AbortedTransaction, Fate, TransactionFilter
-from logyard.broker.records import decode
 
 # What a key costs in a dict of 16-byte digests: the digest, the offset, its slot, and the room a growing dict wants.
 BYTES_PER_KEY = 200
@@ -59,7 +59,7 @@ class DirtyKeys:
                 continue
             if self._last and len(self._last) + header.count > self._keys_max:
                 return header.base_offset
-            for offset, key, _has_value in decode.keys(batch, header):
+            for offset, key, _has_value in keys(batch, header):
                 if key is not None and offset >= start:
                     self._last[digest(key)] = offset
         return end

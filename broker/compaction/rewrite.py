@@ -9,6 +9,8 @@ Rule 3: a batch left without records goes, unless its producer's state needs it 
         The placeholder carries no producer and no flags: an empty transactional batch without its marker would look
         like
         an open transaction when the log is loaded.
+Rule 4: a wrapper of the old formats is filtered by old_formats.py; where it ends a group and loses its last messages, a
+        placeholder follows that ends the group where it ended.
 Source: facts §13, §21b; KIP-534; the end-of-group rule is ours (a shorter output could bring a replaced segment back).
 """
 
@@ -18,11 +20,12 @@ from struct import pack_into
 from typing import NamedTuple
 
 from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.old_formats import OLDEST_WITH_HORIZON, filtered
 from logyard.broker.compaction.survey import HORIZON
 from logyard.broker.errors import CorruptData
 from logyard.broker.records import compression
 from logyard.broker.records.crc import crc32c
-from logyard.broker.records.header import CRC_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from logyard.broker.records.header import CRC_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
 from logyard.broker.records.varint import read_varint, write_varint
 
 _CRC_START = 21
@@ -59,49 +62,66 @@ def rewrite_batch(
     """Return what becomes of one whole batch: the same view, new bytes, or None where it goes.
 
     :param ends_group: it is the last batch of the segments that become one.
-    :raises CorruptData: the batch does not parse, or is of a format older than v2.
+    :raises CorruptData: the batch does not parse.
     """
-    if header.magic != _MAGIC:
-        raise CorruptData(f"batch at offset {header.base_offset}: message format v{header.magic} cannot be compacted")
     tally.batches_in += 1
     tally.records_in += header.count
     outcome = _outcome(batch, header, decision, ends_group)
     if outcome is None:
         return None
     tally.batches_out += 1
-    if outcome is batch:
+    tally.records_out += outcome.records
+    if outcome.data is batch:
         tally.batches_verbatim += 1
-        tally.records_out += header.count
-    else:
-        tally.records_out += int.from_bytes(outcome[57:61], "big")
-    return outcome
+    return outcome.data
 
 
-def _outcome(batch: memoryview, header: BatchHeader, decision: Decision, ends_group: bool) -> bytes | memoryview | None:
+def held_end(header: BatchHeader, outcome: bytes | memoryview) -> bytes | None:
+    """Return the placeholder that has to follow what became of a group's last batch, None where it ends where it did
+    (rule 4)."""
+    last = parse_header(outcome).last_offset
+    if last == header.last_offset:
+        return None
+    return placeholder(header._replace(base_offset=last + 1, last_offset_delta=header.last_offset - last - 1))
+
+
+class _Outcome(NamedTuple):
+    """What a batch becomes, and how many records that has."""
+
+    data: bytes | memoryview
+    records: int
+
+
+def _outcome(batch: memoryview, header: BatchHeader, decision: Decision, ends_group: bool) -> _Outcome | None:
     last_offset = header.base_offset + header.last_offset_delta
     if header.base_offset < decision.range_start or last_offset >= decision.range_end:
-        return batch
+        return _Outcome(batch, header.count)
     if header.count == 0:
         return _without_records(batch, header, last_offset, decision, ends_group)
     survivors = decision.survivors.between(header.base_offset, last_offset)
     if not survivors:
         return _without_records(batch, header, last_offset, decision, ends_group)
-    stamp = not header.attributes & HORIZON and bool(decision.stamped.between(header.base_offset, last_offset))
+    is_unstamped = header.magic >= OLDEST_WITH_HORIZON and not header.attributes & HORIZON
+    stamp = is_unstamped and bool(decision.stamped.between(header.base_offset, last_offset))
     is_dense = header.count == header.last_offset_delta + 1
     if is_dense and len(survivors) == header.count and not stamp:
-        return batch
+        return _Outcome(batch, header.count)
+    if header.magic < OLDEST_WITH_HORIZON:
+        data, count = filtered(batch, header, survivors)
+        if count in (0, header.count):
+            whole = _Outcome(batch, header.count)
+            return whole if count else _without_records(batch, header, last_offset, decision, ends_group)
+        return _Outcome(data, count)
     deltas = {o - header.base_offset for o in survivors}
     return _filtered(batch, header, last_offset, deltas, decision, ends_group, stamp)
 
 
 def _without_records(
     batch: memoryview, header: BatchHeader, last_offset: int, decision: Decision, ends_group: bool
-) -> bytes | memoryview | None:
+) -> _Outcome | None:
     if last_offset in decision.kept_batches:
-        return batch if header.count == 0 else empty_batch(header)
-    if not ends_group:
-        return None
-    return placeholder(header)
+        return _Outcome(batch if header.count == 0 else empty_batch(header), 0)
+    return _Outcome(placeholder(header), 0) if ends_group else None
 
 
 def _filtered(
@@ -112,7 +132,7 @@ def _filtered(
     decision: Decision,
     ends_group: bool,
     stamp: bool,
-) -> bytes | memoryview | None:
+) -> _Outcome | None:
     codec = header.attributes & _CODEC_MASK
     packed = batch[HEADER_SIZE:]
     payload = memoryview(compression.decompress(codec, packed) if codec else packed)
@@ -120,7 +140,7 @@ def _filtered(
     if not records:
         return _without_records(batch, header, last_offset, decision, ends_group)
     if len(records) == header.count and not stamp:
-        return batch
+        return _Outcome(batch, header.count)
     base_timestamp = decision.horizon_ms if stamp else header.base_timestamp
     shift = header.base_timestamp - base_timestamp
     body = bytearray()
@@ -134,7 +154,8 @@ def _filtered(
         max_timestamp = max(header.base_timestamp + r.timestamp_delta for r in records)
     attributes = header.attributes | (HORIZON if stamp else 0)
     content = compression.compress(codec, bytes(body)) if codec else bytes(body)
-    return _assemble(header, attributes, base_timestamp, max_timestamp, len(records), content)
+    data = _assemble(header, attributes, base_timestamp, max_timestamp, len(records), content)
+    return _Outcome(data, len(records))
 
 
 def empty_batch(header: BatchHeader) -> bytes:

@@ -8,20 +8,25 @@ The key map is a port: a dict here, an open-addressing table in the Spark jobs. 
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from heapq import merge
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.offsets import OffsetSet
 from logyard.broker.compaction.transactions import AbortedTransaction, Fate, TransactionFilter
+from logyard.broker.records.header import BatchHeader
 
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 HORIZON = 0x40
+# No bit of the wire: the batch is of a format that has no delete horizon (old_formats.py).
+OLD_FORMAT = 0x10000
 
 
 class BatchFacts(NamedTuple):
@@ -34,6 +39,11 @@ class BatchFacts(NamedTuple):
     producer_id: int
     producer_epoch: int
     marker_type: int | None = None
+
+
+def flags_of(header: BatchHeader) -> int:
+    """Return the attributes that `Survey.tombstone` is told of a batch."""
+    return header.attributes if header.magic >= 2 else header.attributes | OLD_FORMAT
 
 
 class KeyMap(Protocol):
@@ -85,6 +95,8 @@ class Survey:
     tombstone_cutoff: int
     aborted: Iterable[AbortedTransaction] = ()
     producers: Mapping[int, ActiveProducer] = field(default_factory=dict)
+    # [first, last] of the segments whose old tombstones may go, ascending (old_formats.expired_offsets).
+    expired: Sequence[tuple[int, int]] = ()
     keyless: int = 0
     _transactions: TransactionFilter = field(init=False)
     # Offsets met so far, ascending: markers that stay, those of them that are spent, tombstones that stay or may go if
@@ -112,10 +124,10 @@ class Survey:
         return True
 
     def tombstone(self, offset: int, attributes: int, base_timestamp: int) -> None:
-        """Take a keyed record without a value, of a batch with these attributes and base timestamp."""
+        """Take a keyed record without a value, of a batch with these attributes (`flags_of`) and base timestamp."""
         if self._has_passed(offset, attributes, base_timestamp):
             self._droppable.append(offset)
-        else:
+        elif not attributes & OLD_FORMAT:
             self._tombstones.append(offset)
 
     def next_group(self, range_start: int) -> None:
@@ -161,7 +173,13 @@ class Survey:
         self._markers.append(facts.last_offset)
 
     def _has_passed(self, offset: int, attributes: int, base_timestamp: int) -> bool:
+        if attributes & OLD_FORMAT:
+            return offset < self.tombstone_cutoff and self._is_expired(offset)
         return bool(attributes & HORIZON) and base_timestamp <= self.now_ms and offset < self.tombstone_cutoff
+
+    def _is_expired(self, offset: int) -> bool:
+        at = bisect_right(self.expired, offset, key=itemgetter(0)) - 1
+        return at >= 0 and offset <= self.expired[at][1]
 
     def _is_last_of_producer(self, facts: BatchFacts) -> bool:
         producer = self.producers.get(facts.producer_id)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from functools import partial
 from typing import Any
 
+from logyard.broker.compaction.old_formats import completed
 from logyard.broker.errors import CorruptData
 from logyard.broker.http.lease_requests import Group
 from logyard.broker.http.snapshot import LeasedSegment
@@ -19,7 +20,6 @@ from logyard.broker.records.batch import crc_matches
 PIECE_BYTES = 1 << 20
 # Positions in an index are int32.
 PART_BYTES_MAX = (1 << 31) - 1
-MAGIC = 2
 
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 
@@ -104,14 +104,13 @@ def _walk(base: int, batches: Iterator[scan.Scanned]) -> tuple[int, int]:
     last, records = base - 1, 0
     try:
         for position, header, data in batches:
-            if header.magic != MAGIC:
-                raise bad_part(base, f"the batch at {position} is of message format v{header.magic}")
+            if not crc_matches(data, 0, header):
+                raise bad_part(base, f"the CRC of the batch at {position} is wrong")
+            header = completed(header, data)
             if header.base_offset <= last or header.last_offset_delta < 0:
                 raise bad_part(base, f"offset {header.base_offset} at {position} follows {last}")
             if header.count < 0:
                 raise bad_part(base, f"the batch at {position} says it has {header.count} records")
-            if not crc_matches(data, 0, header):
-                raise bad_part(base, f"the CRC of the batch at {position} is wrong")
             last = header.last_offset
             records += header.count
     except CorruptData as error:

@@ -225,7 +225,9 @@ def admit_from_leader(data: memoryview, log: Admission, size_max: int) -> tuple[
                 )
             if not chunks or position + header.length - start > size_max:
                 start = position
-                chunks.append(Chunk(data[:0], header.base_offset, header.last_offset, NO_TIME, header.last_offset, []))
+                # An old message says its last offset only: a segment that begins with it begins where the log ended.
+                first = header.base_offset if header.magic >= 2 else next_offset
+                chunks.append(Chunk(data[:0], first, header.last_offset, NO_TIME, header.last_offset, []))
             chunk = chunks[-1]
             end = position + header.length
             if header.producer_id >= 0:

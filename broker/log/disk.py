@@ -109,6 +109,10 @@ class Disk(Protocol):
         """Give a file a second name."""
         ...
 
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        """Set the time of a file's last change: what replaces a file may keep its age."""
+        ...
+
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None:
@@ -300,6 +304,12 @@ class OsDisk:
             if error.errno in _UNLINKABLE:
                 raise DiskError(existing, error) from error
             self.fail(existing, error)
+
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        try:
+            os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+        except OSError as error:
+            self.fail(path, error)
 
     def remove(self, path: str) -> None:
         try:

@@ -342,6 +342,10 @@ class MemoryDisk:
             self._report(new, errno.EEXIST)
         parent.change(_Change(name, inode))
 
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        self.step(path)
+        self._file(path).mtime_ms = mtime_ms
+
     def remove(self, path: str) -> None:
         self.step(path)
         self._file(path)

@@ -110,6 +110,9 @@ def _rewrite(part: str, old: Sequence[Segment], interval: int) -> Replacement:
             file.sync()
         new.unsynced.clear()
         kinds.append(layout.TXN_INDEX)
+    # As old as what it replaces: what goes by the age of a file (old tombstones, records without a time) must not start
+    # over with every cleaning.
+    disk.set_mtime(new.path(LOG, CLEANED), disk.status(old[-1].path(LOG)).mtime_ms)
     new.file.sync()
     new.release()
     return Replacement(new, tuple(kinds), tuple(old))

@@ -3,21 +3,12 @@
 Headers are lost, and with magic 0 timestamps. Batches that are old enough pass as they are.
 """
 
-import struct
-from collections.abc import Sequence
-
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.records import compression as codecs
-from logyard.broker.records.crc import crc32
-from logyard.broker.records.decode import Record, records
+from logyard.broker.records.decode import records
 from logyard.broker.records.header import LOG_APPEND_TIME_BIT, BatchHeader, iter_headers
 from logyard.broker.records.legacy import legacy_records
-
-_OVERHEAD = struct.Struct(">qi")
-_UINT32 = struct.Struct(">I")
-_MAGIC_ATTRIBUTES = struct.Struct(">bb")
-_INT64 = struct.Struct(">q")
-_INT32 = struct.Struct(">i")
+from logyard.broker.records.message_set import message, wrapper
 
 
 def magic_for_fetch(version: int) -> int:
@@ -47,25 +38,5 @@ def _converted(batch: memoryview, header: BatchHeader, magic: int, first_offset:
     kept = [record for record in opened if record.offset >= first_offset]
     time_bit = header.attributes & LOG_APPEND_TIME_BIT if magic == 1 else 0
     if not kept or header.compression == codecs.NONE:
-        return b"".join(_message(r, r.offset, magic, time_bit) for r in kept)
-    return _wrapped(kept, header.compression, magic, time_bit)
-
-
-def _wrapped(kept: Sequence[Record], codec: int, magic: int, time_bit: int) -> bytes:
-    """One compressed message that holds them all; offsets inside count from the first with magic 1."""
-    base = kept[0].offset if magic == 1 else 0
-    inner = b"".join(_message(r, r.offset - base, magic, time_bit) for r in kept)
-    wrapper = Record(kept[-1].offset, max(r.timestamp for r in kept), None, codecs.compress(codec, inner))
-    return _message(wrapper, wrapper.offset, magic, time_bit | codec)
-
-
-def _message(record: Record, offset: int, magic: int, attributes: int) -> bytes:
-    content = _MAGIC_ATTRIBUTES.pack(magic, attributes)
-    if magic == 1:
-        content += _INT64.pack(record.timestamp)
-    content += _sized(record.key) + _sized(record.value)
-    return _OVERHEAD.pack(offset, len(content) + _UINT32.size) + _UINT32.pack(crc32(content)) + content
-
-
-def _sized(value: bytes | None) -> bytes:
-    return _INT32.pack(-1) if value is None else _INT32.pack(len(value)) + value
+        return b"".join(message(r, r.offset, magic, time_bit) for r in kept)
+    return wrapper(kept, header.compression, magic, time_bit)

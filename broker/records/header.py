@@ -116,7 +116,8 @@ def parse_header(buf: memoryview | bytes | bytearray, pos: int = 0) -> BatchHead
 
     For magic 0 and 1, where the offset on disk is that of the last record and nothing counts them: base_offset is
     that offset, last_offset_delta 0, count 1 uncompressed and -1 compressed, both timestamps the message's (-1 for
-    magic 0), and there is no epoch, producer or sequence (-1). Raises CorruptData when the header is cut short, its
+    magic 0), attributes are those that the format has (codec; magic 1: timestamp type), and there is no epoch, producer
+    or sequence (-1). Raises CorruptData when the header is cut short, its
     length is impossible or its magic unknown.
     """
     present = len(buf) - pos
@@ -141,6 +142,7 @@ def _legacy_header(buf: memoryview | bytes | bytearray, pos: int, magic: int) ->
     if length + LOG_OVERHEAD < _LEGACY_SIZE_MIN + 8 * magic:
         raise CorruptData(f"message at {pos}: a length of {length} is less than an empty message's")
     timestamp = NO_TIMESTAMP
+    attributes &= COMPRESSION_BITS | (LOG_APPEND_TIME_BIT if magic == 1 else 0)
     if magic == 1:
         if len(buf) - pos < _LEGACY.size + _INT64.size:
             raise CorruptData(f"message at {pos}: {len(buf) - pos} bytes are too few for a header")

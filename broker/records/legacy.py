@@ -6,6 +6,7 @@ from 0 and the wrapper has the offset of the last one; with magic 0 they are abs
 
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
@@ -18,6 +19,7 @@ from logyard.broker.records.header import (
     TimestampType,
     iter_headers,
 )
+from logyard.broker.records.message_set import unpack
 from logyard.broker.records.validate import crc_matches
 
 _LENGTH = struct.Struct(">i")
@@ -79,20 +81,39 @@ def _record(message: Message) -> Record:
 
 def _unwrapped(wrapper: Message) -> list[Record]:
     header = wrapper.header
+    where = f"the compressed message at offset {header.base_offset}"
     if wrapper.value is None:
-        raise CorruptData(f"the compressed message at offset {header.base_offset} has no value")
-    if header.compression == codecs.ZSTD:
-        raise CorruptData(f"the message at offset {header.base_offset} is zstd, which needs magic 2")
-    inner = list(messages(memoryview(codecs.decompress(header.compression, wrapper.value))))
+        raise CorruptData(f"{where} has no value")
+    inner = list(messages(memoryview(unpack(header.compression, wrapper.value, header.magic))))
     if any(m.header.compression or m.header.magic != header.magic for m in inner):
-        raise CorruptData(f"the compressed message at offset {header.base_offset} holds another, or another magic")
+        raise CorruptData(f"{where} holds another, or another magic")
     found = [_record(m) for m in inner]
-    if header.magic == 1 and found:
-        shift = header.base_offset - found[-1].offset
+    if not found:
+        raise CorruptData(f"{where} holds nothing")
+    if header.magic == 1:
+        # What some producers sent has a wrapper of offset 0, and counts as it is.
+        shift = header.base_offset - found[-1].offset if header.base_offset else 0
+        if shift < 0:
+            raise CorruptData(f"{where} holds {found[-1].offset + 1} offsets, which begin below 0")
         found = [r._replace(offset=r.offset + shift) for r in found]
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             found = [r._replace(timestamp=header.max_timestamp) for r in found]
     return found
+
+
+def opened(header: BatchHeader, data: memoryview) -> tuple[BatchHeader, list[Record]]:
+    """Return the outermost message in `data` as a batch: its header with first offset, last offset delta and count as
+    a v2 batch has them, and its records.
+
+    Raises CorruptData, also where the offsets inside do not ascend to at most the message's own.
+    """
+    found = legacy_records(data)
+    offsets = [r.offset for r in found]
+    ascend = all(a < b for a, b in pairwise(offsets))
+    if not found or not ascend or not 0 <= offsets[0] <= offsets[-1] <= header.base_offset:
+        raise CorruptData(f"the message at offset {header.base_offset}: the offsets in it do not ascend to its own")
+    delta = header.base_offset - offsets[0]
+    return header._replace(base_offset=offsets[0], last_offset_delta=delta, count=len(found)), found
 
 
 def upconvert(buf: memoryview | bytes | bytearray, *, compression: int | None = None) -> bytearray:

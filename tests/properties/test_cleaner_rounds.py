@@ -36,7 +36,7 @@ def leased(
         data = b"".join(b.encode() for b in segment)
         write_whole(disk, f"/lease/links/{layout.file_name(segment[0].base, layout.LOG)}", data)
         row = {"base_offset": segment[0].base, "last_offset": segment[-1].last, "size": len(data)}
-        rows.append({**row, "max_timestamp": -1, "files": {"log": len(data), "index": 0}})
+        rows.append({**row, "max_timestamp": -1, "mtime_ms": 0, "files": {"log": len(data), "index": 0}})
     return {
         "topic": "t",
         "partition": 0,

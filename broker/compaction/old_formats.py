@@ -1,0 +1,68 @@
+"""Messages of magic 0 and 1 as compaction sees them: batches of one record, or of all that a wrapper holds.
+
+Rule 1: a message is opened once for its header: first offset, last offset and count are then a v2 batch's, and every
+        other rule reads them there.
+Rule 2: a wrapper that loses messages keeps magic, codec, timestamp type and the offsets of those that stay. Its own
+        offset is that of its last one, so it may end earlier than it did (`rewrite.held_end`).
+Rule 3: there is no place for a delete horizon: a tombstone goes by the age of its segment's file (`expired_offsets`).
+Source: facts §13, §21b; KIP-31, KIP-32, KIP-57.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from logyard.broker.compaction.ranges import SegmentRange
+from logyard.broker.records import decode
+from logyard.broker.records.header import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
+from logyard.broker.records.legacy import opened
+from logyard.broker.records.message_set import wrapper
+
+OLDEST_WITH_HORIZON = 2
+
+
+def completed(header: BatchHeader, batch: memoryview) -> BatchHeader:
+    """Return the header with first offset, last offset delta and count as a v2 batch has them; raises CorruptData."""
+    return header if header.magic >= OLDEST_WITH_HORIZON else opened(header, batch)[0]
+
+
+def keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes | None, bool]]:
+    """Yield offset, key and whether there is a value, of each record of a batch of any format; raises CorruptData."""
+    if header.magic >= OLDEST_WITH_HORIZON:
+        yield from decode.keys(batch, header)
+        return
+    for record in decode_old(batch, header):
+        yield record.offset, record.key, record.value is not None
+
+
+def decode_old(batch: memoryview, header: BatchHeader) -> list[decode.Record]:
+    """Return the records of an old message, plain or wrapper; raises CorruptData."""
+    return opened(header._replace(base_offset=header.last_offset), batch)[1]
+
+
+def filtered(batch: memoryview, header: BatchHeader, offsets: Iterable[int]) -> tuple[bytes, int]:
+    """Return a wrapper with only the messages at these offsets, and their number: b"" where none stays."""
+    wanted = set(offsets)
+    kept = [r for r in decode_old(batch, header) if r.offset in wanted]
+    if not kept:
+        return b"", 0
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    time_bit = LOG_APPEND_TIME_BIT if is_append_time else 0
+    timestamp = header.max_timestamp if is_append_time else None
+    return wrapper(kept, header.compression, header.magic, time_bit, timestamp), len(kept)
+
+
+def expired_offsets(
+    segments: Iterable[tuple[SegmentRange, int]], clean_offset: int, delete_retention_ms: int
+) -> tuple[tuple[int, int], ...]:
+    """Return [first, last] of the segments whose old tombstones may go.
+
+    As Kafka has it: those whose file was changed more than `delete_retention_ms` before that of the last segment that
+    has been cleaned. A swap keeps that time of the file.
+
+    :param segments: each with the time of its log file's last change in ms, in order of offsets.
+    """
+    every = list(segments)
+    cleaned = [modified for segment, modified in every if segment.base_offset < clean_offset]
+    if not cleaned:
+        return ()
+    horizon = cleaned[-1] - delete_retention_ms
+    return tuple((s.base_offset, s.last_offset) for s, modified in every if modified <= horizon)
