@@ -26,9 +26,10 @@ from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.plans import exporting, merging, upserting
 from logyard.spark_jobs.plans.exporting import ExportRefused, Range, Split
 from logyard.spark_jobs.plans.upserting import Bucket
-from logyard.spark_jobs.plans.writing import Output, Written, write_split
+from logyard.spark_jobs.plans.writing import File, Output, Written, write_split
 from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
 from logyard.spark_jobs.session import SparkWorkers, Workers
+from logyard.spark_jobs.staged import check_seen
 from logyard.spark_jobs.tables.publishing import publisher, settings
 
 MEBIBYTE = 1024 * 1024
@@ -66,7 +67,8 @@ class Export:
         self._tables.check()
         manifest = self._store.latest()
         layout = export_options.checked_layout(self._arguments, self._output, manifest)
-        self._tables.publish(self._store, manifest)
+        if self._store.is_unpublished(manifest):
+            self._tables.publish(self._store, manifest)
         self._store.drop_stale_staging()
         with ExitStack() as stack:
             leases: list[Lease] = []
@@ -151,7 +153,8 @@ class Export:
             return upserting.scatter(split, output, buckets, directory, staging)
 
         written = self._workers.each("export", splits, _split_size, scatter)
-        files, removed = self._buckets(ranges, live, counts)
+        check_seen(directory, (f.to_json() for w in written for f in w.scattered))
+        files, removed = self._buckets(ranges, live, counts, upserting.by_bucket(written))
         return written, self._rows(written) + files, removed + self._outdated(ranges, manifest)
 
     def _splits(self, span: Range) -> list[Split]:
@@ -189,14 +192,18 @@ class Export:
         return [str(f["path"]) for f in self._store.live_files() if f["table"] == DATA and f["topic"] in gone]
 
     def _buckets(
-        self, ranges: Sequence[Range], live: dict[tuple[str, int], list[Any]], counts: dict[tuple[str, int], int]
+        self,
+        ranges: Sequence[Range],
+        live: dict[tuple[str, int], list[Any]],
+        counts: dict[tuple[str, int], int],
+        news: dict[tuple[str, int, int], list[File]],
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """Write the buckets that have news; returns their files and the paths of those that they replace."""
         output, directory, staging = self._output, self._store.directory, self._store.staging(self._run_id)
         ends = {(r.replica.topic, r.replica.partition): r.end for r in ranges}
         plan: list[Bucket] = []
         for place, count in sorted(counts.items()):
-            plan += upserting.plan_buckets(*place, count, ends[place], live.get(place, []), staging)
+            plan += upserting.plan_buckets(*place, count, ends[place], live.get(place, []), news)
 
         def write(bucket: Bucket) -> tuple[Bucket, Any]:
             return bucket, upserting.write_bucket(bucket, output, directory, staging)

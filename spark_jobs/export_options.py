@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -72,11 +73,13 @@ def _positive(text: str) -> int:
 def directory_of(destination: str) -> str:
     """Return the directory that `--destination` names, as a path or a file: URL; raises ExportRefused.
 
+    Absolute: executors have working directories of their own.
+
     A version is committed by a link that fails where its name is taken. Object stores have no links (and until lately
     no write that fails where something is), HDFS has none either.
     """
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", destination):
-        return destination
+        return os.path.abspath(destination)
     url = urlsplit(destination)
     if url.scheme.lower() != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
         raise ExportRefused(

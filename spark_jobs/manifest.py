@@ -8,6 +8,8 @@ Rule 3: files are moved from their staging place to their final one after the ve
         whoever comes next finishes what a crash left undone (`finish_moves`). So a reader of `data/` never sees a
         row that is not committed. What a version took out is removed last; a reader that must not see such rows
         twice for a moment reads the files of `live_files`.
+Rule 4: a version names nothing that its writer has not seen with its own eyes (staged.py): executors may write to a
+        disk that is not the driver's.
 """
 
 import json
@@ -20,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.broker.errors import CorruptData, LogyardError
+from logyard.spark_jobs.staged import check_seen, sync_directory, sync_staged
 
 MANIFESTS, STAGING, DATA, DEAD_LETTERS = "_manifest", "_staging", "data", "dead_letters"
 STALE_S = 24 * 3600.0
@@ -136,7 +139,10 @@ class ManifestStore:
         return list(found.values())
 
     def commit(self, manifest: Manifest) -> None:
-        """Make this the newest version; raises Fenced if its number is taken."""
+        """Make this the newest version; raises Fenced if its number is taken, NotShared if a file it names is not to
+        be seen here."""
+        check_seen(self.directory, manifest.files)
+        sync_staged(self.directory, manifest.files)
         os.makedirs(self._manifests, exist_ok=True)
         temporary = os.path.join(self._manifests, f".{manifest.run_id}.tmp")
         with open(temporary, "w", encoding="utf-8") as file:
@@ -159,13 +165,15 @@ class ManifestStore:
         those that it took out.
 
         :param without: a table whose files stay where they are.
+
+        Raises CorruptData where a file is in neither place, Fenced where that is another export's work.
         """
         directories = {self.directory} if manifest.files else set()
         added = {str(file["path"]) for file in manifest.files}
         for file in manifest.files:
             if without and file.get("table") == without:
                 continue
-            self._move(os.path.join(self.directory, str(file["staged"])), str(file["path"]), directories)
+            self._move(manifest, file, directories)
         for directory in sorted(directories):
             sync_directory(directory)
         for path in manifest.removed:
@@ -174,22 +182,33 @@ class ManifestStore:
         if manifest.run_id and not keep_staging:
             self.drop_staging(manifest.run_id)
 
-    def _move(self, staged: str, path: str, directories: set[str]) -> None:
+    def _move(self, manifest: Manifest, file: Mapping[str, Any], directories: set[str]) -> None:
         """Put one file in its place; names the directories whose entries changed."""
-        final = os.path.join(self.directory, path)
-        if not os.path.exists(staged):
-            return
-        os.makedirs(os.path.dirname(final), exist_ok=True)
-        try:
-            os.replace(staged, final)
-        except FileNotFoundError:
-            # Whoever came next has moved it in this moment.
-            if not os.path.exists(final):
-                raise
+        path = str(file["path"])
+        staged, final = os.path.join(self.directory, str(file["staged"])), os.path.join(self.directory, path)
+        if os.path.exists(staged):
+            os.makedirs(os.path.dirname(final), exist_ok=True)
+            # Whoever came next may move it in this moment.
+            with suppress(FileNotFoundError):
+                os.replace(staged, final)
+        if not os.path.exists(final):
+            if self.latest().version > manifest.version:
+                raise Fenced(f"{self.directory}: another export has gone on from version {manifest.version} meanwhile")
+            raise CorruptData(
+                f"{final} was committed by version {manifest.version}, and is neither staged nor in its place:"
+                " the offsets of that version count as exported, and its rows are gone"
+            )
         above = os.path.dirname(path)
         while above:
             directories.add(os.path.join(self.directory, above))
             above = os.path.dirname(above)
+
+    def is_unpublished(self, manifest: Manifest) -> bool:
+        """Whether a crash left moves or removals of this version undone: its staging directory goes last."""
+        gone = (os.path.join(self.directory, path) for path in manifest.removed)
+        return bool(manifest.run_id) and (
+            os.path.isdir(self.staging(manifest.run_id)) or any(map(os.path.exists, gone))
+        )
 
     def staging(self, run_id: str) -> str:
         """Return the directory where a run puts what it has not committed."""
@@ -233,12 +252,3 @@ class ManifestStore:
 def _unlink(path: str) -> None:
     with suppress(FileNotFoundError):
         os.unlink(path)
-
-
-def sync_directory(directory: str) -> None:
-    """Make renames in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,8 +8,10 @@ Rule 3: a partition's rows replace none of another partition's, as in the log it
 
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from logyard.broker.errors import CorruptData
 from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.hashing import key_hashes
 from logyard.spark_jobs.kernels import Array
@@ -32,6 +35,7 @@ from logyard.spark_jobs.plans.writing import (
     read_split,
     written,
 )
+from logyard.spark_jobs.staged import NotShared
 
 BUCKET_BYTES = 128 * 1024 * 1024
 NEEDED = ("offset", "key", "value")
@@ -84,11 +88,11 @@ def scatter(split: Split, output: Output, buckets: int, directory: str, staging:
             for bucket in np.unique(mine).tolist():
                 part = batch.filter(pa.array(mine == bucket))
                 staged.add(DATA, os.path.join(home, str(bucket), split.name), part, np.int64(0))
-        files = [file for file in staged.finish() if file.table != DATA]
+        files = staged.finish()
     finally:
         staged.close()
-    made = written(split, files, total)
-    return Written(made.topic, made.partition, made.start, made.end, count, made.bad_rows, made.digest, made.files)
+    made = written(split, [file for file in files if file.table != DATA], total)
+    return replace(made, rows=count, scattered=tuple(file for file in files if file.table == DATA))
 
 
 def scattered(topic: str, partition: int) -> str:
@@ -96,9 +100,19 @@ def scattered(topic: str, partition: int) -> str:
     return os.path.join(_SCATTERED, topic, str(partition))
 
 
+def by_bucket(made: Iterable[Written]) -> dict[tuple[str, int, int], list[File]]:
+    """Return what was scattered by topic, partition and bucket."""
+    found: dict[tuple[str, int, int], list[File]] = defaultdict(list)
+    for one in made:
+        for file in one.scattered:
+            found[one.topic, one.partition, int(os.path.basename(os.path.dirname(file.path)))].append(file)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One bucket to write: `before` are the committed files (as the manifest says) that may hold rows of it."""
+    """One bucket to write: `before` are the committed files (as the manifest says) that may hold rows of it, `news`
+    those scattered by this run."""
 
     topic: str
     partition: int
@@ -106,30 +120,34 @@ class Bucket:
     buckets: int
     end: int
     before: tuple[Mapping[str, Any], ...]
+    news: tuple[File, ...]
 
 
 def plan_buckets(
-    topic: str, partition: int, buckets: int, end: int, live: Sequence[Mapping[str, Any]], staging: str
+    topic: str,
+    partition: int,
+    buckets: int,
+    end: int,
+    live: Sequence[Mapping[str, Any]],
+    news: Mapping[tuple[str, int, int], Sequence[File]],
 ) -> list[Bucket]:
     """Return the buckets that have news, or whose file divides. `live`: the partition's committed files."""
-    home = os.path.join(staging, scattered(topic, partition))
-    news = {int(name) for name in os.listdir(home)} if os.path.isdir(home) else set()
     plan = []
     for bucket in range(buckets):
         before = tuple(f for f in live if bucket % int(f["buckets"]) == int(f["bucket"]))
-        if bucket in news or any(int(f["buckets"]) != buckets for f in before):
-            plan.append(Bucket(topic, partition, bucket, buckets, end, before))
+        fresh = tuple(sorted(news.get((topic, partition, bucket), ()), key=attrgetter("path")))
+        if fresh or any(int(f["buckets"]) != buckets for f in before):
+            plan.append(Bucket(topic, partition, bucket, buckets, end, before, fresh))
     return plan
 
 
 def write_bucket(bucket: Bucket, output: Output, directory: str, staging: str) -> tuple[File, ...]:
-    """Write a bucket's rows anew to staging; no file where none is left. Raises ExportRefused."""
-    tables = [_read(os.path.join(directory, str(f["path"])), output.schema) for f in bucket.before]
+    """Write a bucket's rows anew to staging; no file where none is left. Raises ExportRefused, NotShared,
+    CorruptData."""
+    tables = [_committed(directory, f, output.schema) for f in bucket.before]
     if any(int(f["buckets"]) != bucket.buckets for f in bucket.before):
         tables = [t.filter(pa.array(_buckets_of_all(t, bucket.buckets) == bucket.bucket)) for t in tables]
-    home = os.path.join(staging, scattered(bucket.topic, bucket.partition), str(bucket.bucket))
-    for name in sorted(os.listdir(home)) if os.path.isdir(home) else ():
-        tables.append(_read(os.path.join(home, name), output.schema))
+    tables += [_scattered_rows(directory, file, output.schema) for file in bucket.news]
     rows = latest(pa.concat_tables(tables))
     rows = rows.filter(pc.is_valid(rows.column("value")))
     if not rows.num_rows:
@@ -178,12 +196,30 @@ def _buckets_of_all(table: pa.Table, count: int) -> Array:
     return buckets_of(table.column("key").combine_chunks(), count)
 
 
-def _read(path: str, schema: pa.Schema) -> pa.Table:
-    """Read a file; columns that it lacks (added since) are null."""
+def _committed(directory: str, file: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    path = os.path.join(directory, str(file["path"]))
     try:
-        table = pq.ParquetFile(path).read()
+        return _read(path, int(file["rows"]), schema)
     except FileNotFoundError:
         raise ExportRefused(f"{path} is gone: another export of this directory is at work") from None
+
+
+def _scattered_rows(directory: str, file: File, schema: pa.Schema) -> pa.Table:
+    path = os.path.join(directory, file.staged)
+    try:
+        return _read(path, file.rows, schema)
+    except FileNotFoundError:
+        raise NotShared(
+            f"another executor wrote {path}, and here it is not to be seen: executors do not share {directory}:"
+            " nothing was committed; give a --destination that is one directory for all of them"
+        ) from None
+
+
+def _read(path: str, rows: int, schema: pa.Schema) -> pa.Table:
+    """Read a file; columns that it lacks (added since) are null. Raises CorruptData, FileNotFoundError."""
+    table = pq.ParquetFile(path).read()
+    if table.num_rows != rows:
+        raise CorruptData(f"{path}: it has {table.num_rows} rows, {rows} were committed")
     return with_schema(table, schema)
 
 

@@ -69,10 +69,21 @@ class File:
     bytes: int
     digest: int
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "digest": self.digest,
+            "path": self.path,
+            "staged": self.staged,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a task made of one split: rows of the table, dead letters, the digest of all, and the files."""
+    """What a task made of one split: rows of the table, dead letters, the digest of all, and the files; `scattered`
+    are those of an upsert that wait for their bucket."""
 
     topic: str
     partition: int
@@ -82,6 +93,7 @@ class Written:
     bad_rows: int
     digest: int
     files: tuple[File, ...]
+    scattered: tuple[File, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -89,21 +101,8 @@ class Written:
 
     def to_json(self) -> list[dict[str, Any]]:
         """What the manifest says of its files."""
-        return [
-            {
-                "table": file.table,
-                "topic": self.topic,
-                "partition": self.partition,
-                "start": self.start,
-                "end": self.end,
-                "rows": file.rows,
-                "bytes": file.bytes,
-                "digest": file.digest,
-                "path": file.path,
-                "staged": file.staged,
-            }
-            for file in self.files
-        ]
+        owner = {"topic": self.topic, "partition": self.partition, "start": self.start, "end": self.end}
+        return [owner | file.to_json() for file in self.files]
 
 
 def write_split(split: Split, output: Output, directory: str, staging: str) -> Written:

@@ -113,16 +113,23 @@ def submit(
     *arguments: str,
     options: tuple[str, ...] = (),
 ) -> dict[str, Any]:
+    done = submitted(spark, made, job, cluster, *arguments, options=options)
+    assert done.returncode == 0, f"{job}: {done.stdout[-2000:]}\n{done.stderr[-5000:]}"
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def submitted(
+    spark: Standalone, made: Path, job: str, cluster: RealCluster, *arguments: str, options: tuple[str, ...] = ()
+) -> "subprocess.CompletedProcess[str]":
+    """Run a job to its end, in the directory `made`."""
     command = [str(Path(spark.environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", spark.master]
     command += ["--executor-memory", "1g", "--executor-cores", "1", "--conf", "spark.ui.enabled=false"]
     command += ["--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1"]
     command += options or ("--py-files", str(made / "logyard-spark.zip"))
     command += [str(made / f"{job}.py"), "--cluster-file", str(cluster.directory / "cluster.json"), *arguments]
-    done = subprocess.run(
+    return subprocess.run(
         command, env=spark.environment, capture_output=True, text=True, timeout=500, check=False, cwd=made
     )
-    assert done.returncode == 0, f"{job}: {done.stdout[-2000:]}\n{done.stderr[-5000:]}"
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
 def test_jobs_out_of_a_zip_over_the_network(cluster: RealCluster, spark_cluster: Standalone, tmp_path: Path) -> None:
@@ -140,8 +147,16 @@ def test_jobs_out_of_a_zip_over_the_network(cluster: RealCluster, spark_cluster:
     sound = submit(spark_cluster, made, "audit", cluster, "--topic", "far")
     assert (sound["verdict"], sound["first_findings"]) == ("ok", [])
 
-    target = tmp_path / "exported"
-    done = submit(spark_cluster, made, "export", cluster, "--topic", "far", "--destination", str(target))
+    if can_hide():  # a directory that each worker has for itself: nothing is committed, and one line says why
+        alone = cluster.directory / "alone"
+        refused = submitted(spark_cluster, made, "export", cluster, "--topic", "far", "--destination", str(alone))
+        assert refused.returncode == 1, refused.stderr[-5000:]
+        assert f"executors and driver do not share {alone}: nothing was committed" in refused.stderr.splitlines()[-1]
+        assert not [*alone.glob("_manifest/*"), *alone.rglob("*.parquet")]
+
+    # Relative to where the driver was started; workers have directories of their own.
+    target = made / "exports" / "far"
+    done = submit(spark_cluster, made, "export", cluster, "--topic", "far", "--destination", "exports/far")
     rows = pq.read_table(target / "data").to_pylist()
     assert done["rows"] == len(rows) == sound["records"] // 3
     last = {value[0]: value[1] for value in EVENTS}

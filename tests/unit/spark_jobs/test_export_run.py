@@ -1,11 +1,10 @@
 """Whole runs of the export over a directory, in this process: what is there afterwards, whatever happened before."""
 
 import argparse
-import json
 import os
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,55 +17,17 @@ from logyard.spark_jobs.export import MEBIBYTE
 from logyard.spark_jobs.manifest import ManifestStore
 from logyard.spark_jobs.plans import merging
 from logyard.spark_jobs.plans.exporting import ExportRefused
-from tests.support.batches import Batch, Rec, batch
+from tests.support.export_runs import Flights, pairs
 from tests.support.here_workers import HereWorkers
-from tests.support.segment_files import write_partition
 
 DAY_MS = 86_400_000
 # Every place where a run can die (1) takes half a minute; this many leave a few seconds.
 STEP = int(os.environ.get("LOGYARD_CRASH_STEP", "5"))
 
 
-class Flights:
-    """A log directory that grows between runs, and the export of it."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.log, self.target = root, root / "log", root / "export"
-        self.records: list[Rec] = []
-
-    def grow(self, pairs: Sequence[tuple[bytes | None, bytes | None]], step_ms: int = 1) -> None:
-        """Append records and write the partition anew, a batch for each four and a segment for each three batches."""
-        at = len(self.records)
-        self.records += [Rec(at + i, key, value, (at + i) * step_ms) for i, (key, value) in enumerate(pairs)]
-        batches: list[Batch] = [batch(self.records[i : i + 4]) for i in range(0, len(self.records), 4)]
-        shutil.rmtree(self.log, ignore_errors=True)
-        write_partition(self.log, "t-0", [batches[i : i + 3] for i in range(0, len(batches), 3)])
-
-    def run(self, *words: str) -> dict[str, Any]:
-        parser = argparse.ArgumentParser()
-        cluster.add_arguments(parser)
-        export_options.add_arguments(parser)
-        given = ["--log-dir", str(self.log), "--destination", str(self.target), *words]
-        status, summary = export.export(parser.parse_args(given), HereWorkers())
-        assert status == 0
-        return json.loads(json.dumps(summary))
-
-    def rows(self, table: str = "data") -> list[dict[str, Any]]:
-        paths = sorted((self.target / table).rglob("*.parquet"))
-        rows = [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
-        return sorted(rows, key=lambda row: row["offset"])
-
-    def offsets(self) -> list[int]:
-        return [row["offset"] for row in self.rows()]
-
-
 @pytest.fixture
 def flights(tmp_path: Path) -> Flights:
     return Flights(tmp_path)
-
-
-def pairs(count: int) -> list[tuple[bytes, bytes]]:
-    return [(b"k%d" % (i % 5), b"v%d" % i) for i in range(count)]
 
 
 # --- destinations
@@ -77,7 +38,7 @@ def test_a_file_url_is_a_directory(flights: Flights) -> None:
     flights.target = flights.root / "with space"
     flights.run("--destination", flights.target.as_uri())
     assert flights.offsets() == list(range(8))
-    assert export_options.directory_of("exports:2026/at=10:00") == "exports:2026/at=10:00"
+    assert export_options.directory_of("exports:2026/at=10:00") == str(Path.cwd() / "exports:2026/at=10:00")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -174,14 +175,15 @@ def test_damage_stops_an_export(tmp_path: Path, replica: Replica) -> None:
 # ----------------------------------------------------------------------------------------------------------
 
 
-def staged(store: ManifestStore, run: str, name: str, content: str) -> dict[str, str]:
+def staged(store: ManifestStore, run: str, name: str, content: str) -> dict[str, Any]:
     path = Path(store.staging(run)) / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content)
-    return {"staged": f"_staging/{run}/{name}", "path": f"data/t/0/{name}"}
+    pq.write_table(pa.table({"content": [content]}), path)
+    size = path.stat().st_size
+    return {"staged": f"_staging/{run}/{name}", "path": f"data/t/0/{name}", "rows": 1, "bytes": size}
 
 
-def advance(manifest: Manifest, run: str, offset: int, files: list[dict[str, str]], topic_id: str = "one") -> Manifest:
+def advance(manifest: Manifest, run: str, offset: int, files: list[dict[str, Any]], topic_id: str = "one") -> Manifest:
     return manifest.advanced(
         cluster_id="c", run_id=run, topics={"t": TopicProgress(topic_id, {0: offset})}, files=files
     )
@@ -197,7 +199,9 @@ def test_a_crash_between_commit_and_moves_is_finished_by_the_next_run(tmp_path: 
 
     again = ManifestStore(str(tmp_path))
     assert again.latest() == first
+    assert again.is_unpublished(again.latest())
     again.finish_moves(again.latest())
+    assert not again.is_unpublished(again.latest())
     assert sorted(p.name for p in (tmp_path / "data/t/0").iterdir()) == ["a.parquet", "b.parquet"]
     assert not (tmp_path / "_staging/r1").exists()
     again.finish_moves(again.latest())

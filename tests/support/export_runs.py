@@ -1,0 +1,54 @@
+"""Runs of the export over a log directory that grows between them, in this process."""
+
+import argparse
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from logyard.spark_jobs import cluster, export, export_options
+from logyard.spark_jobs.session import Workers
+from tests.support.batches import Batch, Rec, batch
+from tests.support.here_workers import HereWorkers
+from tests.support.segment_files import write_partition
+
+
+class Flights:
+    """A log directory that grows between runs, and the export of it."""
+
+    def __init__(self, root: Path, workers: Workers | None = None) -> None:
+        self._workers = workers or HereWorkers()
+        self.root, self.log, self.target = root, root / "log", root / "export"
+        self.records: list[Rec] = []
+
+    def grow(self, pairs: Sequence[tuple[bytes | None, bytes | None]], step_ms: int = 1) -> None:
+        """Append records and write the partition anew, a batch for each four and a segment for each three batches."""
+        at = len(self.records)
+        self.records += [Rec(at + i, key, value, (at + i) * step_ms) for i, (key, value) in enumerate(pairs)]
+        batches: list[Batch] = [batch(self.records[i : i + 4]) for i in range(0, len(self.records), 4)]
+        shutil.rmtree(self.log, ignore_errors=True)
+        write_partition(self.log, "t-0", [batches[i : i + 3] for i in range(0, len(batches), 3)])
+
+    def run(self, *words: str) -> dict[str, Any]:
+        parser = argparse.ArgumentParser()
+        cluster.add_arguments(parser)
+        export_options.add_arguments(parser)
+        given = ["--log-dir", str(self.log), "--destination", str(self.target), *words]
+        status, summary = export.export(parser.parse_args(given), self._workers)
+        assert status == 0
+        return json.loads(json.dumps(summary))
+
+    def rows(self, table: str = "data") -> list[dict[str, Any]]:
+        paths = sorted((self.target / table).rglob("*.parquet"))
+        rows = [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
+        return sorted(rows, key=lambda row: row["offset"])
+
+    def offsets(self) -> list[int]:
+        return [row["offset"] for row in self.rows()]
+
+
+def pairs(count: int) -> list[tuple[bytes, bytes]]:
+    return [(b"k%d" % (i % 5), b"v%d" % i) for i in range(count)]
