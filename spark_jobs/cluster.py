@@ -63,6 +63,18 @@ class Cluster:
             raise LeaseError("unreachable", f"broker {broker_id}: {reason}")
         return acquire(broker, tp.topic, tp.partition, run_id, purpose, self.ttl_ms)
 
+    def lease_leader(self, tp: TopicPartition, run_id: str, purpose: str) -> Lease:
+        """Take a lease on the leader's replica; raises JobFailed where it cannot be had or is the leader's no more."""
+        leader = self.metadata.topics[tp.topic][tp.partition].leader
+        try:
+            lease = self.lease(leader, tp, run_id, purpose)
+        except LeaseError as error:
+            raise JobFailed(f"{tp}: no lease on its leader: {error}") from error
+        if not lease.is_leader:
+            lease.abort("its broker no longer leads")
+            raise JobFailed(f"{tp}: broker {leader} no longer leads it: run it again")
+        return lease
+
 
 def connect(arguments: argparse.Namespace) -> Cluster:
     """Look at the cluster that the arguments name; raises JobFailed or the admin client's errors."""

@@ -20,7 +20,7 @@ import numpy as np
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import ddl, export_options, session
 from logyard.spark_jobs.evolution import SchemaRefused, check_evolution
-from logyard.spark_jobs.leases import Heartbeats, Lease, LeaseError, end_leases
+from logyard.spark_jobs.leases import Heartbeats, Lease, end_leases
 from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore, TopicProgress
 from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.plans import exporting, merging, upserting
@@ -99,14 +99,8 @@ class Export:
         if not arguments.topic:
             raise session.JobFailed("name the topics to export with --topic")
         cluster = clusters.connect(arguments)
-        for tp, place in cluster.partitions(arguments.topic):
-            try:
-                lease = cluster.lease(place.leader, tp, self._run_id, "export")
-            except LeaseError as error:
-                raise session.JobFailed(f"{tp}: no lease on its leader: {error}") from error
-            leases.append(lease)
-            if not lease.is_leader:
-                raise session.JobFailed(f"{tp}: broker {place.leader} no longer leads it; run the export again")
+        for tp, _ in cluster.partitions(arguments.topic):
+            leases.append(cluster.lease_leader(tp, self._run_id, "export"))
         return [of_leased(lease) for lease in leases]
 
     def _range(self, replica: Replica, manifest: Manifest) -> Range:

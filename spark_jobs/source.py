@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.decode import RECORD_SCHEMA
+from logyard.spark_jobs.leases import Lease, end_leases
 from logyard.spark_jobs.plans.exporting import OWNER_SCHEMA, Range, Split, plan_splits, split_rows
 from logyard.spark_jobs.plans.pruning import offset_of_time
 from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
@@ -137,7 +138,15 @@ def replicas(options: Options) -> list[Replica]:
     cluster = connect(options, options.names(()))
     found = cluster.partitions(options.names(cluster.metadata.topics))
     run_id = clusters.run_id("read")
-    return [of_leased(cluster.lease(place.leader, tp, run_id, "export")) for tp, place in found if options.wants(tp)]
+    leases: list[Lease] = []
+    try:
+        for tp, _ in found:
+            if options.wants(tp):
+                leases.append(cluster.lease_leader(tp, run_id, "export"))
+    except BaseException:
+        end_leases(leases, "the read could not be planned")
+        raise
+    return [of_leased(lease) for lease in leases]
 
 
 def visible_end(replica: Replica, options: Options) -> int:

@@ -1,12 +1,15 @@
 """`spark.readStream.format("logyard")`: micro-batches up to the high watermark, offsets in Spark's checkpoint.
 
-An offset is `{"topics": {"flights": {"id": topic id, "next": {"0": 42}}}}`, its keys sorted (Spark compares texts). The
-topic id tells a topic that was deleted and made again: that is data loss, as an offset that is gone is.
+An offset is `{"topics": {"flights": {"id": topic id, "next": {"0": 42}, "epochs": {"0": 3}}}}`, its keys sorted (Spark
+compares texts). The topic id tells a topic that was deleted and made again: that is data loss, as an offset that is
+gone is. The epoch is the leader epoch of the last record before the offset: it tells records that were lost after they
+were read, and others in their place (lineage.py). Offsets never go back: a leader's high watermark does, after a
+failover.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -15,8 +18,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.leases import Lease, LeaseError, end_leases, partition_status
+from logyard.spark_jobs.lineage import UNKNOWN, Epochs, epoch_before, kept_until
 from logyard.spark_jobs.plans.exporting import Range
 from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
+from logyard.spark_jobs.session import JobFailed
 from logyard.spark_jobs.source import (
     SplitPartition,
     checked_range,
@@ -31,13 +36,33 @@ from logyard.spark_jobs.source import (
 from logyard.spark_jobs.source_options import BadOption, Options, parse
 
 
+class Position(NamedTuple):
+    """How far one partition was read: its topic's id then, the next offset, and the leader epoch before it."""
+
+    topic_id: str | None
+    offset: int
+    epoch: int = UNKNOWN
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
-    """One partition now: its topic's id, the first offset it has and the one a consumer reads up to."""
+    """One partition now: its topic's id, the first offset it has, the one a consumer reads up to, its log's end
+    (UNKNOWN: a directory), and its leader epochs: those of its records, and the one it leads in."""
 
     topic_id: str | None
     first: int
     end: int
+    log_end: int
+    epochs: Epochs
+    leader_epoch: int
+
+    def at(self, offset: int) -> Position:
+        return Position(self.topic_id, offset, epoch_before(self.epochs, offset))
+
+    def end_after(self, known: Position | None) -> Position:
+        """Where the next batch may end: never before `known`."""
+        is_same = known is not None and known.topic_id == self.topic_id
+        return known if known is not None and is_same and self.end <= known.offset else self.at(self.end)
 
 
 class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -47,44 +72,76 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self._columns = known_columns(columns)
         self._options = parse(options)
         self._leases: list[Lease] = []
-        self._target: dict[str, Any] | None = None
+        self._target: dict[TopicPartition, int] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins (`startingOffsets` and its kin)."""
         found = replicas(self._options)
         try:
-            return offset_of({r.tp: (r.topic_id, self._begin(r)) for r in found})
+            return offset_of({r.tp: self._begin(r) for r in found})
         finally:
             end_leases([r.lease for r in found if r.lease is not None], "the stream's beginning is known")
 
-    def _begin(self, replica: Replica) -> int:
+    def _begin(self, replica: Replica) -> Position:
         first, end = replica.log_start_offset, visible_end(replica, self._options)
         edge = self._options.starting.of(replica.tp)
-        return edge_offset(edge, replica, first, end, error=not self._options.latest_where_none)
+        offset = edge_offset(edge, replica, first, end, error=not self._options.latest_where_none)
+        end = max(end, replica.log_end_offset)
+        if self._options.fail_on_data_loss and offset > end:
+            raise BadOption(
+                f"{replica.tp}: offset {offset} was asked for, {first} to {end} are there"
+                " (failOnDataLoss=false waits for it)"
+            )
+        return Position(replica.topic_id, offset, epoch_before(replica.leader_epochs, offset))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._options.max_offsets
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = offset_of({tp: (h.topic_id, h.end) for tp, h in heads(self._options).items()})
+        self._target = {tp: head.end for tp, head in heads(self._options).items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends: at what can be read, or `limit` offsets shared by how much each has."""
-        current = heads(self._options)
-        ends = {tp: (head.topic_id, head.end) for tp, head in current.items()}
-        if self._target is not None:
-            final = positions(self._target)
-            ends = {tp: (i, min(end, final[tp][1])) for tp, (i, end) in ends.items() if tp in final}
         begun = positions(start)
+        current = self._sound(heads(self._options), begun)
+        if self._target is not None:
+            final = self._target
+            current = {tp: replace(h, end=min(h.end, final[tp])) for tp, h in current.items() if tp in final}
+        ends = {tp: head.end_after(begun.get(tp)) for tp, head in current.items()}
+        ids = {tp.topic: end.topic_id for tp, end in ends.items()}
         for tp, known in begun.items():
-            ends.setdefault(tp, known)  # its leader is away: it waits
+            # Its leader is away: it waits; in a topic that was made again, to be read from its start.
+            if ids.get(tp.topic, known.topic_id) == known.topic_id:
+                ends.setdefault(tp, known)
         if isinstance(limit, ReadMaxRows):
-            ends = _share(begun, ends, {tp: h.first for tp, h in current.items()}, limit.max_rows)
+            ends = _share(begun, ends, current, limit.max_rows)
         return offset_of(ends)
 
+    def _sound(
+        self, current: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, Head]:
+        """Leave out leaders that are none any more; raises BadOption where a log has lost what was read of it."""
+        sound = {}
+        for tp, head in current.items():
+            known = begun.get(tp)
+            if known is not None and known.topic_id == head.topic_id:
+                if 0 <= head.leader_epoch < known.epoch:
+                    continue
+                self._check_kept(tp, known, head.epochs, head.log_end)
+            sound[tp] = head
+        return sound
+
+    def _check_kept(self, tp: TopicPartition, known: Position, epochs: Epochs, log_end: int) -> None:
+        kept = kept_until(epochs, log_end, known.offset, known.epoch)
+        if kept < known.offset and self._options.fail_on_data_loss:
+            raise BadOption(
+                f"{tp}: what was read from offset {kept} to {known.offset - 1} is no longer in the log, other records"
+                f" may stand there (an unclean election?): failOnDataLoss=false goes on at {known.offset}"
+            )
+
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return offset_of({tp: (h.topic_id, h.end) for tp, h in heads(self._options).items()})
+        return offset_of({tp: head.at(head.end) for tp, head in heads(self._options).items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Take leases on what has news and cut it; raises BadOption for what is gone."""
@@ -92,9 +149,13 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         begun = positions(start)
         splits = []
         moved = {tp: to for tp, to in positions(end).items() if begun.get(tp) != to}
-        for replica in self._replicas(list(moved)):
-            span = self._range(replica, begun.get(replica.tp), moved[replica.tp])
-            splits += plan(span, self._options, self._columns)
+        try:
+            for replica in self._replicas(list(moved)):
+                span = self._range(replica, begun.get(replica.tp), moved[replica.tp])
+                splits += plan(span, self._options, self._columns)
+        except BaseException:
+            self._release("the micro-batch could not be planned")
+            raise
         return [SplitPartition(split) for split in splits]
 
     def _replicas(self, tps: Sequence[TopicPartition]) -> list[Replica]:
@@ -106,22 +167,30 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         cluster = connect(options, sorted({tp.topic for tp in tps}))
         run_id = clusters.run_id("stream")
         for tp in tps:
-            self._leases.append(
-                cluster.lease(cluster.metadata.topics[tp.topic][tp.partition].leader, tp, run_id, "export")
-            )
+            self._leases.append(cluster.lease_leader(tp, run_id, "export"))
         return [of_leased(lease) for lease in self._leases]
 
-    def _range(self, replica: Replica, begun: tuple[str | None, int] | None, to: tuple[str | None, int]) -> Range:
+    def _range(self, replica: Replica, begun: Position | None, to: Position) -> Range:
         first, fail = replica.log_start_offset, self._options.fail_on_data_loss
-        if begun is not None and begun[0] != replica.topic_id:
+        if begun is not None and begun.topic_id != replica.topic_id:
             if fail:
                 raise BadOption(
-                    f"topic {replica.topic} was deleted and made again since it was read (id {begun[0]}, now"
+                    f"topic {replica.topic} was deleted and made again since it was read (id {begun.topic_id}, now"
                     f" {replica.topic_id}): failOnDataLoss=false reads the new one from its start"
                 )
             begun = None
-        start = first if begun is None else begun[1]
-        return checked_range(replica, start, to[1], first, visible_end(replica, self._options), fail)
+        if 0 <= replica.leader_epoch < to.epoch:
+            raise JobFailed(f"{replica.tp}: broker {replica.broker_id} no longer leads it: start the query again")
+        if begun is not None:
+            self._check_kept(replica.tp, begun, replica.leader_epochs, replica.log_end_offset)
+        start = first if begun is None else begun.offset
+        end = visible_end(replica, self._options)
+        if to.topic_id == replica.topic_id:
+            # All of it could be read when the batch was planned; a leader elected since may not know yet.
+            kept = kept_until(replica.leader_epochs, replica.log_end_offset, to.offset, to.epoch)
+            is_whole = kept == to.offset <= replica.log_end_offset
+            end = max(end, kept) if is_whole else min(end, kept) if fail else end
+        return checked_range(replica, start, to.offset, first, end, fail)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from read_split(partition, self._columns)
@@ -141,7 +210,7 @@ def heads(options: Options) -> dict[TopicPartition, Head]:
     """Look at every partition asked for, without leases; one whose leader does not answer is left out."""
     if options.path:
         wanted = (r for r in of_log_directory(options.path, 0) if options.wants(r.tp))
-        return {r.tp: Head(r.topic_id, r.log_start_offset, visible_end(r, options)) for r in wanted}
+        return {r.tp: _head_of(r, options) for r in wanted}
     cluster = connect(options, options.names(()))
     found = {}
     for tp, place in cluster.partitions(options.names(cluster.metadata.topics)):
@@ -152,40 +221,62 @@ def heads(options: Options) -> dict[TopicPartition, Head]:
             status = partition_status(broker, tp.topic, tp.partition)
         except LeaseError:
             continue
-        end = int(status["last_stable_offset"] if options.committed_only else status["high_watermark"])
-        found[tp] = Head(status.get("topic_id"), int(status["log_start_offset"]), end)
+        if status["is_leader"]:
+            found[tp] = Head(
+                topic_id=status.get("topic_id"),
+                first=int(status["log_start_offset"]),
+                end=int(status["last_stable_offset"] if options.committed_only else status["high_watermark"]),
+                log_end=int(status["log_end_offset"]),
+                epochs=[(int(epoch), int(first)) for epoch, first in status["leader_epochs"]],
+                leader_epoch=int(status["leader_epoch"]),
+            )
     return found
 
 
-def offset_of(ends: Mapping[TopicPartition, tuple[str | None, int]]) -> dict[str, Any]:
-    """Return Spark's form of (topic id, next offset) by partition."""
+def _head_of(replica: Replica, options: Options) -> Head:
+    end, first = visible_end(replica, options), replica.log_start_offset
+    return Head(replica.topic_id, first, end, replica.log_end_offset, replica.leader_epochs, replica.leader_epoch)
+
+
+def offset_of(ends: Mapping[TopicPartition, Position]) -> dict[str, Any]:
+    """Return Spark's form of positions."""
     topics: dict[str, Any] = {}
-    for tp, (topic_id, offset) in sorted(ends.items()):
+    for tp, (topic_id, offset, epoch) in sorted(ends.items()):
         topic = topics.setdefault(tp.topic, {"id": topic_id or "", "next": {}})
         topic["next"][str(tp.partition)] = offset
+        if epoch != UNKNOWN:
+            topic.setdefault("epochs", {})[str(tp.partition)] = epoch
     return {"topics": topics}
 
 
-def positions(offset: Mapping[str, Any]) -> dict[TopicPartition, tuple[str | None, int]]:
+def positions(offset: Mapping[str, Any]) -> dict[TopicPartition, Position]:
     """The inverse of offset_of."""
     return {
-        TopicPartition(topic, int(partition)): (known["id"] or None, int(at))
+        TopicPartition(topic, int(partition)): Position(
+            known["id"] or None, int(at), int(known.get("epochs", {}).get(partition, UNKNOWN))
+        )
         for topic, known in offset.get("topics", {}).items()
         for partition, at in known["next"].items()
     }
 
 
 def _share(
-    begun: Mapping[TopicPartition, tuple[str | None, int]],
-    ends: Mapping[TopicPartition, tuple[str | None, int]],
-    firsts: Mapping[TopicPartition, int],
+    begun: Mapping[TopicPartition, Position],
+    ends: Mapping[TopicPartition, Position],
+    heads_now: Mapping[TopicPartition, Head],
     limit: int,
-) -> dict[TopicPartition, tuple[str | None, int]]:
+) -> dict[TopicPartition, Position]:
     """Cut the ends so that about `limit` offsets are left, each partition by its share, at least one of each."""
-    froms = {tp: begun[tp][1] if tp in begun else firsts.get(tp, 0) for tp in ends}
-    waiting = {tp: max(end - froms[tp], 0) for tp, (_, end) in ends.items()}
+    froms = {}
+    for tp, end in ends.items():
+        known = begun.get(tp)
+        same = known is not None and known.topic_id == end.topic_id
+        froms[tp] = known.offset if known is not None and same else heads_now[tp].first
+    waiting = {tp: max(end.offset - froms[tp], 0) for tp, end in ends.items()}
     total = sum(waiting.values())
     if total <= limit:
         return dict(ends)
     shares = {tp: min(waiting[tp], max(limit * waiting[tp] // total, 1)) for tp in ends}
-    return {tp: (topic_id, froms[tp] + shares[tp]) for tp, (topic_id, _) in ends.items()}
+    return {
+        tp: end if shares[tp] == waiting[tp] else heads_now[tp].at(froms[tp] + shares[tp]) for tp, end in ends.items()
+    }

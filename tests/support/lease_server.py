@@ -36,6 +36,8 @@ class FakeReplica:
     producers: list[dict[str, Any]] = field(default_factory=list)
     aborted: list[dict[str, Any]] = field(default_factory=list)
     config: dict[str, Any] = field(default_factory=dict)
+    topic_id: str = "AAAAAAAAAAAAAAAAAAAAAQ"
+    epochs: tuple[tuple[int, int], ...] = ((0, 0),)
 
     def logs(self) -> list[Path]:
         return sorted(self.directory.glob("*.log"))
@@ -181,7 +183,7 @@ class FakeBroker:
         end_offset = min(watermark, segments[-1]["base_offset"]) if compacting else watermark
         wanted = [s for s in segments if not compacting or (not s["active"] and s["base_offset"] < end_offset)]
         return {
-            "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+            "topic_id": replica.topic_id,
             "cluster_id": "fake",
             "broker_id": self.broker_id,
             "leader_epoch": replica.leader_epoch,
@@ -197,7 +199,7 @@ class FakeBroker:
             "end_offset": end_offset,
             "directory": str(replica.directory),
             "segments": wanted,
-            "leader_epochs": [[0, 0]],
+            "leader_epochs": [list(entry) for entry in replica.epochs],
             "producers": replica.producers,
             "aborted_transactions": replica.aborted,
             "config": {
@@ -218,10 +220,14 @@ class FakeBroker:
         end = self._segments(replica)[-1]["last_offset"] + 1
         watermark = end if replica.high_watermark is None else replica.high_watermark
         return {
-            "topic_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+            "topic_id": replica.topic_id,
+            "is_leader": replica.is_leader,
+            "leader_epoch": replica.leader_epoch,
             "log_start_offset": 0,
+            "log_end_offset": end,
             "high_watermark": watermark,
             "last_stable_offset": watermark,
+            "leader_epochs": [list(entry) for entry in replica.epochs],
         }
 
     def _segments(self, replica: FakeReplica) -> list[dict[str, Any]]:

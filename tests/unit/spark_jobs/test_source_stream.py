@@ -12,8 +12,9 @@ from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.leases import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, Place
+from logyard.spark_jobs.session import JobFailed
 from logyard.spark_jobs.source_options import BadOption
-from logyard.spark_jobs.source_stream import LogyardStreamReader, offset_of, positions
+from logyard.spark_jobs.source_stream import LogyardStreamReader, Position, offset_of, positions
 from tests.support.batches import Batch, Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
 from tests.support.segment_files import write_partition
@@ -33,7 +34,8 @@ def read(reader: LogyardStreamReader, start: dict[str, Any], end: dict[str, Any]
 
 
 def at(reader: LogyardStreamReader, **nexts: int) -> dict[str, Any]:
-    return offset_of({TopicPartition("t", int(p[1:])): (ID, n) for p, n in nexts.items()})
+    """Offsets of records of epoch 0."""
+    return offset_of({TopicPartition("t", int(p[1:])): Position(ID, n, 0 if n else -1) for p, n in nexts.items()})
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def stream(**options: str) -> LogyardStreamReader:
 
 
 def test_offsets_go_there_and_back() -> None:
-    ends = {T1: ("x", 4), T0: ("x", 7), TopicPartition("a-b", 0): (None, 0)}
+    ends = {T1: Position("x", 4, 2), T0: Position("x", 7), TopicPartition("a-b", 0): Position(None, 0)}
     assert positions(offset_of(ends)) == ends
     assert list(offset_of(ends)["topics"]) == ["a-b", "t"]
 
@@ -133,12 +135,98 @@ def test_loss_is_an_error_unless_allowed(brokers: FakeBroker) -> None:
     reader = stream()
     with pytest.raises(BadOption, match="offsets 0 to 30 were asked for, 0 to 20 are there"):
         reader.partitions(at(reader, p0=0), at(reader, p0=30))
-    other = offset_of({T0: ("another", 15)})
+    other = offset_of({T0: Position("another", 15)})
     with pytest.raises(BadOption, match="topic t was deleted and made again"):
         reader.partitions(other, at(reader, p0=20))
     careless = stream(failOnDataLoss="false")
     assert len(read(careless, other, at(reader, p0=20))) == 20
     assert read(careless, at(reader, p0=18), at(reader, p0=30)) == [(0, 18), (0, 19)]
+
+
+# --- right after a failover, and after worse
+
+
+def test_a_leader_whose_watermark_lags_takes_nothing_back(brokers: FakeBroker) -> None:
+    reader = stream()
+    leader = brokers.replicas["t", 0]
+    leader.high_watermark = 15
+    read_to = reader.latestOffset(at(reader, p0=0, p1=0), ALL)
+    rows = read(reader, at(reader, p0=0, p1=0), read_to)
+    leader.leader_epoch, leader.epochs, leader.high_watermark = 1, ((0, 0), (1, 20)), 12
+    assert reader.latestOffset(read_to, ALL) == read_to
+    assert reader.latestOffset(read_to, ReadMaxRows(3)) == read_to
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(read_to, ALL) == read_to
+    leader.high_watermark = None
+    following = stream().latestOffset(read_to, ALL)
+    rows += read(reader, read_to, following)
+    assert sorted(rows) == [(0, n) for n in range(20)] + [(1, n) for n in range(5)]
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_batch_planned_before_a_failover_is_read_whole_after_it(fail: str, brokers: FakeBroker) -> None:
+    reader = stream(failOnDataLoss=fail)
+    leader = brokers.replicas["t", 0]
+    planned = reader.latestOffset(at(reader, p0=0, p1=5), ALL)
+    leader.leader_epoch, leader.epochs, leader.high_watermark = 1, ((0, 0), (1, 20)), 12
+    assert read(reader, at(reader, p0=0, p1=5), planned) == [(0, n) for n in range(20)]
+
+
+@pytest.mark.parametrize("epochs", [((0, 0), (2, 10)), ((0, 0),)], ids=["written anew", "shorter"])
+def test_records_lost_after_they_were_read_are_said(epochs: Any, brokers: FakeBroker) -> None:
+    """An unclean election: the log was cut, and may have grown again."""
+    brokers.replicas["t", 0].epochs, brokers.replicas["t", 0].leader_epoch = epochs, 2
+    known = at(stream(), p0=15 if len(epochs) > 1 else 25, p1=5)
+    with pytest.raises(BadOption, match=r"t-0: what was read from offset (10|20) to (14|24) is no longer in the log"):
+        stream().latestOffset(known, ALL)
+    with pytest.raises(BadOption, match=r"t-0: what was read from offset (10|20)"):
+        stream().partitions(known, at(stream(), p0=30))
+    with pytest.raises(BadOption, match=r"t-0: offsets 0 to (15|25) were asked for, 0 to (10|20) are there"):
+        stream().partitions(at(stream(), p0=0), known)
+    careless = stream(failOnDataLoss="false")
+    following = careless.latestOffset(known, ALL)
+    assert positions(following)[T0].offset == (20 if len(epochs) > 1 else 25), "and never back"
+
+
+def test_a_limit_begins_anew_with_a_topic_that_was_made_again(brokers: FakeBroker) -> None:
+    reader = stream(failOnDataLoss="false", maxOffsetsPerTrigger="10")
+    before = offset_of({T0: Position("another", 1000, 7), T1: Position("another", 5, 0)})
+    following = reader.latestOffset(before, ReadMaxRows(10))
+    assert following == at(reader, p0=8, p1=2)
+    assert read(reader, before, following) == [(0, n) for n in range(8)] + [(1, 0), (1, 1)]
+
+
+def test_of_a_topic_made_again_a_partition_that_is_away_is_read_from_its_start(brokers: FakeBroker) -> None:
+    reader = stream(failOnDataLoss="false")
+    away = brokers.replicas.pop(("t", 1))
+    following = reader.latestOffset(offset_of({T0: Position("another", 9, 1), T1: Position("another", 4, 0)}), ALL)
+    assert following == at(reader, p0=20)
+    brokers.replicas["t", 1] = away
+    assert read(reader, following, reader.latestOffset(following, ALL)) == [(1, n) for n in range(5)]
+
+
+@pytest.mark.parametrize("fields", [{"is_leader": False}, {"leader_epoch": 1, "epochs": ((0, 0), (1, 5))}])
+def test_a_broker_that_no_longer_leads_is_not_believed(fields: dict[str, Any], brokers: FakeBroker) -> None:
+    for name, value in fields.items():
+        setattr(brokers.replicas["t", 0], name, value)
+    known = offset_of({T0: Position(ID, 25, 2), T1: Position(ID, 5, 0)})
+    assert stream().latestOffset(known, ALL) == known
+    with pytest.raises(JobFailed, match="t-0: broker 1 no longer leads it"):
+        stream().partitions(known, offset_of({T0: Position(ID, 30, 2)}))
+    assert not any(lease["state"] == "active" for lease in brokers.leases.values())
+
+
+def test_a_checkpoint_without_epochs_is_gone_on_from(brokers: FakeBroker) -> None:
+    """Of earlier versions; where nothing came it stays word for word, or Spark would plan empty batches for ever."""
+    old = {"topics": {"t": {"id": ID, "next": {"0": 20, "1": 3}}}}
+    following = stream().latestOffset(old, ALL)
+    assert following == {"topics": {"t": {"id": ID, "next": {"0": 20, "1": 5}, "epochs": {"1": 0}}}}
+    assert stream().latestOffset(following, ALL) == following
+
+
+def test_a_beginning_that_does_not_exist_is_named(brokers: FakeBroker) -> None:
+    with pytest.raises(BadOption, match="t-0: offset 99 was asked for, 0 to 20 are there"):
+        stream(startingOffsets='{"t": {"0": 99}}').initialOffset()
 
 
 @pytest.mark.spark

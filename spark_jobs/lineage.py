@@ -1,0 +1,34 @@
+"""Whether a log still holds what was once read of it. An offset alone does not tell: after an unclean election other
+records may stand where the old ones stood, and right after any election the high watermark lags. The leader epoch of
+the last record read does, as it does between a follower and its leader (KIP-101)."""
+
+from collections.abc import Sequence
+
+UNKNOWN = -1
+Epochs = Sequence[tuple[int, int]]
+
+
+def epoch_before(epochs: Epochs, offset: int) -> int:
+    """Return the leader epoch of the record before `offset`, UNKNOWN where the log does not tell.
+
+    :param epochs: the log's (epoch, first offset) in rising order.
+    """
+    found = UNKNOWN
+    for epoch, first in epochs:
+        if first >= offset:
+            break
+        found = epoch
+    return found
+
+
+def kept_until(epochs: Epochs, log_end: int, offset: int, epoch: int) -> int:
+    """Return up to which offset this log holds what was read, up to `offset`, whose last record had `epoch`.
+
+    :param log_end: the log's end; UNKNOWN: not looked at. :param epoch: UNKNOWN: nothing but the log's end tells.
+
+    `offset` itself where all of it is kept (or nothing tells otherwise).
+    """
+    kept = offset if log_end < 0 else min(offset, log_end)
+    if epoch != UNKNOWN:
+        kept = min(kept, next((first for later, first in epochs if later > epoch), kept))
+    return kept
