@@ -21,7 +21,7 @@ from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import ddl, export_options, session
 from logyard.spark_jobs.evolution import SchemaRefused, check_evolution
 from logyard.spark_jobs.leases import Heartbeats, Lease, end_leases
-from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore, TopicProgress
+from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore
 from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.plans import exporting, merging, upserting
 from logyard.spark_jobs.plans.exporting import ExportRefused, Range, Split
@@ -215,16 +215,11 @@ class Export:
         files: Sequence[dict[str, Any]],
         removed: Sequence[str],
     ) -> Manifest:
-        offsets: dict[str, dict[int, int]] = defaultdict(dict)
-        for span in ranges:
-            offsets[span.replica.topic][span.replica.partition] = span.end
-        ids = {span.replica.topic: span.replica.topic_id for span in ranges}
         known = [span.replica.cluster_id for span in ranges if span.replica.cluster_id is not None]
-        schema = ddl.render(self._output.schema)
         following = manifest.advanced(
             cluster_id=known[0] if known else None,
             run_id=self._run_id,
-            topics={name: TopicProgress(ids[name], partitions, schema) for name, partitions in offsets.items()},
+            topics=exporting.progress(ranges, ddl.render(self._output.schema)),
             files=files,
             layout={"id": uuid.uuid4().hex, **layout},
             removed=removed,

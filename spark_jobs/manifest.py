@@ -34,11 +34,38 @@ class Fenced(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """How far one topic was exported: its id then, the next offset of each partition, the table's schema (DDL)."""
+    """How far one topic was exported: its id then, the next offset of each partition, the table's schema (DDL), and
+    the leader epoch of each partition's last exported record, where that is known."""
 
     topic_id: str | None
     next_offsets: Mapping[int, int]
     schema: str = ""
+    epochs: Mapping[int, int] = field(default_factory=dict)
+
+    def after(self, old: "TopicProgress") -> "TopicProgress":
+        """Return both together, of the same topic id: an offset never goes back, and its epoch goes with it."""
+        offsets, epochs = dict(old.next_offsets), dict(old.epochs)
+        for partition, offset in self.next_offsets.items():
+            if offset > offsets.get(partition, -1):
+                offsets[partition] = offset
+                epochs.pop(partition, None)
+                if partition in self.epochs:
+                    epochs[partition] = self.epochs[partition]
+        return TopicProgress(self.topic_id, offsets, self.schema or old.schema, epochs)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topic_id": self.topic_id,
+            "next_offsets": {str(p): o for p, o in sorted(self.next_offsets.items())},
+            "schema": self.schema,
+            "epochs": {str(p): e for p, e in sorted(self.epochs.items())},
+        }
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "TopicProgress":
+        offsets = {int(partition): int(offset) for partition, offset in row["next_offsets"].items()}
+        epochs = {int(partition): int(epoch) for partition, epoch in row.get("epochs", {}).items()}
+        return cls(row["topic_id"], offsets, str(row.get("schema", "")), epochs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +84,11 @@ class Manifest:
     removed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        topics = {
-            name: {
-                "topic_id": t.topic_id,
-                "next_offsets": {str(p): o for p, o in sorted(t.next_offsets.items())},
-                "schema": t.schema,
-            }
-            for name, t in sorted(self.topics.items())
-        }
         return {
             "version": self.version,
             "cluster_id": self.cluster_id,
             "run_id": self.run_id,
-            "topics": topics,
+            "topics": {name: topic.to_json() for name, topic in sorted(self.topics.items())},
             "files": [dict(f) for f in self.files],
             "layout": dict(self.layout),
             "removed": list(self.removed),
@@ -79,12 +98,7 @@ class Manifest:
     def from_json(cls, row: Mapping[str, Any]) -> "Manifest":
         """Read what `to_json` gave; raises CorruptData."""
         try:
-            topics = {
-                str(name): TopicProgress(
-                    t["topic_id"], {int(p): int(o) for p, o in t["next_offsets"].items()}, str(t.get("schema", ""))
-                )
-                for name, t in row["topics"].items()
-            }
+            topics = {str(name): TopicProgress.from_json(topic) for name, topic in row["topics"].items()}
             kept = dict(row.get("layout", {})), tuple(map(str, row.get("removed", ())))
             return cls(int(row["version"]), row["cluster_id"], str(row["run_id"]), topics, tuple(row["files"]), *kept)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -104,13 +118,7 @@ class Manifest:
         merged = dict(self.topics)
         for name, new in (topics or {}).items():
             old = merged.get(name)
-            if old is None or old.topic_id != new.topic_id:
-                merged[name] = new
-                continue
-            partitions = {**old.next_offsets}
-            for partition, offset in new.next_offsets.items():
-                partitions[partition] = max(offset, partitions.get(partition, 0))
-            merged[name] = TopicProgress(new.topic_id, partitions, new.schema or old.schema)
+            merged[name] = new if old is None or old.topic_id != new.topic_id else new.after(old)
         cluster_id = self.cluster_id if cluster_id is None else cluster_id
         layout = self.layout if layout is None else layout
         return Manifest(self.version + 1, cluster_id, run_id, merged, tuple(files), layout, tuple(removed))
