@@ -43,11 +43,23 @@ class CancelTimer:
 
 
 @dataclass(frozen=True, slots=True)
+class StaticReturn:
+    """A static member that came back to a settled group, and waits until its new id is stored."""
+
+    ticket: Ticket
+    old_id: str
+    new_id: str
+    leader_before: str | None
+    can_skip_assignment: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StoreGroup:
-    """Write the group's record, with these assignments, and report back by `groups.stored`."""
+    """Write the group's record, with these assignments, and report back by `rebalance.stored`."""
 
     generation: int
     assignments: tuple[tuple[str, bytes], ...]
+    back: StaticReturn | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Rule 1: every entry point takes the group and one event, changes the group in place and returns effects.
 Rule 2: no I/O, clock or randomness: now and fresh ids are handed in.
-Rule 3: a waiting request is answered exactly once; whoever takes its ticket clears it.
+Rule 3: a waiting request is answered exactly once; whoever takes its ticket clears it. One that is sent again takes
+        the place of the one that waits, which is told to join again.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from logyard.broker.coordinator import effects as fx
 from logyard.broker.coordinator import rebalance
 from logyard.broker.coordinator.events import Join, Joined, Leaver, Sync, Synced, Ticket
-from logyard.broker.coordinator.members import Group, GroupState, Member
+from logyard.broker.coordinator.members import Group, GroupState, Member, Now
 from logyard.broker.coordinator.rebalance import JOIN_TIMER, SYNC_TIMER, session_timer, touch
 from logyard.broker.errors import ErrorCode
 
@@ -25,20 +26,20 @@ class Rules:
     session_timeout_ms_max: int = 1_800_000
 
 
-def join(group: Group, request: Join, ticket: Ticket, new_member_id: str, now_ms: int, rules: Rules) -> fx.Effects:
+def join(group: Group, request: Join, ticket: Ticket, new_member_id: str, now: Now, rules: Rules) -> fx.Effects:
     """A member wants in. `new_member_id` is used where the request brings no id."""
     error = _join_refusal(group, request, rules)
     if error is not ErrorCode.NONE:
         return [fx.AnswerJoin(ticket, Joined(error, request.member_id))]
     if not request.member_id:
-        return _join_new(group, request, ticket, new_member_id, now_ms, rules)
+        return _join_new(group, request, ticket, new_member_id, now, rules)
     if request.member_id in group.pending:
         del group.pending[request.member_id]
         return [
             fx.CancelTimer(("pending", request.member_id)),
-            *_admit(group, request, ticket, request.member_id, now_ms, rules),
+            *_admit(group, request, ticket, request.member_id, now, rules),
         ]
-    return _join_known(group, request, ticket, now_ms, rules)
+    return _join_known(group, request, ticket, now, rules)
 
 
 def _join_refusal(group: Group, request: Join, rules: Rules) -> ErrorCode:
@@ -54,19 +55,19 @@ def _join_refusal(group: Group, request: Join, rules: Rules) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _join_new(group: Group, request: Join, ticket: Ticket, new_member_id: str, now_ms: int, rules: Rules) -> fx.Effects:
+def _join_new(group: Group, request: Join, ticket: Ticket, new_member_id: str, now: Now, rules: Rules) -> fx.Effects:
     if request.instance_id is not None and request.instance_id in group.static_members:
-        return _replace_static(group, request, ticket, new_member_id, now_ms, rules)
+        return _replace_static(group, request, ticket, new_member_id, now, rules)
     if request.instance_id is None and request.needs_known_id:
         group.pending[new_member_id] = request.session_timeout_ms
         return [
             fx.StartTimer(("pending", new_member_id), request.session_timeout_ms),
             fx.AnswerJoin(ticket, Joined(ErrorCode.MEMBER_ID_REQUIRED, new_member_id)),
         ]
-    return _admit(group, request, ticket, new_member_id, now_ms, rules)
+    return _admit(group, request, ticket, new_member_id, now, rules)
 
 
-def _admit(group: Group, request: Join, ticket: Ticket, member_id: str, now_ms: int, rules: Rules) -> fx.Effects:
+def _admit(group: Group, request: Join, ticket: Ticket, member_id: str, now: Now, rules: Rules) -> fx.Effects:
     """Take a new member in and open (or prolong) the round."""
     member = Member(
         member_id,
@@ -79,21 +80,21 @@ def _admit(group: Group, request: Join, ticket: Ticket, member_id: str, now_ms: 
         request.protocols,
         join_ticket=ticket,
     )
-    touch(member, now_ms)
+    touch(member, now.ms)
     group.add(member)
     group.joined_meanwhile = True
     effects: fx.Effects = [fx.StartTimer(session_timer(member_id), request.session_timeout_ms)]
-    return effects + _reopen(group, now_ms, rules)
+    return effects + _reopen(group, now, rules)
 
 
-def _reopen(group: Group, now_ms: int, rules: Rules) -> fx.Effects:
+def _reopen(group: Group, now: Now, rules: Rules) -> fx.Effects:
     if group.state is GroupState.PREPARING:
-        return rebalance.maybe_complete(group, now_ms)
-    return rebalance.prepare(group, now_ms, rules.initial_delay_ms)
+        return rebalance.maybe_complete(group, now)
+    return rebalance.prepare(group, now, rules.initial_delay_ms)
 
 
 def _replace_static(
-    group: Group, request: Join, ticket: Ticket, new_member_id: str, now_ms: int, rules: Rules
+    group: Group, request: Join, ticket: Ticket, new_member_id: str, now: Now, rules: Rules
 ) -> fx.Effects:
     """A static member came back under its instance id: its old id is fenced, its place kept (KIP-345)."""
     assert request.instance_id is not None
@@ -104,26 +105,22 @@ def _replace_static(
         effects.append(fx.AnswerJoin(member.join_ticket, Joined(ErrorCode.FENCED_INSTANCE_ID, old_id)))
     if member.sync_ticket is not None:
         effects.append(fx.AnswerSync(member.sync_ticket, Synced(ErrorCode.FENCED_INSTANCE_ID)))
-    was_leader = group.leader_id == old_id
+    leader_before = group.leader_id
     unchanged = member.protocols == request.protocols
-    member.member_id, member.join_ticket, member.sync_ticket = new_member_id, None, None
-    member.protocols = request.protocols
+    group.rename(old_id, new_member_id)
+    member.join_ticket, member.sync_ticket, member.protocols = ticket, None, request.protocols
     member.session_timeout_ms, member.rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
-    group.members = {m.member_id: m for m in group.members.values()}
-    group.static_members[request.instance_id] = new_member_id
-    if was_leader:
-        group.leader_id = new_member_id
-    touch(member, now_ms)
+    touch(member, now.ms)
     effects.append(fx.StartTimer(session_timer(new_member_id), member.session_timeout_ms))
-    if group.state is GroupState.STABLE and unchanged:
-        kept = tuple((m.member_id, m.assignment) for m in group.members.values())
-        answer = group.joined(member, skip_assignment=request.can_skip_assignment)
-        return [*effects, fx.StoreGroup(group.generation, kept), fx.AnswerJoin(ticket, answer)]
-    member.join_ticket = ticket
-    return effects + _reopen(group, now_ms, rules)
+    if group.state is not GroupState.STABLE or not unchanged:
+        return effects + _reopen(group, now, rules)
+    # The new id is answered when it is in the log: the next coordinator would fence it otherwise.
+    kept = tuple((m.member_id, m.assignment) for m in group.members.values())
+    back = fx.StaticReturn(ticket, old_id, new_member_id, leader_before, request.can_skip_assignment)
+    return [*effects, fx.StoreGroup(group.generation, kept, back)]
 
 
-def _join_known(group: Group, request: Join, ticket: Ticket, now_ms: int, rules: Rules) -> fx.Effects:
+def _join_known(group: Group, request: Join, ticket: Ticket, now: Now, rules: Rules) -> fx.Effects:
     member = group.members.get(request.member_id)
     code = _identity_error(group, request.member_id, request.instance_id)
     if code is not ErrorCode.NONE or member is None:
@@ -132,15 +129,15 @@ def _join_known(group: Group, request: Join, ticket: Ticket, now_ms: int, rules:
     if group.state is GroupState.COMPLETING and unchanged:
         return [fx.AnswerJoin(ticket, group.joined(member))]
     if group.state is GroupState.STABLE and unchanged and member.member_id != group.leader_id:
-        touch(member, now_ms)
+        touch(member, now.ms)
         return [fx.AnswerJoin(ticket, group.joined(member))]
     effects: fx.Effects = []
     if member.join_ticket is not None:
-        effects.append(fx.AnswerJoin(member.join_ticket, Joined(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)))
+        effects.append(fx.AnswerJoin(member.join_ticket, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
     member.join_ticket, member.protocols = ticket, request.protocols
     member.session_timeout_ms, member.rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
-    touch(member, now_ms)
-    return effects + _reopen(group, now_ms, rules)
+    touch(member, now.ms)
+    return effects + _reopen(group, now, rules)
 
 
 def _identity_error(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -162,11 +159,14 @@ def sync(group: Group, request: Sync, ticket: Ticket, now_ms: int) -> fx.Effects
     touch(member, now_ms)
     if group.state is GroupState.STABLE:
         return [fx.AnswerSync(ticket, rebalance.assigned(group, member))]
+    effects: fx.Effects = []
+    if member.sync_ticket is not None:
+        effects.append(fx.AnswerSync(member.sync_ticket, Synced(ErrorCode.REBALANCE_IN_PROGRESS)))
     member.sync_ticket = ticket
-    if member.member_id != group.leader_id:
-        return []
-    given = dict(request.assignments)
-    return [fx.StoreGroup(group.generation, tuple((m, given.get(m, b"")) for m in group.members))]
+    if member.member_id == group.leader_id:
+        given = dict(request.assignments)
+        effects.append(fx.StoreGroup(group.generation, tuple((m, given.get(m, b"")) for m in group.members)))
+    return effects
 
 
 def _sync_refusal(group: Group, request: Sync) -> ErrorCode:
@@ -201,7 +201,7 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
 
 
-def leave(group: Group, leaver: Leaver, now_ms: int, rules: Rules) -> tuple[ErrorCode, fx.Effects]:
+def leave(group: Group, leaver: Leaver, now: Now, rules: Rules) -> tuple[ErrorCode, fx.Effects]:
     """One member goes, on purpose."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
@@ -215,13 +215,13 @@ def leave(group: Group, leaver: Leaver, now_ms: int, rules: Rules) -> tuple[Erro
         member_id = known
     if member_id in group.pending:
         del group.pending[member_id]
-        return ErrorCode.NONE, [fx.CancelTimer(("pending", member_id)), *rebalance.maybe_complete(group, now_ms)]
+        return ErrorCode.NONE, [fx.CancelTimer(("pending", member_id)), *rebalance.maybe_complete(group, now)]
     if member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID, []
-    return ErrorCode.NONE, _remove(group, member_id, now_ms, rules, "left")
+    return ErrorCode.NONE, _remove(group, member_id, now, rules, "left")
 
 
-def _remove(group: Group, member_id: str, now_ms: int, rules: Rules, why: str) -> fx.Effects:
+def _remove(group: Group, member_id: str, now: Now, rules: Rules, why: str) -> fx.Effects:
     member = group.remove(member_id)
     assert member is not None
     effects: fx.Effects = [fx.CancelTimer(session_timer(member_id)), fx.Note(f"{member_id} {why}")]
@@ -230,32 +230,32 @@ def _remove(group: Group, member_id: str, now_ms: int, rules: Rules, why: str) -
     if member.sync_ticket is not None:
         effects.append(fx.AnswerSync(member.sync_ticket, Synced(ErrorCode.UNKNOWN_MEMBER_ID)))
     if group.state in (GroupState.STABLE, GroupState.COMPLETING):
-        return effects + rebalance.prepare(group, now_ms, rules.initial_delay_ms)
-    return effects + rebalance.maybe_complete(group, now_ms)
+        return effects + rebalance.prepare(group, now, rules.initial_delay_ms)
+    return effects + rebalance.maybe_complete(group, now)
 
 
-def timer_fired(group: Group, name: fx.TimerName, now_ms: int, rules: Rules) -> fx.Effects:
+def timer_fired(group: Group, name: fx.TimerName, now: Now, rules: Rules) -> fx.Effects:
     """One of the group's timers ran out."""
     if name == JOIN_TIMER:
-        return rebalance.join_deadline(group, now_ms, rules.initial_delay_ms)
+        return rebalance.join_deadline(group, now, rules.initial_delay_ms)
     if name == SYNC_TIMER:
-        return rebalance.sync_deadline(group, now_ms, rules.initial_delay_ms)
+        return rebalance.sync_deadline(group, now, rules.initial_delay_ms)
     kind, member_id = name
     if kind == "pending":
         group.pending.pop(member_id, None)
-        return rebalance.maybe_complete(group, now_ms)
+        return rebalance.maybe_complete(group, now)
     member = group.members.get(member_id)
     if member is None:
         return []
     if member.waits:
         # Whoever waits for us is alive as far as we can tell.
-        touch(member, now_ms)
-    if member.deadline_ms > now_ms:
-        return [fx.StartTimer(name, member.deadline_ms - now_ms)]
-    return _remove(group, member_id, now_ms, rules, "sent no heartbeat in time")
+        touch(member, now.ms)
+    if member.deadline_ms > now.ms:
+        return [fx.StartTimer(name, member.deadline_ms - now.ms)]
+    return _remove(group, member_id, now, rules, "sent no heartbeat in time")
 
 
-def resign(group: Group, now_ms: int) -> fx.Effects:
+def resign(group: Group, now: Now) -> fx.Effects:
     """Another broker coordinates this group now: everyone who waits is told to look for it."""
     effects: fx.Effects = [fx.CancelTimer(JOIN_TIMER), fx.CancelTimer(SYNC_TIMER)]
     effects += [fx.CancelTimer(("pending", member_id)) for member_id in group.pending]
@@ -265,7 +265,7 @@ def resign(group: Group, now_ms: int) -> fx.Effects:
             if ticket is not None:
                 effects.append(fx.AnswerError(ticket, ErrorCode.NOT_COORDINATOR))
         member.join_ticket = member.sync_ticket = None
-    group.move(GroupState.DEAD, now_ms)
+    group.move(GroupState.DEAD, now)
     return effects
 
 

@@ -50,7 +50,7 @@ def coordinator_for(
     )
     replicas.add_listener(OffsetsLeadership(coordinator))
     # A replica that moves away takes nothing with it; a topic that is deleted takes its committed offsets.
-    metadata.subscribe(lambda topics, deleted: coordinator.on_partitions_deleted(deleted))
+    metadata.subscribe(lambda topics, deleted: coordinator.commits.on_partitions_deleted(deleted))
     return coordinator
 
 
@@ -62,7 +62,7 @@ class OffsetsLeadership:
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
         if tp.topic == TOPIC:
-            self._coordinator.on_leader(tp.partition, leader_epoch)
+            self._coordinator.on_leader(tp.partition)
 
     def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
         if tp.topic == TOPIC:

@@ -1,53 +1,76 @@
 """One partition of `__consumer_offsets` read from its start: the groups as they stood, offsets included.
 
-The last record of a key wins and a null value deletes; what does not parse is noted and left out alone.
+The last record of a key wins and a null value deletes; what does not parse is noted and left out alone. What a
+transaction committed lies apart until its marker: a commit makes it count where no later batch has the partition, an
+abort drops it, and what has no marker yet stays apart.
 """
 
 from collections.abc import Callable
 
-from logyard.broker.clock import Clock
 from logyard.broker.coordinator import storage
+from logyard.broker.coordinator.events import OffsetCommit
 from logyard.broker.coordinator.members import Group
-from logyard.broker.coordinator.ports import KeyValue, OffsetsLog
+from logyard.broker.coordinator.ports import OffsetsLog, StoredBatch
 from logyard.broker.errors import CorruptData
 
+# A commit, and the offset of the batch it came in.
+_Found = tuple[int, OffsetCommit]
 
-async def load(offsets_log: OffsetsLog, partition: int, clock: Clock, note: Callable[[str], None]) -> dict[str, Group]:
-    """Return every group of the partition by its id."""
-    records: dict[storage.OffsetKey | storage.GroupKey, bytes] = {}
-    async for chunk in offsets_log.read(partition):
-        for record in chunk:
-            _replay(record, records, note)
-    now_ms = clock.now_ms()
-    found: dict[str, Group] = {}
-    for key, value in records.items():
-        if isinstance(key, storage.GroupKey):
+
+async def load(offsets_log: OffsetsLog, partition: int, wall_ms: int, note: Callable[[str], None]) -> dict[str, Group]:
+    """Return every group of the partition by its id. Raises StorageError."""
+    replay = _Replay(wall_ms, note)
+    await offsets_log.read(partition, replay.take, note)
+    return replay.groups()
+
+
+class _Replay:
+    def __init__(self, wall_ms: int, note: Callable[[str], None]) -> None:
+        self._wall_ms, self._note = wall_ms, note
+        self._groups: dict[str, Group] = {}
+        self._offsets: dict[storage.OffsetKey, _Found] = {}
+        self._open: dict[int, dict[storage.OffsetKey, _Found]] = {}
+
+    def take(self, batch: StoredBatch) -> None:
+        if batch.commits is not None:
+            self._end(batch.producer_id, committed=batch.commits)
+            return
+        into = self._offsets
+        if batch.producer_id is not None:
+            into = self._open.setdefault(batch.producer_id, {})
+        for key, value in batch.records:
             try:
-                found[key.group_id] = storage.decode_group(key.group_id, value, now_ms)
+                self._record(batch.base_offset, key, value, into)
             except CorruptData as error:
-                note(str(error))
-    for key, value in records.items():
-        if isinstance(key, storage.OffsetKey):
-            group = found.setdefault(key.group_id, Group(key.group_id, state_since_ms=now_ms))
-            try:
-                group.offsets[key.topic, key.partition] = storage.decode_offset(key, value)
-            except CorruptData as error:
-                note(str(error))
-    return found
+                self._note(str(error))
 
-
-def _replay(
-    record: KeyValue, records: dict[storage.OffsetKey | storage.GroupKey, bytes], note: Callable[[str], None]
-) -> None:
-    raw_key, value = record
-    try:
+    def _record(self, base: int, raw_key: bytes, value: bytes | None, into: dict[storage.OffsetKey, _Found]) -> None:
         key = storage.decode_key(raw_key)
-    except CorruptData as error:
-        note(str(error))
-        return
-    if key is None:
-        return
-    if value is None:
-        records.pop(key, None)
-    else:
-        records[key] = value
+        if isinstance(key, storage.OffsetKey):
+            if value is None:
+                into.pop(key, None)
+            else:
+                into[key] = base, storage.decode_offset(key, value)
+        elif isinstance(key, storage.GroupKey):
+            if value is None:
+                self._groups.pop(key.group_id, None)
+            else:
+                self._groups[key.group_id] = storage.decode_group(key.group_id, value, self._wall_ms)
+
+    def _end(self, producer_id: int | None, *, committed: bool) -> None:
+        ended = self._open.pop(producer_id, {}) if producer_id is not None else {}
+        for key, found in ended.items() if committed else ():
+            there = self._offsets.get(key)
+            if there is None or there[0] < found[0]:
+                self._offsets[key] = found
+
+    def groups(self) -> dict[str, Group]:
+        for key, (_, commit) in self._offsets.items():
+            self._group(key.group_id).offsets.committed[key.topic, key.partition] = commit
+        for producer_id, commits in self._open.items():
+            for key, (_, commit) in commits.items():
+                self._group(key.group_id).offsets.open.setdefault(producer_id, {})[key.topic, key.partition] = commit
+        return self._groups
+
+    def _group(self, group_id: str) -> Group:
+        return self._groups.setdefault(group_id, Group(group_id, state_since_ms=self._wall_ms))

@@ -3,15 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from logyard.broker.coordinator.events import (
     GroupDescription,
     Joined,
     JoinedMember,
     MemberDescription,
-    OffsetCommit,
     Ticket,
 )
+from logyard.broker.coordinator.offsets import GroupOffsets
 from logyard.broker.errors import ErrorCode, IllegalTransition
 
 
@@ -34,9 +35,19 @@ _FROM = {
 }
 
 
+class Now(NamedTuple):
+    """What both clocks say: `ms` never goes back and is for time-outs, `wall_ms` is for what is stored and shown."""
+
+    ms: int
+    wall_ms: int
+
+
 @dataclass(slots=True)
 class Member:
-    """One member. `join_ticket` and `sync_ticket` are its waiting requests, None where it waits for nothing."""
+    """One member. `join_ticket` and `sync_ticket` are its waiting requests, None where it waits for nothing.
+
+    `deadline_ms` is on the clock that never goes back.
+    """
 
     member_id: str
     instance_id: str | None
@@ -73,18 +84,24 @@ class Group:
     static_members: dict[str, str] = field(default_factory=dict)
     # Ids handed out by MEMBER_ID_REQUIRED whose owner has not come back yet.
     pending: dict[str, int] = field(default_factory=dict)
-    offsets: dict[tuple[str, int], OffsetCommit] = field(default_factory=dict)
+    offsets: GroupOffsets = field(default_factory=GroupOffsets)
+    # Wall-clock time: it is stored with the group.
     state_since_ms: int = 0
     # While the first join of an empty group is held open (group.initial.rebalance.delay.ms).
     initial_join: bool = False
     initial_left_ms: int = 0
     joined_meanwhile: bool = False
 
-    def move(self, state: GroupState, now_ms: int) -> None:
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in it, nobody is about to come, and it has no offsets."""
+        return self.state is GroupState.EMPTY and not self.pending and self.offsets.is_hollow
+
+    def move(self, state: GroupState, now: Now) -> None:
         """Change state; raises IllegalTransition for a move that facts §16 does not list."""
         if self.state not in _FROM[state]:
             raise IllegalTransition(f"group {self.group_id}: {self.state.value} to {state.value}")
-        self.state, self.state_since_ms = state, now_ms
+        self.state, self.state_since_ms = state, now.wall_ms
 
     def add(self, member: Member) -> None:
         if not self.members:
@@ -94,6 +111,17 @@ class Group:
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
+
+    def rename(self, old_id: str, new_id: str) -> Member:
+        """Give the member another id; it keeps its place."""
+        member = self.members[old_id]
+        member.member_id = new_id
+        self.members = {m.member_id: m for m in self.members.values()}
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = new_id
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        return member
 
     def remove(self, member_id: str) -> Member | None:
         member = self.members.pop(member_id, None)

@@ -5,9 +5,11 @@ Rule 2: dynamic members that did not come back by the deadline are dropped; stat
 Rule 3: assignments are answered only after they were stored.
 """
 
+from dataclasses import replace
+
 from logyard.broker.coordinator import effects as fx
-from logyard.broker.coordinator.events import Synced
-from logyard.broker.coordinator.members import Group, GroupState, Member
+from logyard.broker.coordinator.events import Joined, Synced
+from logyard.broker.coordinator.members import Group, GroupState, Member, Now
 from logyard.broker.errors import ErrorCode
 
 JOIN_TIMER: fx.TimerName = ("join",)
@@ -23,7 +25,7 @@ def touch(member: Member, now_ms: int) -> None:
     member.deadline_ms = now_ms + member.session_timeout_ms
 
 
-def prepare(group: Group, now_ms: int, initial_delay_ms: int) -> fx.Effects:
+def prepare(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
     """Open a round. From Empty the first join is held open for a while so that a starting fleet joins at once."""
     effects: fx.Effects = []
     if group.state is GroupState.COMPLETING:
@@ -37,21 +39,21 @@ def prepare(group: Group, now_ms: int, initial_delay_ms: int) -> fx.Effects:
     else:
         delay = longest
         group.initial_join = False
-    group.move(GroupState.PREPARING, now_ms)
+    group.move(GroupState.PREPARING, now)
     effects += [fx.Note(f"rebalance opened, generation {group.generation}"), fx.StartTimer(JOIN_TIMER, delay)]
-    return effects + maybe_complete(group, now_ms)
+    return effects + maybe_complete(group, now)
 
 
-def maybe_complete(group: Group, now_ms: int) -> fx.Effects:
+def maybe_complete(group: Group, now: Now) -> fx.Effects:
     """Close the round if nobody is missing."""
     if group.state is not GroupState.PREPARING or group.initial_join or group.pending:
         return []
     if any(m.join_ticket is None for m in group.members.values()):
         return []
-    return complete_join(group, now_ms)
+    return complete_join(group, now)
 
 
-def join_deadline(group: Group, now_ms: int, initial_delay_ms: int) -> fx.Effects:
+def join_deadline(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
     """The join timer fired: prolong the first join while members still arrive, else close the round."""
     if group.state is not GroupState.PREPARING:
         return []
@@ -60,10 +62,10 @@ def join_deadline(group: Group, now_ms: int, initial_delay_ms: int) -> fx.Effect
         group.initial_left_ms -= delay
         group.joined_meanwhile = False
         return [fx.StartTimer(JOIN_TIMER, delay)]
-    return complete_join(group, now_ms)
+    return complete_join(group, now)
 
 
-def complete_join(group: Group, now_ms: int) -> fx.Effects:
+def complete_join(group: Group, now: Now) -> fx.Effects:
     """Close the round: next generation, protocol chosen, everyone who came back is answered."""
     effects: fx.Effects = [fx.CancelTimer(JOIN_TIMER)]
     group.initial_join = False
@@ -77,26 +79,26 @@ def complete_join(group: Group, now_ms: int) -> fx.Effects:
         return [*effects, fx.StartTimer(JOIN_TIMER, longest)]
     group.generation += 1
     if not group.members:
-        group.move(GroupState.EMPTY, now_ms)
+        group.move(GroupState.EMPTY, now)
         group.protocol = None
         return [*effects, fx.Note("empty"), fx.StoreGroup(group.generation, ())]
     leader = group.members.get(group.leader_id or "")
     if leader is None or leader.join_ticket is None:
         group.leader_id = present[0].member_id
     group.protocol = group.select_protocol()
-    group.move(GroupState.COMPLETING, now_ms)
+    group.move(GroupState.COMPLETING, now)
     effects.append(fx.Note(f"generation {group.generation}, {len(group.members)} members, {group.protocol}"))
     for member in present:
         assert member.join_ticket is not None
         effects.append(fx.AnswerJoin(member.join_ticket, group.joined(member)))
         member.join_ticket = None
-        touch(member, now_ms)
+        touch(member, now.ms)
         effects.append(fx.StartTimer(session_timer(member.member_id), member.session_timeout_ms))
     longest = max(m.rebalance_timeout_ms for m in group.members.values())
     return [*effects, fx.StartTimer(SYNC_TIMER, longest)]
 
 
-def sync_deadline(group: Group, now_ms: int, initial_delay_ms: int) -> fx.Effects:
+def sync_deadline(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
     """Members that sent no SyncGroup in time are dropped, and another round starts (facts §21b)."""
     if group.state is not GroupState.COMPLETING:
         return []
@@ -105,7 +107,7 @@ def sync_deadline(group: Group, now_ms: int, initial_delay_ms: int) -> fx.Effect
     for member in late:
         group.remove(member.member_id)
         effects += [fx.CancelTimer(session_timer(member.member_id)), fx.Note(f"{member.member_id} sent no SyncGroup")]
-    return effects + prepare(group, now_ms, initial_delay_ms)
+    return effects + prepare(group, now, initial_delay_ms)
 
 
 def drop_assignments(group: Group, code: ErrorCode) -> fx.Effects:
@@ -119,12 +121,14 @@ def drop_assignments(group: Group, code: ErrorCode) -> fx.Effects:
     return effects
 
 
-def stored(group: Group, effect: fx.StoreGroup, code: ErrorCode, now_ms: int, initial_delay_ms: int) -> fx.Effects:
+def stored(group: Group, effect: fx.StoreGroup, code: ErrorCode, now: Now, initial_delay_ms: int) -> fx.Effects:
     """The group's record was written (or not): hand out the assignments, or go round again."""
+    if effect.back is not None:
+        return _returned(group, effect.back, code, now)
     if group.state is not GroupState.COMPLETING or effect.generation != group.generation:
         return []
     if code is not ErrorCode.NONE:
-        return drop_assignments(group, code) + prepare(group, now_ms, initial_delay_ms)
+        return drop_assignments(group, code) + prepare(group, now, initial_delay_ms)
     given = dict(effect.assignments)
     effects: fx.Effects = [fx.CancelTimer(SYNC_TIMER)]
     for member in group.members.values():
@@ -132,9 +136,34 @@ def stored(group: Group, effect: fx.StoreGroup, code: ErrorCode, now_ms: int, in
         if member.sync_ticket is not None:
             effects.append(fx.AnswerSync(member.sync_ticket, assigned(group, member)))
             member.sync_ticket = None
-            touch(member, now_ms)
-    group.move(GroupState.STABLE, now_ms)
+            touch(member, now.ms)
+    group.move(GroupState.STABLE, now)
     return [*effects, fx.Note(f"stable, generation {group.generation}")]
+
+
+def _returned(group: Group, back: fx.StaticReturn, code: ErrorCode, now: Now) -> fx.Effects:
+    """A static member's new id was stored: it may be told. Not stored: its old id is good again.
+
+    A round that was opened meanwhile answers it like everyone else.
+    """
+    member = group.members.get(back.new_id)
+    if member is None or member.join_ticket != back.ticket or group.state is not GroupState.STABLE:
+        return []
+    member.join_ticket = None
+    touch(member, now.ms)
+    if code is not ErrorCode.NONE:
+        group.rename(back.new_id, back.old_id)
+        return [
+            fx.CancelTimer(session_timer(back.new_id)),
+            fx.StartTimer(session_timer(back.old_id), member.session_timeout_ms),
+            fx.AnswerJoin(back.ticket, Joined(code, "")),
+        ]
+    answer = group.joined(member, skip_assignment=back.can_skip_assignment)
+    if not back.can_skip_assignment:
+        # Who took itself for the leader would assign anew, and a settled group hands nothing out: before v9 it is
+        # told of the leader that was (KIP-814).
+        answer = replace(answer, leader_id=back.leader_before or "", members=())
+    return [fx.AnswerJoin(back.ticket, answer)]
 
 
 def assigned(group: Group, member: Member) -> Synced:

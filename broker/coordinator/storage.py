@@ -126,8 +126,11 @@ def decode_offset(key: OffsetKey, data: bytes) -> OffsetCommit:
     return OffsetCommit(key.topic, key.partition, offset, leader_epoch, metadata, commit_ms, expire_ms)
 
 
-def decode_group(group_id: str, data: bytes, now_ms: int) -> Group:
-    """Read a group value of version 0 to 3 into a Group that is Stable or Empty. Raises CorruptData."""
+def decode_group(group_id: str, data: bytes, wall_ms: int) -> Group:
+    """Read a group value of version 0 to 3 into a Group that is Stable or Empty. Raises CorruptData.
+
+    `wall_ms` is what a group counts as unchanged since that does not say it. Deadlines of members are left open.
+    """
     reader = _Reader(data)
     version = reader.unpack(">h")
     if not 0 <= version <= 3:
@@ -138,16 +141,16 @@ def decode_group(group_id: str, data: bytes, now_ms: int) -> Group:
     group.protocol = reader.string()
     leader_id = reader.string()
     since = reader.unpack(">q") if version >= 2 else -1
-    group.state_since_ms = since if since >= 0 else now_ms
+    group.state_since_ms = since if since >= 0 else wall_ms
     for _ in range(reader.unpack(">i")):
-        group.add(_decode_member(reader, version, protocol_type, group.protocol or "", now_ms))
+        group.add(_decode_member(reader, version, protocol_type, group.protocol or ""))
     group.protocol_type = protocol_type or None
     group.leader_id = leader_id if leader_id in group.members else group.leader_id
     group.state = GroupState.STABLE if group.members else GroupState.EMPTY
     return group
 
 
-def _decode_member(reader: _Reader, version: int, protocol_type: str, protocol: str, now_ms: int) -> Member:
+def _decode_member(reader: _Reader, version: int, protocol_type: str, protocol: str) -> Member:
     member_id = reader.string() or ""
     instance_id = reader.string() if version >= 3 else None
     client_id, client_host = reader.string() or "", reader.string() or ""
@@ -166,7 +169,6 @@ def _decode_member(reader: _Reader, version: int, protocol_type: str, protocol: 
         protocol_type,
         ((protocol, metadata),),
         assignment,
-        deadline_ms=now_ms + session_timeout_ms,
     )
 
 

@@ -1,15 +1,21 @@
 """`__consumer_offsets` through this broker's replicas: appends with acks=all, and the whole partition read back."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import partial
+from typing import Any
 
 from logyard.broker.clock import Clock
-from logyard.broker.coordinator.ports import KeyValue
-from logyard.broker.errors import ErrorCode, StorageError
+from logyard.broker.coordinator.ports import KeyValue, StoredBatch
+from logyard.broker.errors import CorruptData, ErrorCode, StorageError
 from logyard.broker.log.log import Origin
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
-from logyard.broker.replication.ports import RunBlocking
+from logyard.broker.records.decode import ABORT, COMMIT, control_type
+from logyard.broker.records.header import BatchHeader
+from logyard.broker.records.legacy import legacy_records
+from logyard.broker.replication.events import ProduceResult
+from logyard.broker.replication.ports import Pending, RunBlocking, Slice
 from logyard.broker.replication.replicas import Replicas
 
 TOPIC = "__consumer_offsets"
@@ -40,7 +46,7 @@ class ReplicatedOffsets:
     def partition_count(self) -> int:
         return len(self._metadata.partitions(TOPIC)) or self._default_partition_count()
 
-    async def append(self, partition: int, records: Sequence[KeyValue]) -> ErrorCode:
+    def append(self, partition: int, records: Sequence[KeyValue]) -> Awaitable[ErrorCode]:
         now_ms = self._clock.now_ms()
         made = batch.build([batch.Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)])
         outcome = self._replicas.append(
@@ -50,10 +56,9 @@ class ReplicatedOffsets:
             origin=Origin.COORDINATOR,
             internal_topics=True,
         )
-        results = outcome if isinstance(outcome, list) else await outcome
-        return results[0].error
+        return _Acknowledgement(outcome)
 
-    async def read(self, partition: int) -> AsyncIterator[list[KeyValue]]:
+    async def read(self, partition: int, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> None:
         found = self._replicas.partition(TopicPartition(TOPIC, partition))
         log = found.log if found is not None else None
         if log is None:
@@ -61,8 +66,8 @@ class ReplicatedOffsets:
         offset, end, in_vain = log.log_start_offset, log.log_end_offset, 0
         while offset < end:
             piece = log.read(offset, READ_BYTES, limit_offset=end, min_one=True)
-            data = memoryview(await self._run_blocking(piece.load))
-            if piece.size and not len(data):
+            size, following = await self._run_blocking(partial(_handed_over, piece, take, note))
+            if piece.size and not size:
                 # Compacted or cut in between: the same bytes lie elsewhere now.
                 in_vain += 1
                 if in_vain == READS_IN_VAIN_MAX:
@@ -70,13 +75,51 @@ class ReplicatedOffsets:
                 offset = max(offset, log.log_start_offset)
                 continue
             in_vain = 0
-            chunk: list[KeyValue] = []
-            following = offset
-            for position, header in batch.iter_headers(data):
-                following = header.last_offset + 1
-                if not header.is_control:
-                    chunk += [(r.key, r.value) for r in batch.records(data, position) if r.key is not None]
-            if following == offset:
+            if following <= offset:
                 return
             offset = following
-            yield chunk
+
+
+class _Acknowledgement:
+    """What a produce comes to, for whoever awaits it."""
+
+    def __init__(self, outcome: list[ProduceResult] | Pending[list[ProduceResult]]) -> None:
+        self._outcome = outcome
+
+    def __await__(self) -> Generator[Any, None, ErrorCode]:
+        outcome = self._outcome
+        results = outcome if isinstance(outcome, list) else (yield from outcome.__await__())
+        return results[0].error
+
+
+def _handed_over(piece: Slice, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> tuple[int, int]:
+    """Read and parse a piece of the log, in a thread; its size in bytes, and the offset behind its last whole batch.
+
+    Raises StorageError where the batches themselves cannot be told apart.
+    """
+    data, following = memoryview(piece.load()), -1
+    try:
+        for position, header in batch.iter_headers(data):
+            following = header.last_offset + 1
+            try:
+                found = _stored(data[position : position + header.length], header)
+            except CorruptData as error:
+                note(f"batch at offset {header.base_offset}: {error}")
+                continue
+            if found is not None:
+                take(found)
+    except CorruptData as error:
+        raise StorageError(f"{TOPIC} has no batch at offset {following}: {error}") from error
+    return len(data), following
+
+
+def _stored(data: memoryview, header: BatchHeader) -> StoredBatch | None:
+    """The batch as the coordinator takes it, None for a control batch that ends no transaction. Raises CorruptData."""
+    records = legacy_records(data) if header.magic < 2 else batch.records(data)
+    if header.magic == 2 and header.is_control:
+        kind = control_type(records[0]) if records else None
+        if kind not in (ABORT, COMMIT):
+            return None
+        return StoredBatch(header.base_offset, (), header.producer_id, kind == COMMIT)
+    producer_id = header.producer_id if header.magic == 2 and header.is_transactional else None
+    return StoredBatch(header.base_offset, [(r.key, r.value) for r in records if r.key is not None], producer_id)

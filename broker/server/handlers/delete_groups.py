@@ -8,7 +8,7 @@ from logyard.broker.server.services import Services
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    codes = {group_id: await services.groups.delete_group(group_id) for group_id in message.groups_names}
+    codes = {group_id: await services.groups.commits.delete_group(group_id) for group_id in message.groups_names}
     return {"results": [{"group_id": group_id, "error_code": int(code)} for group_id, code in codes.items()]}
 
 

@@ -30,7 +30,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         for p in topic.partitions
     ]
     known = [c for c in commits if services.metadata.partition(TopicPartition(c.topic, c.partition)) is not None]
-    codes = await services.groups.commit_offsets(
+    codes = await services.groups.commits.commit(
         message.group_id,
         message.member_id if version >= 1 else "",
         message.group_instance_id if version >= 7 else None,

@@ -1,4 +1,5 @@
-"""OffsetFetch (9): v2 null topics mean all and errors stand at the top, v8 several groups (KIP-709)."""
+"""OffsetFetch (9): v2 null topics mean all and errors stand at the top, v7 stable offsets only, where wanted (KIP-447),
+v8 several groups (KIP-709)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,30 +12,31 @@ from logyard.broker.server.services import Services
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
     if request.api_version >= 8:
-        return {"groups": [_group(services, g.group_id, g.topics) for g in message.groups]}
-    answer = _group(services, message.group_id, message.topics)
+        return {"groups": [_group(services, g.group_id, g.topics, message.require_stable) for g in message.groups]}
+    require_stable = request.api_version >= 7 and message.require_stable
+    answer = _group(services, message.group_id, message.topics, require_stable)
     if request.api_version < 2 and answer["error_code"]:
         # Before v2 there is no place for the group's error but every partition's.
         return {**answer, "topics": _refused(message.topics, answer["error_code"])}
     return answer
 
 
-def _group(services: Services, group_id: str, topics: Any) -> dict[str, Any]:
+def _group(services: Services, group_id: str, topics: Any, require_stable: bool) -> dict[str, Any]:
     wanted = None if topics is None else [(t.name, p) for t in topics for p in t.partition_indexes]
-    code, found = services.groups.fetch_offsets(group_id, wanted)
+    code, found = services.groups.commits.fetch(group_id, wanted, require_stable=require_stable)
     return {"group_id": group_id, "error_code": int(code), "topics": _by_topic(found)}
 
 
-def _by_topic(commits: Sequence[OffsetCommit]) -> list[dict[str, Any]]:
+def _by_topic(commits: Sequence[tuple[ErrorCode, OffsetCommit]]) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = {}
-    for commit in commits:
+    for code, commit in commits:
         topics.setdefault(commit.topic, []).append(
             {
                 "partition_index": commit.partition,
                 "committed_offset": commit.offset,
                 "committed_leader_epoch": commit.leader_epoch,
                 "metadata": commit.metadata,
-                "error_code": 0,
+                "error_code": int(code),
             }
         )
     return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]

@@ -2,14 +2,14 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 
 import structlog.testing
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.coordinator import groups
 from logyard.broker.coordinator.events import Join, Leaver, OffsetCommit, Sync
-from logyard.broker.coordinator.ports import KeyValue, MemoryOffsetsLog
+from logyard.broker.coordinator.ports import MemoryOffsetsLog, StoredBatch
 from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.errors import ErrorCode, StorageError
 
@@ -30,7 +30,7 @@ def coordinator(log: MemoryOffsetsLog) -> GroupCoordinator:
 async def loaded(log: MemoryOffsetsLog) -> GroupCoordinator:
     made = coordinator(log)
     for partition in range(log.partition_count):
-        made.on_leader(partition, 1)
+        made.on_leader(partition)
     while made.availability("g") is not ErrorCode.NONE or made.list_groups()[0] is not ErrorCode.NONE:
         await asyncio.sleep(0)
     return made
@@ -43,27 +43,27 @@ async def test_group_lives_through_a_change_of_coordinator() -> None:
     synced = await first.sync("g", Sync(joined.member_id, None, 1, assignments=((joined.member_id, b"all"),)))
     assert synced.assignment == b"all"
     commits = [OffsetCommit("t", 0, 41), OffsetCommit("t", 1, 7, metadata="x" * 5000)]
-    answers = await first.commit_offsets("g", joined.member_id, None, 1, commits)
+    answers = await first.commits.commit("g", joined.member_id, None, 1, commits)
     assert answers == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
     await first.close()
 
     second = await loaded(log)
-    code, found = second.fetch_offsets("g", [("t", 0), ("t", 1)])
-    assert (code, [c.offset for c in found]) == (ErrorCode.NONE, [41, -1])
+    code, found = second.commits.fetch("g", [("t", 0), ("t", 1)])
+    assert (code, [c.offset for _, c in found]) == (ErrorCode.NONE, [41, -1])
     description = second.describe("g")
     assert description.state == "Stable"
     assert description.members[0].assignment == b"all"
     assert second.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
     assert second.leave("g", [Leaver(joined.member_id)]) == (ErrorCode.NONE, [ErrorCode.NONE])
-    assert await second.delete_group("g") is ErrorCode.NONE
-    assert second.fetch_offsets("g", None) == (ErrorCode.NONE, [])
+    assert await second.commits.delete_group("g") is ErrorCode.NONE
+    assert second.commits.fetch("g", None) == (ErrorCode.NONE, [])
     await second.close()
 
 
 async def test_not_coordinator_before_leading_and_after_resigning() -> None:
     made = coordinator(MemoryOffsetsLog(1))
     assert (await made.join("g", JOIN)).error is ErrorCode.NOT_COORDINATOR
-    made.on_leader(0, 1)
+    made.on_leader(0)
     assert made.availability("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert made.heartbeat("g", "a", None, 1) is ErrorCode.NONE
     await asyncio.sleep(0)
@@ -80,23 +80,22 @@ async def test_groups_that_cannot_be_read_are_not_served_in_part() -> None:
     class Failing(MemoryOffsetsLog):
         fails = True
 
-        async def read(self, partition: int) -> AsyncIterator[list[KeyValue]]:
-            async for chunk in super().read(partition):
-                yield chunk
+        async def read(self, partition: int, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> None:
+            await super().read(partition, take, note)
             if self.fails:
                 raise StorageError("the directory has failed")
 
     log = Failing(1)
     made = coordinator(log)
     with structlog.testing.capture_logs() as said:
-        made.on_leader(0, 1)
+        made.on_leader(0)
         await asyncio.sleep(0.001)
     assert [(line["event"], line["log_level"]) for line in said] == [("groups not loaded", "warning")]
     assert made.availability("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     made.on_follower(0)
     assert made.availability("g") is ErrorCode.NOT_COORDINATOR
     log.fails = False
-    made.on_leader(0, 2)
+    made.on_leader(0)
     await asyncio.sleep(0.001)
     assert made.availability("g") is ErrorCode.NONE
     await made.close()
@@ -106,33 +105,33 @@ async def test_failed_append_is_told_and_changes_nothing() -> None:
     log = MemoryOffsetsLog(1)
     made = await loaded(log)
     log.failing = ErrorCode.NOT_ENOUGH_REPLICAS
-    answers = await made.commit_offsets("g", "", None, -1, [OffsetCommit("t", 0, 1)])
+    answers = await made.commits.commit("g", "", None, -1, [OffsetCommit("t", 0, 1)])
     assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert made.fetch_offsets("g", None) == (ErrorCode.NONE, [])
+    assert made.commits.fetch("g", None) == (ErrorCode.NONE, [])
     await made.close()
 
 
 async def test_deleted_topics_lose_their_offsets() -> None:
     log = MemoryOffsetsLog(1)
     made = await loaded(log)
-    await made.commit_offsets("g", "", None, -1, [OffsetCommit("t", 0, 1), OffsetCommit("u", 0, 2)])
-    made.on_partitions_deleted([("t", 0)])
+    await made.commits.commit("g", "", None, -1, [OffsetCommit("t", 0, 1), OffsetCommit("u", 0, 2)])
+    made.commits.on_partitions_deleted([("t", 0)])
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert [c.topic for c in made.fetch_offsets("g", None)[1]] == ["u"]
-    assert log.partitions[0][-1][1] is None
+    assert [c.topic for _, c in made.commits.fetch("g", None)[1]] == ["u"]
+    assert log.partitions[0][-1].records[0][1] is None
     await made.close()
 
 
 async def test_empty_group_goes_with_its_last_offset() -> None:
     log = MemoryOffsetsLog(1)
     made = await loaded(log)
-    await made.commit_offsets("g", "", None, -1, [OffsetCommit("t", 0, 1), OffsetCommit("t", 1, 2)])
-    assert await made.delete_offsets("g", [("t", 0)], lambda *_: False) == (ErrorCode.NONE, [ErrorCode.NONE])
+    await made.commits.commit("g", "", None, -1, [OffsetCommit("t", 0, 1), OffsetCommit("t", 1, 2)])
+    assert await made.commits.delete_offsets("g", [("t", 0)]) == (ErrorCode.NONE, [ErrorCode.NONE])
     assert len(made.list_groups()[1]) == 1
-    assert await made.delete_offsets("g", [("t", 1)], lambda *_: False) == (ErrorCode.NONE, [ErrorCode.NONE])
+    assert await made.commits.delete_offsets("g", [("t", 1)]) == (ErrorCode.NONE, [ErrorCode.NONE])
     assert made.list_groups() == (ErrorCode.NONE, [])
-    assert await made.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
+    assert await made.commits.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
     await made.close()
 
 
@@ -142,10 +141,10 @@ async def test_metadata_is_bounded_in_characters() -> None:
         log, ManualClock(), asyncio.get_running_loop().call_later, lambda: "id", metadata_chars_max=3
     )
     for partition in range(log.partition_count):
-        made.on_leader(partition, 1)
+        made.on_leader(partition)
     while made.availability("g") is not ErrorCode.NONE:
         await asyncio.sleep(0)
     commits = [OffsetCommit("t", n, 1, metadata=text) for n, text in enumerate(("äöü", "four", ""))]
-    answers = await made.commit_offsets("g", "", None, -1, commits)
+    answers = await made.commits.commit("g", "", None, -1, commits)
     assert answers == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
     await made.close()

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.coordinator.ports import KeyValue
+from logyard.broker.coordinator.ports import KeyValue, StoredBatch
 from logyard.broker.coordinator.store import READS_IN_VAIN_MAX, ReplicatedOffsets
 from logyard.broker.errors import StorageError
 from logyard.broker.metadata.cache import MetadataCache
@@ -26,6 +26,7 @@ class Offsets:
         for number in range(BATCHES):
             self.log.append_as_leader(produced([b"v%d" % number], key=b"k%d" % number), 0, now_ms=NOW)
         self.reads = 0
+        self.notes: list[str] = []
 
         def run_blocking(work: Callable[[], Any]) -> Any:
             self.reads += 1
@@ -40,7 +41,12 @@ class Offsets:
         )
 
     async def all(self) -> list[KeyValue]:
-        return [record async for chunk in self.store.read(0) for record in chunk]
+        return [record for batch in await self.batches() for record in batch.records]
+
+    async def batches(self) -> list[StoredBatch]:
+        found: list[StoredBatch] = []
+        await self.store.read(0, found.append, self.notes.append)
+        return found
 
 
 async def test_everything_is_read() -> None:

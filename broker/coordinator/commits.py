@@ -1,0 +1,191 @@
+"""Offsets committed, asked for, deleted and outlived: the shell over offsets.py.
+
+Rule 1: what is decided about a group is decided and appended between two awaits; what is done when the log has
+        acknowledged it is done to what the group is by then, and only if it is still the group of its name.
+Rule 2: whatever goes wrong with one group is that group's.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from logyard.broker.clock import Clock
+from logyard.broker.coordinator import groups, offsets, storage, subscription
+from logyard.broker.coordinator.append_errors import answer_for
+from logyard.broker.coordinator.events import OffsetCommit
+from logyard.broker.coordinator.members import Group, GroupState
+from logyard.broker.coordinator.offsets import Place
+from logyard.broker.coordinator.ports import KeyValue, OffsetsLog
+from logyard.broker.coordinator.roster import Roster
+from logyard.broker.errors import ErrorCode
+
+log = structlog.get_logger("logyard.groups")
+
+
+class Commits:
+    """What the groups of `roster` have committed. `spawn` runs what nobody waits for."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        offsets_log: OffsetsLog,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        retention_ms: int,
+        metadata_chars_max: int,
+    ) -> None:
+        self._roster = roster
+        self._log = offsets_log
+        self._clock = clock
+        self._spawn = spawn
+        self._retention_ms = retention_ms
+        self._metadata_chars_max = metadata_chars_max
+
+    async def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        commits: Sequence[OffsetCommit],
+    ) -> list[ErrorCode]:
+        """Store the commits; one answer for each, in their order."""
+        code = self._roster.availability(group_id)
+        group = self._roster.get(group_id)
+        if code is ErrorCode.NONE and group is None:
+            if generation >= 0:
+                code = ErrorCode.ILLEGAL_GENERATION
+            else:
+                group = Group(group_id, state_since_ms=self._clock.now_ms())
+        if code is ErrorCode.NONE and group is not None:
+            now_ms = round(self._clock.monotonic() * 1000)
+            code = groups.commit_refusal(group, member_id, instance_id, generation, now_ms)
+        if code is not ErrorCode.NONE or group is None:
+            return [code] * len(commits)
+        longest = self._metadata_chars_max  # characters, whatever the setting is called: Kafka counts those
+        good = {(c.topic, c.partition): c for c in commits if len(c.metadata) <= longest}
+        if good:
+            self._roster.add(group)
+            records = [(storage.offset_key(group_id, t, p), storage.offset_value(c)) for (t, p), c in good.items()]
+            code = await self._change(group, good, records)
+        too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return [code if len(c.metadata) <= longest else too_large for c in commits]
+
+    def fetch(
+        self, group_id: str, wanted: Iterable[Place] | None, *, require_stable: bool = False
+    ) -> tuple[ErrorCode, list[tuple[ErrorCode, OffsetCommit]]]:
+        """What is committed: for the wanted partitions (offset -1 where nothing is), or for all with None.
+
+        With `require_stable` a partition whose offset is about to change has UNSTABLE_OFFSET_COMMIT and -1 instead.
+        """
+        code = self._roster.availability(group_id)
+        if code is not ErrorCode.NONE:
+            return code, []
+        group = self._roster.get(group_id)
+        kept = group.offsets if group is not None else offsets.GroupOffsets()
+        found = []
+        for place in kept.committed if wanted is None else wanted:
+            if require_stable and kept.is_unstable(place):
+                found.append((ErrorCode.UNSTABLE_OFFSET_COMMIT, OffsetCommit(*place, -1)))
+            else:
+                found.append((ErrorCode.NONE, kept.committed.get(place) or OffsetCommit(*place, -1)))
+        return code, found
+
+    async def delete_group(self, group_id: str) -> ErrorCode:
+        code = self._roster.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        if code is not ErrorCode.NONE:
+            return code
+        group = self._roster.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        return await self._forget(group, group.offsets.known, whole=True)
+
+    async def delete_offsets(self, group_id: str, partitions: Sequence[Place]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """Forget committed offsets, but not of topics the group is subscribed to (error 86)."""
+        code = self._roster.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        if code is not ErrorCode.NONE:
+            return code, []
+        group = self._roster.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND, []
+        busy = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        answers = [busy if subscription.is_subscribed(group, t) else ErrorCode.NONE for t, _ in partitions]
+        gone = [tp for tp, answer in zip(partitions, answers, strict=True) if answer is ErrorCode.NONE]
+        known = set(group.offsets.known)
+        return await self._forget(group, [tp for tp in dict.fromkeys(gone) if tp in known]), answers
+
+    def on_partitions_deleted(self, partitions: Iterable[Place]) -> None:
+        """Topics went away: their committed offsets go too."""
+        gone = list(partitions)
+        for group in self._roster.all() if gone else ():
+            dropped = offsets.deleted(group.offsets, gone)
+            if dropped:
+                self._spawn(self._forget_deleted(group, dropped))
+
+    async def _forget_deleted(self, group: Group, places: Sequence[Place]) -> None:
+        code = await self._forget(group, places)
+        if code is not ErrorCode.NONE:
+            log.warning("offsets of a deleted topic kept", group=group.group_id, topic=places[0][0], error=code.name)
+
+    async def expire(self) -> None:
+        """Drop commits that have had their time, and empty groups without any."""
+        for group in self._roster.all():
+            try:
+                await self._expire(group)
+            except Exception:
+                log.exception("offsets not expired", group=group.group_id)
+
+    async def _expire(self, group: Group) -> None:
+        if not self._roster.has(group):
+            return
+        gone = self._outlived(group)
+        if gone or group.is_empty:
+            await self._forget(group, gone)
+
+    def _outlived(self, group: Group) -> list[Place]:
+        """As Kafka: from when the group became empty; without members ever, from each commit; of consumers that are
+        settled, what they do not subscribe to."""
+
+        def found(begun_ms: int | None, kept: Iterable[str] = ()) -> list[Place]:
+            names = frozenset(kept)
+            return offsets.outlived(
+                group.offsets, begun_ms, self._clock.now_ms(), self._retention_ms, names.__contains__
+            )
+
+        if group.protocol_type is None:
+            return found(None)
+        if group.state is GroupState.EMPTY:
+            return [] if group.pending else found(group.state_since_ms)
+        if group.state is GroupState.STABLE and group.protocol_type == subscription.CONSUMER:
+            return found(None, subscription.subscribed(group))
+        return []
+
+    async def _forget(self, group: Group, places: Sequence[Place], *, whole: bool = False) -> ErrorCode:
+        """Write tombstones; the group goes with its last offset if nobody is in it, as in Kafka."""
+        records: list[KeyValue] = [(storage.offset_key(group.group_id, t, p), None) for t, p in places]
+        last = group.state is GroupState.EMPTY and not group.pending and not group.offsets.open
+        if whole or (last and set(group.offsets.known) <= set(places)):
+            records.append((storage.group_key(group.group_id), None))
+        if not records:
+            return ErrorCode.NONE
+        code = await self._change(group, dict.fromkeys(places), records)
+        if code is ErrorCode.NONE and group.is_empty:
+            # Not if somebody has joined or committed while the log was waited for.
+            self._roster.drop(group)
+        return code
+
+    async def _change(
+        self, group: Group, change: Mapping[Place, OffsetCommit | None], records: Sequence[KeyValue]
+    ) -> ErrorCode:
+        """Append now; count the change when the log has acknowledged it."""
+        number = group.offsets.begin(change)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        try:
+            code = answer_for(await self._log.append(self._roster.partition_for(group.group_id), records))
+        finally:
+            group.offsets.end(number, written=code is ErrorCode.NONE)
+            self._roster.drop_if_nothing(group)
+        return code

@@ -1,0 +1,84 @@
+"""Which groups are ours, and may be served now."""
+
+from logyard.broker.coordinator import storage
+from logyard.broker.coordinator.members import Group
+from logyard.broker.coordinator.ports import OffsetsLog
+from logyard.broker.errors import ErrorCode
+
+
+class Roster:
+    """The groups of the offsets partitions that this broker leads.
+
+    Groups come and go under one name: whoever has awaited something looks again whether the group it holds is still
+    the one here (`has`).
+    """
+
+    def __init__(self, offsets_log: OffsetsLog) -> None:
+        self._log = offsets_log
+        self._groups: dict[str, Group] = {}
+        # Partitions we lead, and for those whose groups are being read the token of that reading.
+        self._led: dict[int, object | None] = {}
+
+    def partition_for(self, group_id: str) -> int:
+        return storage.partition_for(group_id, self._log.partition_count)
+
+    def availability(self, group_id: str) -> ErrorCode:
+        """NONE where this broker may answer for the group now."""
+        partition = self.partition_for(group_id)
+        if partition not in self._led:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE if self._led[partition] is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    @property
+    def is_loading(self) -> bool:
+        return any(token is not None for token in self._led.values())
+
+    # Groups
+
+    def all(self) -> list[Group]:
+        return list(self._groups.values())
+
+    def get(self, group_id: str) -> Group | None:
+        return self._groups.get(group_id)
+
+    def has(self, group: Group) -> bool:
+        """Whether this very group is the one of its name."""
+        return self._groups.get(group.group_id) is group
+
+    def add(self, group: Group) -> None:
+        self._groups[group.group_id] = group
+
+    def drop(self, group: Group) -> None:
+        if self.has(group):
+            del self._groups[group.group_id]
+
+    def drop_if_nothing(self, group: Group) -> None:
+        """Forget a group of which nothing was ever stored and in which nobody is, such as one that refused all."""
+        if group.generation == 0 and group.is_empty:
+            self.drop(group)
+
+    # Partitions
+
+    def begin(self, partition: int) -> tuple[object, list[Group]]:
+        """We lead the partition: its groups are to be read. Returns the reading's token, and the groups let go."""
+        token = self._led[partition] = object()
+        return token, self._let_go(partition)
+
+    def is_current(self, partition: int, token: object) -> bool:
+        """Whether that reading is the one that is waited for."""
+        return self._led.get(partition) is token
+
+    def loaded(self, partition: int, groups: dict[str, Group]) -> None:
+        self._led[partition] = None
+        self._groups.update(groups)
+
+    def end(self, partition: int) -> list[Group]:
+        """We lead the partition no more. Returns the groups let go."""
+        self._led.pop(partition, None)
+        return self._let_go(partition)
+
+    def _let_go(self, partition: int) -> list[Group]:
+        gone = [g for g in self._groups.values() if self.partition_for(g.group_id) == partition]
+        for group in gone:
+            del self._groups[group.group_id]
+        return gone
