@@ -123,6 +123,9 @@ class Fetching:
     def fetch(self, params: FetchParams, source: FetchSource) -> Fetched | Pending[Fetched]:
         """See `Replicas.fetch`."""
         reading = self._read(params, source, record=True)
+        if source.heartbeat is not None:
+            # Only now: what this request forgot, or what it asked in vain, was not fetched by it.
+            source.heartbeat.last_fetch_ms = self._hosted.now_ms()
         for partition in reading.moved:
             self._hosted.watermark_moved(partition)
         if reading.urgent or params.max_wait_ms <= 0 or reading.size >= params.min_bytes:

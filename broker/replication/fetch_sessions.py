@@ -95,7 +95,6 @@ class FetchSession:
         self._allowed = allowed
         self._looking_at = {}
         self.last_used_ms = now_ms
-        self.heartbeat.last_fetch_ms = now_ms
 
     def remember(self, asks: Iterable[PartitionFetch]) -> None:
         """Add these, or ask them differently; all will be looked at."""
@@ -142,9 +141,8 @@ class FetchSession:
             return
         partition.observers.pop(self, None)
         for remote in partition.remotes.values():
-            if remote.heartbeat is self.heartbeat:
-                remote.settle_idle(remote.log_end_offset)
-                remote.heartbeat = None
+            if remote.heartbeat is self.heartbeat and partition.log is not None:
+                remote.detach(partition.log.log_end_offset)
 
     # Observer
 

@@ -7,7 +7,17 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.partition import Partition, PartitionPorts
-from logyard.broker.replication.ports import IsrChanges, Log, Logs, NewPending, Pending, RunBlocking, T, Timers
+from logyard.broker.replication.ports import (
+    IsrChanges,
+    Log,
+    Logs,
+    NewPending,
+    Pending,
+    RunBlocking,
+    T,
+    TimerHandle,
+    Timers,
+)
 from logyard.broker.replication.purgatory import Purgatory
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.throttle import ByteRate
@@ -55,7 +65,11 @@ class Hosted:
             is_alive=metadata.is_alive,
             isr_changes=isr_changes,
             moved=self.watermark_moved,
+            look_again=self._look_again,
         )
+        self._looks: dict[TopicPartition, tuple[int, TimerHandle]] = {}
+        self._alive = frozenset(metadata.brokers)
+        metadata.subscribe(lambda changed, deleted: self._metadata_changed())
 
     def now_ms(self) -> int:
         """Milliseconds that never go back: for lags, not for records."""
@@ -136,6 +150,44 @@ class Hosted:
     def transitioned(self, partition: Partition) -> None:
         """Leadership changed or the replica is gone: whoever waits here learns it now."""
         self.watermark_moved(partition)
+
+    def _look_again(self, partition: Partition, due_ms: int) -> None:
+        """Look at the watermark at that time: nobody moves then, but one of those who hold it back lags too long."""
+        tp = partition.tp
+        planned = self._looks.get(tp)
+        if planned is not None:
+            if planned[0] <= due_ms:
+                return
+            planned[1].cancel()
+
+        def look() -> None:
+            del self._looks[tp]
+            current = self.partitions.get(tp)
+            if current is not None and current.advance_high_watermark():
+                self.watermark_moved(current)
+
+        self._looks[tp] = due_ms, self.timers.call_later(max(0, due_ms - self.now_ms()) / 1000, look)
+
+    def _metadata_changed(self) -> None:
+        """Who is no longer alive is waited for neither to join an ISR nor to delete records."""
+        alive = self.metadata.brokers.keys()
+        gone = self._alive - alive
+        self._alive = frozenset(alive)
+        if not gone:
+            return
+        for partition in list(self.led()):
+            for broker_id in gone & partition.remotes.keys():
+                if partition.broker_gone(broker_id):
+                    self.watermark_moved(partition)
+                self.deletions.check(partition.tp)
+
+    def close(self) -> None:
+        """Nothing is looked at again, and who waits is answered."""
+        for _, timer in self._looks.values():
+            timer.cancel()
+        self._looks.clear()
+        for purgatory in (self.produces, self.fetches, self.deletions):
+            purgatory.expire_all()
 
     def led(self) -> Iterable[Partition]:
         """The partitions this broker leads."""

@@ -37,6 +37,7 @@ class RemoteReplica:
         "broker_epoch",
         "heartbeat",
         "id",
+        "is_refused",
         "last_caught_up_ms",
         "last_fetch_leader_end",
         "last_fetch_ms",
@@ -53,6 +54,7 @@ class RemoteReplica:
         self.last_fetch_leader_end = UNKNOWN_OFFSET
         self.broker_epoch = -1
         self.heartbeat: Heartbeat | None = None
+        self.is_refused = False  # the controller would not have it in the ISR: it is shutting down
 
     def record_fetch(self, offset: int, log_start: int, now_ms: int, leader_end: int, broker_epoch: int) -> None:
         """Note a fetch at `offset` (= the follower's log end) while the leader's log ended at `leader_end`.
@@ -67,7 +69,9 @@ class RemoteReplica:
         self.log_start_offset = max(self.log_start_offset, log_start)
         self.last_fetch_leader_end = max(leader_end, self.last_fetch_leader_end)
         self.last_fetch_ms = now_ms
-        self.broker_epoch = broker_epoch
+        if broker_epoch != self.broker_epoch:
+            self.broker_epoch = broker_epoch
+            self.is_refused = False
 
     def settle_idle(self, leader_end: int) -> None:
         """Before the leader's log grows beyond `leader_end`: what the session's fetches meant until now."""
@@ -76,16 +80,26 @@ class RemoteReplica:
             self.last_fetch_ms = beat.last_fetch_ms
             self.last_caught_up_ms = max(self.last_caught_up_ms, beat.last_fetch_ms)
 
+    def detach(self, leader_end: int) -> None:
+        """Its session speaks for this partition no more: it forgot it, or its last fetch of it counted for nothing."""
+        self.settle_idle(leader_end)
+        self.heartbeat = None
+
     def start_epoch(self, now_ms: int, leader_end: int, *, in_isr: bool, new_leader: bool) -> None:
-        """A new leader epoch begins: ISR members get the benefit of the doubt, others start from nothing."""
+        """A new leader epoch begins: ISR members get the benefit of the doubt, others start from nothing.
+
+        That its session lives says nothing of this partition until it has fetched in the new epoch: it may have been
+        told to stop.
+        """
         self.last_caught_up_ms = now_ms if in_isr else NEVER_MS
+        self.heartbeat = None
+        self.is_refused = False
         if new_leader:
             self.log_end_offset = UNKNOWN_OFFSET
             self.log_start_offset = UNKNOWN_OFFSET
             self.last_fetch_ms = NEVER_MS
             self.last_fetch_leader_end = UNKNOWN_OFFSET
             self.broker_epoch = -1
-            self.heartbeat = None
         else:
             self.last_fetch_ms = now_ms if in_isr else NEVER_MS
             self.last_fetch_leader_end = leader_end if in_isr else UNKNOWN_OFFSET

@@ -31,7 +31,7 @@ class Observer(Protocol):
 @dataclass(slots=True)
 class PartitionPorts:
     """What every partition of a broker shares. `now_ms` never goes back; `moved` is told of a watermark that the
-    controller's answer moved."""
+    controller's answer moved; `look_again` is asked for `advance_high_watermark` at a time that it is given."""
 
     settings: ReplicaSettings
     counters: Counters
@@ -39,6 +39,7 @@ class PartitionPorts:
     is_alive: Callable[[int], bool]
     isr_changes: IsrChanges
     moved: "Callable[[Partition], None]"
+    look_again: "Callable[[Partition, int], None]"
 
 
 class Partition:
@@ -232,21 +233,29 @@ class Partition:
         current, end = log.high_watermark, log.log_end_offset
         if current == end or len(self.isr.committed) < self.min_isr:
             return False
+        committed = end
         if self.remotes:
-            ports = self.ports
-            end = watermark.leader_high_watermark(
-                current,
-                end,
-                self.remotes.values(),
-                self.isr.maximal,
-                ports.now_ms,
-                ports.settings.lag_time_max_ms,
-                ports.is_alive,
+            ports, members = self.ports, self.isr.maximal
+            remotes, lag = self.remotes.values(), ports.settings.lag_time_max_ms
+            committed = watermark.leader_high_watermark(
+                current, end, remotes, members, ports.now_ms, lag, ports.is_alive
             )
-        if end <= current:
+            if committed < end and len(members) <= len(remotes):
+                until = watermark.held_until(end, remotes, members, ports.now_ms(), lag, ports.is_alive)
+                if until is not None:
+                    ports.look_again(self, until)
+        if committed <= current:
             return False
-        log.set_high_watermark(end)
+        log.set_high_watermark(committed)
         return True
+
+    def broker_gone(self, broker_id: int) -> bool:
+        """A broker is no longer alive: nobody waits for it to join; returns whether the high watermark moved."""
+        remote = self.remotes.get(broker_id)
+        if remote is None:
+            return False
+        remote.is_refused = False
+        return self.advance_high_watermark()
 
     # Followers
 
@@ -337,16 +346,25 @@ class Partition:
                 self._committed(result.isr)
             case Settlement.WITHDRAW:
                 counters.failed_isr_updates += 1
-                self.isr.withdraw()
-                self.ports.moved(self)
+                self._refused(change)
             case Settlement.RETRY:
                 counters.failed_isr_updates += 1
                 self._submit(change)
             case Settlement.WAIT | Settlement.IGNORE:
                 counters.failed_isr_updates += 1
 
+    def _refused(self, change: PendingChange) -> None:
+        self.isr.withdraw()
+        for broker_id in change.maximal.difference(self.isr.committed):
+            if broker_id in self.remotes:
+                self.remotes[broker_id].is_refused = True
+        self.advance_high_watermark()
+        self.ports.moved(self)
+
     def _committed(self, isr: Iterable[int]) -> None:
         self.isr.commit(isr)
+        for remote in self.remotes.values():
+            remote.is_refused = False
         self.advance_high_watermark()
         self.ports.moved(self)
 

@@ -75,9 +75,18 @@ class Reader:
             self._hosted.counters.failed_fetches += 1
             reading.urgent = True
             reading.results.append(refused(self._hosted, ask, self._code(ask, error)))
+            self._not_fetched(ask)
         except StorageError:
+            self._not_fetched(ask)
             reading.urgent = True
             reading.results.append(refused(self._hosted, ask, ErrorCode.KAFKA_STORAGE_ERROR))
+
+    def _not_fetched(self, ask: PartitionFetch) -> None:
+        """A follower's question that was not answered with the log is no sign that it is at the log's end."""
+        partition = self._hosted.partitions.get(ask.tp) if self._record else None
+        remote = partition.remotes.get(self._params.replica_id) if partition is not None else None
+        if partition is not None and partition.log is not None and remote is not None:
+            remote.detach(partition.log.log_end_offset)
 
     def _code(self, ask: PartitionFetch, error: ApiError) -> ErrorCode:
         """Who asked by topic id (v13+) hears that the id, not the name, is unknown."""
@@ -101,6 +110,8 @@ class Reader:
             beat, epoch = self._beat, params.replica_epoch
             if partition.record_fetch(follower, ask, self._now_ms, end_before, beat, epoch):
                 reading.moved.append(partition)
+        elif result.diverging is not None:
+            self._not_fetched(ask)
         result.high_watermark = log.high_watermark
         result.last_stable_offset = log.last_stable_offset
         result.log_start_offset = log.log_start_offset

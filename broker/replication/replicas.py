@@ -247,8 +247,7 @@ class Replicas:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for purgatory in (self.hosted.produces, self.hosted.fetches, self.hosted.deletions):
-            purgatory.expire_all()
+        self.hosted.close()
 
 
 class _Switch:

@@ -3,7 +3,11 @@
 Rule 1: on a leader the high watermark never goes back, and does not move while the committed ISR is smaller than
 the effective min.insync.replicas.
 Rule 2: it is the smallest log end among the leader, the maximal ISR, and those that are about to join: caught up
-within the lag and alive. Without the latter a follower would chase the watermark and never catch it.
+within the lag, alive, and not refused by the controller. Without the latter a follower would chase the watermark and
+never catch it.
+Rule 3: whatever holds it back also wakes it. Members: their fetches and the controller's word (LeaderAndIsr, the answer
+to an ISR change). Who is about to join: its fetches, its death in the metadata, the controller's refusal, and the
+moment from which it lags, which `held_until` tells.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,12 +34,40 @@ def leader_high_watermark(
     for remote in remotes:
         end = remote.log_end_offset
         if end < lowest and (
-            remote.id in maximal_isr or (remote.is_caught_up(leader_end, now_ms(), lag_max_ms) and is_alive(remote.id))
+            remote.id in maximal_isr or is_joining(remote, leader_end, now_ms(), lag_max_ms, is_alive)
         ):
             if end <= current:
                 return current
             lowest = end
     return max(current, lowest)
+
+
+def is_joining(
+    remote: RemoteReplica, leader_end: int, now_ms: int, lag_max_ms: int, is_alive: Callable[[int], bool]
+) -> bool:
+    """Whether a follower outside the ISR is to be waited for."""
+    return not remote.is_refused and remote.is_caught_up(leader_end, now_ms, lag_max_ms) and is_alive(remote.id)
+
+
+def held_until(
+    leader_end: int,
+    remotes: Iterable[RemoteReplica],
+    maximal_isr: frozenset[int],
+    now_ms: int,
+    lag_max_ms: int,
+    is_alive: Callable[[int], bool],
+) -> int | None:
+    """The first moment at which one of those that are about to join will lag; None: the ISR alone holds it back."""
+    return min(
+        (
+            remote.last_caught_up_ms + lag_max_ms + 1
+            for remote in remotes
+            if remote.log_end_offset < leader_end
+            and remote.id not in maximal_isr
+            and is_joining(remote, leader_end, now_ms, lag_max_ms, is_alive)
+        ),
+        default=None,
+    )
 
 
 def follower_high_watermark(leader_high_watermark: int, log_start: int, log_end: int) -> int:

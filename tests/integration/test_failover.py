@@ -4,8 +4,13 @@ import json
 import signal
 import uuid
 
+from confluent_kafka.admin import NewTopic
+
+from tests.support.asking import Asking
 from tests.support.load import Load
 from tests.support.real_cluster import RealCluster, eventually
+
+NOT_LEADER = 6
 
 
 def test_killed_controller_is_replaced_and_nothing_acknowledged_is_lost(own_cluster: RealCluster) -> None:
@@ -45,6 +50,28 @@ def test_clean_stop_hands_over_first_and_comes_back_without_recovery(own_cluster
     own_cluster.cluster.start_broker(leader)
     eventually(lambda: own_cluster.isrs_full(topic), "back in every ISR", 60)
     assert len(own_cluster.consume(topic, 1000)) == len(acknowledged) == 1000
+
+
+def test_a_clean_stop_of_a_follower_holds_up_no_acks_all(own_cluster: RealCluster) -> None:
+    """Neither where it followed nor in the partitions that it led: these a living broker leads from then on."""
+    yard, staying, leaving, third = own_cluster, 0, 1, 2
+    topics = {"held": [[staying, leaving, third]], "moved": [[leaving, staying]] * 6}
+    new = [NewTopic(name, num_partitions=len(them), replica_assignment=them) for name, them in topics.items()]
+    admin = yard.admin()  # librdkafka ends its work with the handle
+    for made in admin.create_topics(new, operation_timeout=20).values():
+        made.result(30)
+    eventually(lambda: yard.isrs_full("held") and yard.isrs_full("moved"), "in sync")
+    producers = [Asking(yard.address(staying), topic) for topic in topics]
+    for producer in producers:
+        producer.start()
+    eventually(lambda: len(producers[0].answers) > 20, "the producers run")
+    yard.cluster.stop_broker(leaving, signal.SIGTERM)
+    eventually(lambda: len([a for a in producers[1].answers if a == 0]) > 50, "moved and going on", 60)
+    yard.cluster.start_broker(leaving)
+    eventually(lambda: yard.isrs_full("held") and yard.isrs_full("moved"), "back in every ISR", 60)
+    held, moved = [producer.stop() for producer in producers]
+    assert set(held) == {0}
+    assert set(moved) == {NOT_LEADER, 0}
 
 
 def test_topic_written_by_hand_comes_alive(cluster: RealCluster) -> None:

@@ -48,6 +48,10 @@ class RealCluster:
     def bootstrap(self) -> str:
         return str(self.description["bootstrap"])
 
+    def address(self, broker: int) -> str:
+        """One broker's host:port."""
+        return next(f"{each['host']}:{each['port']}" for each in self.description["brokers"] if each["id"] == broker)
+
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap})
 

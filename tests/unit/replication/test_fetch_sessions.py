@@ -129,6 +129,27 @@ def test_a_quiet_follower_stays_caught_up_by_fetching_at_all(world):
     assert [s.tp for s in world.submitted] == [T0], "now it is behind, in this partition alone"
 
 
+def test_who_left_the_isr_is_not_in_sync_because_its_session_lives_on(world):
+    """A follower that shuts down is put out of the ISR; until it has ended, other partitions keep its session busy."""
+    client = Client(world, replica=2)
+    client.fetch(ask(leader_epoch=0), ask(T1, leader_epoch=0))
+    client.fetch()
+    world.tell(world.order(replicas=(1, 2), isr=(1,), leader_epoch=1, partition_epoch=1))
+    client.fetch()
+    client.fetch(forgotten=[("flights", 0)])
+    assert produce(world, acks=-1)[0].error is ErrorCode.NONE
+
+
+def test_a_request_that_forgets_a_partition_is_no_fetch_of_it(world):
+    client = Client(world, replica=2)
+    client.fetch(ask(), ask(T1))
+    client.fetch()
+    fetched = world.replicas.hosted.now_ms()
+    world.advance(1000)
+    client.fetch(forgotten=[("flights", 0)])
+    assert world.replicas.partition(T0).remotes[2].last_caught_up_ms == fetched
+
+
 def test_a_follower_outside_the_isr_is_looked_at_each_time(world):
     world.tell(world.order(replicas=(1, 2), isr=(1,), leader_epoch=1, partition_epoch=1))
     world.hear([1])

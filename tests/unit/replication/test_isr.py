@@ -242,3 +242,79 @@ def test_it_waits_for_who_is_about_to_join_if_alive(world):
     world.hear([1, 3])
     produce(world)
     assert world.logs.get(T0).high_watermark == 2
+
+
+# Whatever can hold the watermark back also wakes it
+
+
+def outside_but_caught_up(world):
+    """Follower 2 is at the end, alive, and outside the ISR: the watermark waits for it, as it is about to join."""
+    world.tell(world.order(replicas=(1, 2), isr=(1,)))
+    world.hear([1])
+    follower_fetch(world, 2, 0)
+    world.hear([1, 2])
+    pending = produce(world, acks=-1, timeout_ms=10_000)
+    assert not pending.done()
+    return pending
+
+
+def test_who_is_about_to_join_holds_the_watermark_only_while_it_is_caught_up(world):
+    pending = outside_but_caught_up(world)
+    world.advance(LAG)
+    assert not pending.done()
+    world.advance(1)
+    assert pending.result()[0].error == ErrorCode.NONE
+
+
+def test_who_is_about_to_join_and_dies_lets_the_watermark_go(world):
+    pending = outside_but_caught_up(world)
+    world.hear([1])
+    assert pending.result()[0].error == ErrorCode.NONE
+
+
+def test_a_refused_expansion_lets_the_watermark_go(world):
+    """The controller knows that it is shutting down: nobody waits for it, though it fetches on."""
+    world.tell(world.order(replicas=(1, 2), isr=(1,)))
+    follower_fetch(world, 2, 0)
+    pending = produce(world, acks=-1, timeout_ms=10_000)
+    world.submitted.pop().callback(IsrChangeResult(ErrorCode.INELIGIBLE_REPLICA))
+    assert pending.result()[0].error == ErrorCode.NONE
+
+
+def test_who_was_refused_is_waited_for_again_when_it_has_started_anew(world):
+    test_a_refused_expansion_lets_the_watermark_go(world)
+    world.hear([1])
+    world.hear([1, 2])
+    follower_fetch(world, 2, 1)
+    assert [change.new_isr for change in world.submitted] == [(1, 2)]
+    world.submitted.pop().callback(IsrChangeResult(ErrorCode.INVALID_UPDATE_VERSION))
+    world.tell(world.order(replicas=(1, 2), isr=(1,), leader_epoch=1, partition_epoch=1))
+    world.hear([1])
+    follower_fetch(world, 2, 1)
+    world.hear([1, 2])
+    assert not produce(world, acks=-1, timeout_ms=10_000).done()
+
+
+def test_the_timer_of_a_closed_broker_does_nothing(world):
+    pending = outside_but_caught_up(world)
+    world.replicas.close()
+    assert pending.result()[0].error == ErrorCode.REQUEST_TIMED_OUT
+    world.advance(10_000)
+    assert world.logs.get(T0).high_watermark == 0
+
+
+def test_the_first_of_those_about_to_join_to_lag_is_looked_at_first(world):
+    world.tell(world.order(isr=(1,)))
+    world.hear([1])
+    follower_fetch(world, 3, 0)
+    world.advance(50)
+    follower_fetch(world, 2, 0)
+    world.hear([1, 2])
+    first = produce(world, acks=-1, timeout_ms=10_000)
+    world.hear([1, 2, 3])
+    second = produce(world, acks=-1, timeout_ms=10_000)
+    world.hear([1, 3])
+    world.advance(LAG - 50)
+    assert not first.done()
+    world.advance(1)
+    assert [pending.result()[0].error for pending in (first, second)] == [ErrorCode.NONE] * 2

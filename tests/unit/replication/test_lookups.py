@@ -119,6 +119,12 @@ def test_deletion_does_not_wait_for_the_dead(world):
     assert told(delete(world, 1)) == [(ErrorCode.NONE, 1)]
 
 
+def test_deletion_waits_no_longer_for_who_dies(world):
+    pending = delete(world, 2)
+    world.hear([1])
+    assert told(pending.result()) == [(ErrorCode.NONE, 2)]
+
+
 def test_deletion_times_out_here_it_is_done(world):
     pending = delete(world, -1)
     world.advance(100)
