@@ -78,7 +78,7 @@ class Export:
             ranges = [self._range(replica, manifest) for replica in replicas]
             for topic in sorted({r.replica.topic for r in ranges}):
                 self._check_schema(topic, ranges, manifest)
-            stack.callback(self._store.drop_uncommitted, self._run_id)
+            stack.enter_context(self._store.working(self._run_id))
             written, files, removed = self._write(ranges, manifest)
             beats.beat()
             if beats.lost:
@@ -243,8 +243,7 @@ class Export:
         def write(merge: merging.Merge) -> dict[str, Any]:
             return merging.write_merge(merge, directory, staging)
 
-        with ExitStack() as stack:
-            stack.callback(self._store.drop_uncommitted, run_id)
+        with self._store.working(run_id):
             files = self._workers.each("merge", plan, lambda m: m.bytes, write)
             files.sort(key=lambda row: str(row["path"]))
             removed = [str(f["path"]) for m in plan for f in m.files]

@@ -14,18 +14,16 @@ Rule 4: a version names nothing that its writer has not seen with its own eyes (
 
 import json
 import os
-import shutil
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.spark_jobs.staged import check_seen, sync_directory, sync_staged
+from logyard.spark_jobs.staging import Alive, remove, stale
 
 MANIFESTS, STAGING, DATA, DEAD_LETTERS = "_manifest", "_staging", "data", "dead_letters"
-STALE_S = 24 * 3600.0
 
 
 class Fenced(LogyardError):
@@ -224,20 +222,26 @@ class ManifestStore:
 
     def drop_staging(self, run_id: str) -> None:
         """Remove what a run staged."""
-        shutil.rmtree(self.staging(run_id), ignore_errors=True)
+        remove(self.staging(run_id))
 
     def drop_uncommitted(self, run_id: str) -> None:
         """Remove what a run staged, unless it is what the newest version is made of and was not moved yet."""
         if self.latest().run_id != run_id:
             self.drop_staging(run_id)
 
+    @contextmanager
+    def working(self, run_id: str) -> Iterator[None]:
+        """Keep a run's staging directory alive; what it has not committed at the end is removed."""
+        with Alive(self.staging(run_id)):
+            try:
+                yield
+            finally:
+                self.drop_uncommitted(run_id)
+
     def drop_stale_staging(self) -> None:
-        """Remove what runs that died more than a day ago staged."""
-        root = os.path.join(self.directory, STAGING)
-        for name in os.listdir(root) if os.path.isdir(root) else ():
-            path = os.path.join(root, name)
-            if time.time() - os.path.getmtime(path) > STALE_S:
-                shutil.rmtree(path, ignore_errors=True)
+        """Remove what dead runs staged and did not commit."""
+        for path in stale(os.path.join(self.directory, STAGING), self.latest().run_id):
+            remove(path)
 
     def _versions(self) -> list[int]:
         if not os.path.isdir(self._manifests):
