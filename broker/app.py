@@ -36,6 +36,8 @@ from logyard.broker.znodes.brokers import version_for
 from logyard.broker.znodes.ops import SessionExpired
 
 DISK_THREADS = 8
+# Threads that look into records, apart from the disk's: who sends the worst of batches keeps these busy, not those.
+OPENING_THREADS = 4
 # How long the event loop waits for a thread that works in Python: the usual 5 ms are long for a Produce.
 SWITCH_INTERVAL_S = 0.0005
 
@@ -47,6 +49,7 @@ def real_world(config: BrokerConfig) -> World:
     loop = asyncio.get_running_loop()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     pool = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+    openers = ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="records")
     clock = SystemClock()
     limits = limits_from(config)
     admission = Admission(limits, lambda: clock.monotonic() * 1000)
@@ -58,6 +61,7 @@ def real_world(config: BrokerConfig) -> World:
         new_uuid=uuid.uuid4,
         new_session_id=partial(random.randrange, 1, 2**31),
         run_blocking=partial(loop.run_in_executor, pool),
+        run_opening=partial(loop.run_in_executor, openers),
         open_zookeeper=lambda: ZooKeeperSession(
             config.str("zookeeper.connect"),
             session_timeout_ms=config.int("zookeeper.session.timeout.ms"),
@@ -71,10 +75,15 @@ def real_world(config: BrokerConfig) -> World:
         ),
         admission=admission,
         open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
-        close=lambda: pool.shutdown(wait=False, cancel_futures=True),
+        close=partial(_end_threads, pool, openers),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,
     )
+
+
+def _end_threads(*pools: ThreadPoolExecutor) -> None:
+    for pool in pools:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Broker:

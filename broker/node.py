@@ -175,6 +175,7 @@ class Node:
             timers=loop,
             new_pending=loop.create_future,
             run_blocking=world.run_blocking,
+            run_opening=world.run_opening,
             broker_epoch=lambda: self.broker_epoch,
         )
         fetchers = ReplicaFetchers(

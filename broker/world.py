@@ -21,7 +21,7 @@ class World:
 
     `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py); `open_listener` something
     that binds at once and serves later (server/listener.py); `open_cleaner` gives who cleans compacted logs, None where
-    nobody does.
+    nobody does. `run_opening` are the threads for what looks into records, None: those for the disk.
     """
 
     clock: Clock
@@ -37,3 +37,4 @@ class World:
     admission: Admission | None = None
     open_files_max: int = 1 << 20
     open_cleaner: Callable[[], CleaningWorker] | None = None
+    run_opening: RunBlocking | None = None

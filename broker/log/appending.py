@@ -29,11 +29,9 @@ from logyard.broker.records.batch import (
     iter_headers,
     iter_records,
     parse_header,
-    require_keys,
     stamp,
     stamp_log_append_time,
     validate_client_batch,
-    validate_records,
     verify_crc,
 )
 from logyard.broker.records.compression import recoding
@@ -141,6 +139,7 @@ def bounds_of(config: TopicConfig, *, validate_records: bool) -> Bounds:
         log_append_time=config.message_timestamp_type == "LogAppendTime",
         validate_records=validate_records,
         recoding=recoding(config.compression_type, levels),
+        keys_wanted=config.compacted,
     )
 
 
@@ -149,8 +148,8 @@ def admit_for_leader(
 ) -> Chunk | SeenBatch:
     """Check and stamp what a leader is to append; a SeenBatch is the answer to a duplicate.
 
-    Raises ApiError: all that `validate_client_batch`, `require_keys` and `validate_records` raise,
-    RECORD_LIST_TOO_LARGE, and the producers' refusals.
+    What has to look into the records was done before (opening.py). Raises ApiError: all that `validate_client_batch`
+    raises, RECORD_LIST_TOO_LARGE, and the producers' refusals.
     """
     if len(data) > log.config.segment_bytes:
         raise ApiError(
@@ -158,7 +157,6 @@ def admit_for_leader(
         )
     by_client = origin is Origin.CLIENT
     bounds = log.bounds
-    keys_wanted = by_client and log.config.compacted
     staged: Staged | None = None
     batches: list[tuple[int, BatchHeader, int]] = []
     offset, position, end = log.next_offset, 0, len(data)
@@ -168,10 +166,6 @@ def admit_for_leader(
         validate_client_batch(
             data, position, header, now_ms=now_ms, bounds=bounds, from_client=by_client, check_crc=by_client
         )
-        if keys_wanted:
-            require_keys(data, position, header)
-        if by_client and bounds.validate_records:
-            validate_records(data, position, header)
         last_offset = offset + header.last_offset_delta
         timestamp = now_ms if bounds.log_append_time else header.max_timestamp
         if header.producer_id >= 0:

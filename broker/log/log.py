@@ -4,10 +4,9 @@ The segments under it, and how they grow and shrink, are segmented.py's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
-from logyard.broker.log import layout, lookup, recovery, scan, swap
+from logyard.broker.log import layout, lookup, opening, recovery, scan, swap
 from logyard.broker.log.appending import (
     NO_TIME,
     Admission,
@@ -27,8 +26,8 @@ from logyard.broker.log.reading import LogSlice, Span, Wanted, locate
 from logyard.broker.log.segment import Segment
 from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.model import TopicPartition
-from logyard.broker.records.batch import HEADER_SIZE, parse_header
-from logyard.broker.records.recode import is_little, recode
+from logyard.broker.records.batch import HEADER_SIZE, Bounds, parse_header
+from logyard.broker.records.recode import recode
 from logyard.broker.topic_config import TopicConfig
 
 NOTHING = Span(0, 0)
@@ -72,18 +71,30 @@ class PartitionLog(SegmentedLog):
     # -- appending ------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, batches: memoryview, leader_epoch: int, *, now_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        batches: memoryview,
+        leader_epoch: int,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        opened: Bounds | None = None,
     ) -> AppendInfo:
         """Check, number, stamp (in place, in `batches`) and write what a client or coordinator sent.
 
-        Raises ApiError as `admit_for_leader` says. Nothing is changed then, neither log nor buffer.
+        `opened` are the bounds by which the batches were opened in a thread; where those are not the log's any more,
+        or there are none, they are opened here. Raises ApiError as `admit_for_leader` and `opening.opened` say. Nothing
+        is changed then, neither log nor buffer.
         """
         self.check_usable()
         self.now_ms = now_ms
         if self.reload is not None:
             self.want_producers()
-        if self.bounds.recoding is not None:
-            batches = recode(batches, self.bounds.recoding, self.bounds.max_message_bytes)
+        bounds = self.bounds
+        if origin is Origin.CLIENT:
+            if opened != bounds and opening.must_open(batches, bounds):
+                batches = opening.opened(batches, bounds, now_ms)
+        elif bounds.recoding is not None:
+            batches = recode(batches, bounds.recoding, bounds.max_message_bytes)
         admission = Admission(self.log_end_offset, self.config, self.bounds, self.producers)
         chunk = admit_for_leader(batches, admission, leader_epoch, now_ms, origin)
         if isinstance(chunk, SeenBatch):
@@ -100,15 +111,15 @@ class PartitionLog(SegmentedLog):
             len(batches),
         )
 
-    def recoder(self, batches: memoryview) -> Callable[[memoryview], memoryview] | None:
-        """What to do with these batches in a thread before they are appended; None where that would not take long.
+    def opener(
+        self, batches: memoryview, now_ms: int, opened: Bounds | None
+    ) -> tuple[Callable[[memoryview], memoryview], Bounds] | None:
+        """What to do with these batches in a thread before they are appended, and the bounds to say that it was done.
 
-        It takes a copy of them, and raises ApiError as `recode` does.
+        None where that would not take long, or was done by the same bounds. See `opening.opener`.
         """
-        bounds = self.bounds
-        if bounds.recoding is None or is_little(batches, bounds.recoding):
-            return None
-        return partial(recode, wanted=bounds.recoding, size_max=bounds.max_message_bytes)
+        work = None if opened == self.bounds else opening.opener(batches, self.bounds, now_ms)
+        return None if work is None else (work, self.bounds)
 
     def append_as_follower(self, data: memoryview, *, now_ms: int | None = None) -> AppendInfo:
         """Write what was fetched from the leader, as it is; a batch cut short at the end is left out.

@@ -65,31 +65,29 @@ def build(
     attributes |= TRANSACTIONAL_BIT if transactional else 0
     body = bytearray()
     for record in records:
-        _append(body, record, base, base_timestamp)
+        append_record(body, record, base, base_timestamp)
     payload = codecs.compress(compression, body) if compression and body else body
-    out = bytearray(
-        HEADER.pack(
-            base,
-            HEADER_SIZE - LOG_OVERHEAD + len(payload),
-            leader_epoch,
-            2,
-            0,
-            attributes,
-            last - base,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(records),
-        )
-    )
+    fields = (attributes, last - base, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence)
+    return seal(payload, base, leader_epoch, fields, len(records))
+
+
+def seal(
+    payload: bytes | bytearray,
+    base_offset: int,
+    leader_epoch: int,
+    fields: tuple[int, int, int, int, int, int, int],
+    count: int,
+) -> bytearray:
+    """Put a header before compressed records; `fields` are those from the attributes to the base sequence."""
+    length = HEADER_SIZE - LOG_OVERHEAD + len(payload)
+    out = bytearray(HEADER.pack(base_offset, length, leader_epoch, 2, 0, *fields, count))
     out += payload
     _UINT32.pack_into(out, CRC_AT, crc32c(memoryview(out)[ATTRIBUTES_AT:]))
     return out
 
 
-def _append(body: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
+def append_record(body: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
+    """Add a record to a batch's body as a v2 batch holds it."""
     parts = [
         b"\0",
         write_varint(record.timestamp - base_timestamp),

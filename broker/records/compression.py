@@ -27,10 +27,11 @@ _FIRST_GUESS_MIN = 64 * 1024
 _TOO_SMALL = "whole buffer"  # what cramjam says of a buffer that the data does not fit
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEAD = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_BLOCK = 32 * 1024
+XERIAL_BLOCK = 32 * 1024
 # Magic number; version 1 with independent blocks and no checksums; blocks of at most 64 KiB; header checksum.
-_LZ4_HEAD = bytes.fromhex("04224d18604082")
-_LZ4_BLOCK = 64 * 1024
+LZ4_HEAD = bytes.fromhex("04224d18604082")
+LZ4_BLOCK = 64 * 1024
+LZ4_END = bytes(4)
 _LZ4_STORED = 0x80000000
 _LENGTH = struct.Struct(">i")
 _LZ4_LENGTH = struct.Struct("<I")
@@ -144,10 +145,15 @@ def _gunzip(data: memoryview, size_max: int) -> bytes:
 
 def _xerial(data: memoryview) -> bytes:
     out = bytearray(XERIAL_HEAD)
-    for start in range(0, len(data), _XERIAL_BLOCK):
-        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
-        out += _LENGTH.pack(len(block)) + block
+    for start in range(0, len(data), XERIAL_BLOCK):
+        out += xerial_block(data[start : start + XERIAL_BLOCK])
     return bytes(out)
+
+
+def xerial_block(plain: memoryview) -> bytes:
+    """One block of at most XERIAL_BLOCK bytes as xerial writes it."""
+    block = bytes(cramjam.snappy.compress_raw(plain))
+    return _LENGTH.pack(len(block)) + block
 
 
 def _unsnappy(data: memoryview, size_max: int) -> bytes:
@@ -174,17 +180,18 @@ def _raw_snappy(data: memoryview, before: int, size_max: int) -> bytes:
 
 
 def _lz4_frame(data: memoryview) -> bytes:
-    out = bytearray(_LZ4_HEAD)
-    for start in range(0, len(data), _LZ4_BLOCK):
-        plain = data[start : start + _LZ4_BLOCK]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
-        if len(block) < len(plain):
-            out += _LZ4_LENGTH.pack(len(block)) + block
-        else:
-            out += _LZ4_LENGTH.pack(len(plain) | _LZ4_STORED)
-            out += plain
-    out += _LZ4_LENGTH.pack(0)
-    return bytes(out)
+    out = bytearray(LZ4_HEAD)
+    for start in range(0, len(data), LZ4_BLOCK):
+        out += lz4_block(data[start : start + LZ4_BLOCK])
+    return bytes(out + LZ4_END)
+
+
+def lz4_block(plain: memoryview) -> bytes:
+    """One block of at most LZ4_BLOCK bytes as a frame holds it."""
+    block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    if len(block) < len(plain):
+        return _LZ4_LENGTH.pack(len(block)) + block
+    return _LZ4_LENGTH.pack(len(plain) | _LZ4_STORED) + bytes(plain)
 
 
 def _into_growing(decompress_into: object, codec: str, data: memoryview, size_max: int) -> bytes:

@@ -5,9 +5,9 @@ Headers are lost, and with magic 0 timestamps. Batches that are old enough pass 
 
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.records import compression as codecs
-from logyard.broker.records.decode import records
+from logyard.broker.records.decode import iter_records
 from logyard.broker.records.header import LOG_APPEND_TIME_BIT, BatchHeader, iter_headers
-from logyard.broker.records.legacy import legacy_records
+from logyard.broker.records.legacy import iter_legacy
 from logyard.broker.records.message_set import message, wrapper
 
 
@@ -34,9 +34,9 @@ def downconvert(buf: memoryview, magic: int, first_offset: int = 0) -> bytes:
 def _converted(batch: memoryview, header: BatchHeader, magic: int, first_offset: int) -> bytes:
     if header.compression == codecs.ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd cannot be read by Fetch below version 10")
-    opened = records(batch) if header.magic == 2 else legacy_records(batch)
-    kept = [record for record in opened if record.offset >= first_offset]
+    opened = iter_records(batch) if header.magic == 2 else iter_legacy(batch)
+    kept = (record for record in opened if record.offset >= first_offset)
     time_bit = header.attributes & LOG_APPEND_TIME_BIT if magic == 1 else 0
-    if not kept or header.compression == codecs.NONE:
+    if header.compression == codecs.NONE:
         return b"".join(message(r, r.offset, magic, time_bit) for r in kept)
     return wrapper(kept, header.compression, magic, time_bit)

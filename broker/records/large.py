@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.records.header import BatchHeader, TimestampType
-from logyard.broker.records.pieces import Buffer
+from logyard.broker.records.pieces import HELD_BYTES_MAX, Buffer
 from logyard.broker.records.varint import read_varint
 
 # The longest varint; more than this many bytes ahead, one can be read without looking whether it is all there.
@@ -89,7 +89,9 @@ class Stream:
         return count, at - self._pos
 
     def take(self, size: int) -> bytes:
-        """The next bytes, all of them."""
+        """The next bytes, all of them; raises CorruptData for more than may be held."""
+        if size > HELD_BYTES_MAX:
+            raise CorruptData(f"a record of {size} bytes is more than can be held")
         while self.unread < size:
             self.more()
         self._pos += size

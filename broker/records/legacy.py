@@ -5,21 +5,31 @@ from 0 and the wrapper has the offset of the last one; with magic 0 they are abs
 """
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records import compression as codecs
-from logyard.broker.records.build import build
+from logyard.broker.records.build import append_record, seal
 from logyard.broker.records.decode import Record
 from logyard.broker.records.header import (
+    HEADER_SIZE,
+    LENGTH_AT,
     LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
     BatchHeader,
     TimestampType,
     iter_headers,
 )
-from logyard.broker.records.message_set import unpack
+from logyard.broker.records.message_set import unpacked
+from logyard.broker.records.packing import Packer
+from logyard.broker.records.pieces import HELD_BYTES_MAX, PIECE_BYTES
 from logyard.broker.records.validate import crc_matches
 
 _LENGTH = struct.Struct(">i")
@@ -66,39 +76,63 @@ def _sized(buf: memoryview, pos: int, end: int) -> tuple[bytes | None, int]:
 
 def legacy_records(buf: memoryview | bytes | bytearray) -> list[Record]:
     """Open a message set of magic 0 and 1, wrappers included; timestamp -1 for magic 0. Raises CorruptData."""
-    found: list[Record] = []
+    return list(iter_legacy(buf))
+
+
+def iter_legacy(buf: memoryview | bytes | bytearray, *, offsets: bool = True) -> Iterator[Record]:
+    """Yield the same records one by one; of a wrapper only a window is ever in memory.
+
+    Without `offsets` those out of wrappers may be the relative ones: knowing the others takes a look at the last first.
+    """
     for message in messages(memoryview(buf)):
         if message.header.compression == codecs.NONE:
-            found.append(_record(message))
+            yield _record(message)
         else:
-            found += _unwrapped(message)
-    return found
+            yield from _unwrapped(message, offsets)
 
 
 def _record(message: Message) -> Record:
     return Record(message.header.base_offset, message.header.max_timestamp, message.key, message.value)
 
 
-def _unwrapped(wrapper: Message) -> list[Record]:
+def _unwrapped(wrapper: Message, offsets: bool) -> Iterator[Record]:
+    header = wrapper.header
+    shift = 0
+    # What some producers sent has a wrapper of offset 0, and counts as it is.
+    if header.magic == 1 and header.base_offset and offsets:
+        shift = header.base_offset - deque(_inner(wrapper), maxlen=1)[0].header.base_offset
+    stamped = header.magic == 1 and header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    for message in _inner(wrapper):
+        timestamp = header.max_timestamp if stamped else message.header.max_timestamp
+        yield Record(message.header.base_offset + shift, timestamp, message.key, message.value)
+
+
+def _inner(wrapper: Message) -> Iterator[Message]:
+    """The messages in a wrapper, one at least; one that is cut short at the end is left out."""
     header = wrapper.header
     where = f"the compressed message at offset {header.base_offset}"
     if wrapper.value is None:
         raise CorruptData(f"{where} has no value")
-    inner = list(messages(memoryview(unpack(header.compression, wrapper.value, header.magic))))
-    if any(m.header.compression or m.header.magic != header.magic for m in inner):
-        raise CorruptData(f"{where} holds another, or another magic")
-    found = [_record(m) for m in inner]
-    if not found:
+    waiting, wanted = bytearray(), 0
+    last: Message | None = None
+    for piece in unpacked(header.compression, wrapper.value, header.magic):
+        waiting += piece
+        if len(waiting) < wanted:
+            continue
+        used = 0
+        for last in messages(memoryview(bytes(waiting))):
+            if last.header.compression or last.header.magic != header.magic:
+                raise CorruptData(f"{where} holds another, or another magic")
+            yield last
+            used += last.header.length
+        del waiting[:used]
+        wanted = LOG_OVERHEAD + _LENGTH.unpack_from(waiting, LENGTH_AT)[0] if len(waiting) >= LOG_OVERHEAD else 0
+        if wanted > HELD_BYTES_MAX:
+            raise CorruptData(f"{where} holds one of {wanted} bytes")
+    if last is None:
         raise CorruptData(f"{where} holds nothing")
-    if header.magic == 1:
-        # What some producers sent has a wrapper of offset 0, and counts as it is.
-        shift = header.base_offset - found[-1].offset if header.base_offset else 0
-        if shift < 0:
-            raise CorruptData(f"{where} holds {found[-1].offset + 1} offsets, which begin below 0")
-        found = [r._replace(offset=r.offset + shift) for r in found]
-        if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            found = [r._replace(timestamp=header.max_timestamp) for r in found]
-    return found
+    if header.magic == 1 and 0 < header.base_offset < last.header.base_offset:
+        raise CorruptData(f"{where} holds {last.header.base_offset + 1} offsets, which begin below 0")
 
 
 def opened(header: BatchHeader, data: memoryview) -> tuple[BatchHeader, list[Record]]:
@@ -116,26 +150,58 @@ def opened(header: BatchHeader, data: memoryview) -> tuple[BatchHeader, list[Rec
     return header._replace(base_offset=offsets[0], last_offset_delta=delta, count=len(found)), found
 
 
-def upconvert(buf: memoryview | bytes | bytearray, *, compression: int | None = None) -> bytearray:
+def upconvert(
+    buf: memoryview | bytes | bytearray, *, compression: int | None = None, size_max: int = HELD_BYTES_MAX
+) -> bytearray:
     """Make of a producer's message set the v2 batch that a leader appends: base offset 0, offsets without gaps.
 
-    `compression` None keeps the codec of the set. A set of several wrappers becomes one batch, as in Kafka.
+    `compression` None keeps the codec of the set. A set of several wrappers becomes one batch, as in Kafka. `size_max`
+    holds for each outer message and for what is made.
     Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD (nothing in it), INVALID_TIMESTAMP (LogAppendTime, which only
-    a broker sets), UNSUPPORTED_COMPRESSION_TYPE.
+    a broker sets), UNSUPPORTED_COMPRESSION_TYPE, MESSAGE_TOO_LARGE.
     """
     view = memoryview(buf)
     try:
-        found = legacy_records(view)
-        outer = [header for _, header in iter_headers(view)]
+        codec = _codec_of(view, size_max)
+        return _converted(view, codec if compression is None else compression, size_max)
     except CorruptData as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if not found:
+
+
+def _codec_of(view: memoryview, size_max: int) -> int:
+    """The codec of the first message, once all of the outer ones have been looked at."""
+    codec = None
+    for _, header in iter_headers(view):
+        if header.length > size_max:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"a message has {header.length} bytes, max.message.bytes is {size_max}"
+            )
+        if header.magic == 1 and header.attributes & LOG_APPEND_TIME_BIT:
+            raise ApiError(ErrorCode.INVALID_TIMESTAMP, "producers must not set the timestamp type LogAppendTime")
+        codec = header.compression if codec is None else codec
+    if codec is None:
         raise ApiError(ErrorCode.INVALID_RECORD, "the message set is empty or cut short")
-    if any(header.attributes & LOG_APPEND_TIME_BIT for header in outer if header.magic == 1):
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "producers must not set the timestamp type LogAppendTime")
-    codec = outer[0].compression if compression is None else compression
-    numbered = [r._replace(offset=n) for n, r in enumerate(found)]
-    return build(numbered, base_offset=0, compression=codec)
+    return codec
+
+
+def _converted(view: memoryview, codec: int, size_max: int) -> bytearray:
+    packer = Packer(codec, None, size_max - HEADER_SIZE)
+    count, base_timestamp, latest = 0, NO_TIMESTAMP, NO_TIMESTAMP
+    body = bytearray()
+    for record in iter_legacy(view, offsets=False):
+        if not count:
+            base_timestamp = record.timestamp
+        latest = max(latest, record.timestamp)
+        append_record(body, record._replace(offset=count), 0, base_timestamp)
+        count += 1
+        if len(body) > PIECE_BYTES:
+            packer.add(body)
+            body = bytearray()
+    if not count:
+        raise ApiError(ErrorCode.INVALID_RECORD, "the message set is empty or cut short")
+    packer.add(body)
+    fields = (codec, count - 1, base_timestamp, latest, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+    return seal(packer.finish(), 0, -1, fields, count)
 
 
 def is_legacy(buf: memoryview) -> bool:

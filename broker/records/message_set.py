@@ -6,12 +6,16 @@ number too (KIP-57), and its readers refuse any other.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.records import compression
 from logyard.broker.records.crc import crc32
-from logyard.broker.records.decode import Record
+from logyard.broker.records.header import NO_TIMESTAMP
+from logyard.broker.records.large import Record
+from logyard.broker.records.packing import Packer
+from logyard.broker.records.pieces import HELD_BYTES_MAX, Buffer, pieces
+from logyard.broker.records.xxhash32 import xxhash32
 
 _OVERHEAD = struct.Struct(">qi")
 _UINT32 = struct.Struct(">I")
@@ -21,8 +25,6 @@ _INT32 = struct.Struct(">i")
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_CONTENT_SIZE, _LZ4_DICTIONARY = 0x08, 0x01
-_MASK = 0xFFFFFFFF
-_P1, _P2, _P3, _P4, _P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 
 
 def message(record: Record, offset: int, magic: int, attributes: int) -> bytes:
@@ -34,30 +36,40 @@ def message(record: Record, offset: int, magic: int, attributes: int) -> bytes:
     return _OVERHEAD.pack(offset, len(content) + _UINT32.size) + _UINT32.pack(crc32(content)) + content
 
 
-def wrapper(kept: Sequence[Record], codec: int, magic: int, time_bit: int, timestamp: int | None = None) -> bytes:
-    """Return one compressed message that holds them all, in ascending order of offset.
+def wrapper(kept: Iterable[Record], codec: int, magic: int, time_bit: int, timestamp: int | None = None) -> bytes:
+    """Return one compressed message that holds them all, in ascending order of offset; nothing where there are none.
 
     :param time_bit: LOG_APPEND_TIME_BIT or 0.
     :param timestamp: the wrapper's own; None: the largest inside.
     """
-    base = kept[0].offset if magic == 1 else 0
-    inner = b"".join(message(r, r.offset - base, magic, time_bit) for r in kept)
-    latest = max(r.timestamp for r in kept) if timestamp is None else timestamp
-    outer = Record(kept[-1].offset, latest, None, pack(codec, inner, magic))
-    return message(outer, outer.offset, magic, time_bit | codec)
+    packer = Packer(codec, None, HELD_BYTES_MAX)
+    base, last, latest = 0, -1, NO_TIMESTAMP
+    for record in kept:
+        if last < 0 and magic == 1:
+            base = record.offset
+        last, latest = record.offset, max(latest, record.timestamp)
+        packer.add(message(record, record.offset - base, magic, time_bit))
+    if last < 0:
+        return b""
+    packed = _as_kafka_0_8(bytes(packer.finish())) if codec == compression.LZ4 and magic == 0 else packer.finish()
+    return message(
+        Record(last, latest if timestamp is None else timestamp, None, bytes(packed)), last, magic, time_bit | codec
+    )
 
 
 def pack(codec: int, data: bytes, magic: int) -> bytes:
     """Compress what goes into a wrapper of that magic."""
     packed = compression.compress(codec, data)
-    if codec != compression.LZ4 or magic != 0:
-        return packed
+    return _as_kafka_0_8(packed) if codec == compression.LZ4 and magic == 0 else packed
+
+
+def _as_kafka_0_8(packed: bytes) -> bytes:
     end = _descriptor_end(packed)
     return packed[:end] + bytes([_checksum(packed[:end])]) + packed[end + 1 :]
 
 
-def unpack(codec: int, data: bytes, magic: int) -> bytes:
-    """Decompress what a wrapper of that magic holds, whatever checksum a descriptor of magic 0 has.
+def unpacked(codec: int, data: bytes, magic: int) -> Iterator[Buffer]:
+    """Decompress what a wrapper of that magic holds piece by piece, whatever checksum a descriptor of magic 0 has.
 
     Raises CorruptData, also for a codec that the old formats do not know, and for more bytes than any batch may have.
     """
@@ -66,7 +78,7 @@ def unpack(codec: int, data: bytes, magic: int) -> bytes:
     if codec == compression.LZ4 and magic == 0:
         end = _descriptor_end(data)
         data = data[:end] + bytes([_checksum(data[len(_LZ4_MAGIC) : end])]) + data[end + 1 :]
-    return compression.decompress(codec, data)
+    return pieces(codec, memoryview(data))
 
 
 def _sized(value: bytes | None) -> bytes:
@@ -85,33 +97,4 @@ def _descriptor_end(frame: bytes) -> int:
 
 def _checksum(head: bytes) -> int:
     """The checksum of a descriptor: the second byte of its xxHash32 (seed 0)."""
-    return _xxh32(head) >> 8 & 0xFF
-
-
-def _xxh32(data: bytes) -> int:
-    """XxHash32 with seed 0, plainly: descriptors have 2 to 18 bytes."""
-    at = 0
-    if len(data) >= 16:
-        lanes = [(_P1 + _P2) & _MASK, _P2, 0, -_P1 & _MASK]
-        while len(data) - at >= 16:
-            for n, word in enumerate(struct.unpack_from("<4I", data, at)):
-                lanes[n] = _rotated(lanes[n] + word * _P2, 13) * _P1 & _MASK
-            at += 16
-        digest = sum(_rotated(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True))
-    else:
-        digest = _P5
-    digest += len(data)
-    while len(data) - at >= 4:
-        digest = _rotated(digest + int.from_bytes(data[at : at + 4], "little") * _P3, 17) * _P4
-        at += 4
-    for byte in data[at:]:
-        digest = _rotated(digest + byte * _P5, 11) * _P1
-    digest &= _MASK
-    digest = (digest ^ digest >> 15) * _P2 & _MASK
-    digest = (digest ^ digest >> 13) * _P3 & _MASK
-    return digest ^ digest >> 16
-
-
-def _rotated(value: int, by: int) -> int:
-    value &= _MASK
-    return (value << by | value >> (32 - by)) & _MASK
+    return xxhash32(head) >> 8 & 0xFF

@@ -1,12 +1,12 @@
 """Compressed records, decompressed piece by piece: however far a small batch swells, only a piece of it is in memory.
 
 A piece is at most 256 KiB, but for lz4 (a block of at most 4 MiB) and snappy, whose blocks are of any size: it swells
-to 22 times its bytes at most. Between two pieces a thread lets others have their turn (`rest`).
+to 22 times its bytes at most.
 """
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import cramjam
@@ -17,6 +17,8 @@ from logyard.broker.records import compression
 from logyard.broker.records.xxhash32 import xxhash32
 
 PIECE_BYTES: Final = 256 * 1024
+# One record that has to be held whole, out of a compressed batch; consumers' own bound is 55 MiB (fetch.max.bytes).
+HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 # Nothing that snappy writes is longer than this many times its bytes: a copy of 64 bytes takes three.
 SNAPPY_RATIO_MAX = 22
 # lz4 frames whose blocks need the ones before them are opened whole; Java's clients refuse them at any size.
@@ -31,20 +33,6 @@ _BE = struct.Struct(">i")
 _LE = struct.Struct("<I")
 
 Buffer = compression.Buffer
-
-
-def _go_on() -> None:
-    """Nobody waits."""
-
-
-rest: Callable[[], None] = _go_on
-"""Called between two pieces; the broker's threads give way to its event loop here (see `use_rest`)."""
-
-
-def use_rest(between: Callable[[], None]) -> None:
-    """Have `between` called wherever a thread may pause in the midst of a batch."""
-    global rest
-    rest = between
 
 
 def pieces(codec: int, data: memoryview, size_max: int = compression.DECOMPRESSED_BYTES_MAX) -> Iterator[Buffer]:
@@ -63,7 +51,6 @@ def pieces(codec: int, data: memoryview, size_max: int = compression.DECOMPRESSE
                 raise CorruptData(f"{compression.NAMES[codec]} data decompresses to more than {size_max} bytes")
             if piece:
                 yield piece
-                rest()
     except (zlib.error, struct.error, cramjam.DecompressionError, zstandard.ZstdError) as error:
         raise CorruptData(f"{compression.NAMES[codec]} data of {len(data)} bytes: {error}") from error
 

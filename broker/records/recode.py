@@ -7,7 +7,6 @@ checked record by record.
 import struct
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.records import compression
 from logyard.broker.records.compression import Recoding
 from logyard.broker.records.crc import crc32c
 from logyard.broker.records.decode import validate_records
@@ -21,11 +20,9 @@ from logyard.broker.records.header import (
     BatchHeader,
     iter_headers,
 )
+from logyard.broker.records.packing import Packer
+from logyard.broker.records.pieces import pieces
 from logyard.broker.records.validate import verify_crc
-
-# What the event loop compresses itself, uncompressed as it came: gzip takes half a millisecond over it. What came
-# compressed may be of any size.
-LITTLE_BYTES = 16 * 1024
 
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
@@ -51,18 +48,9 @@ def recode(buf: memoryview, wanted: Recoding, size_max: int) -> memoryview:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 
-def is_little(buf: memoryview, wanted: Recoding) -> bool:
-    """Whether `recode` will not take long over these batches; also where it would refuse them at once."""
-    little = 0
-    try:
-        for _, header in iter_headers(buf):
-            if not _may_stay(header, wanted):
-                if header.compression != compression.NONE:
-                    return False
-                little += header.length
-    except CorruptData:
-        return True
-    return little <= LITTLE_BYTES
+def is_recoded(header: BatchHeader, wanted: Recoding | None) -> bool:
+    """Whether `recode` will open this batch."""
+    return wanted is not None and not _may_stay(header, wanted)
 
 
 def _may_stay(header: BatchHeader, wanted: Recoding) -> bool:
@@ -76,9 +64,11 @@ def _recoded(batch: memoryview, header: BatchHeader, wanted: Recoding, size_max:
         )
     verify_crc(batch, 0, header)
     validate_records(batch, 0, header)
-    plain = compression.decompress(header.compression, batch[HEADER_SIZE:])
+    packer = Packer(wanted.codec, wanted.level, size_max - HEADER_SIZE)
+    for piece in pieces(header.compression, batch[HEADER_SIZE:]):
+        packer.add(piece)
     made = bytearray(batch[:HEADER_SIZE])
-    made += compression.compress(wanted.codec, plain, wanted.level)
+    made += packer.finish()
     _INT32.pack_into(made, LENGTH_AT, len(made) - LOG_OVERHEAD)
     _INT16.pack_into(made, ATTRIBUTES_AT, header.attributes & ~COMPRESSION_BITS | wanted.codec)
     _UINT32.pack_into(made, CRC_AT, crc32c(memoryview(made)[ATTRIBUTES_AT:]))

@@ -40,7 +40,8 @@ _INT16 = struct.Struct(">h")
 class Bounds:
     """What the topic's config demands of a batch; times in ms, sizes in bytes.
 
-    `validate_records`: its records are opened and checked; `recoding`: how they are to be compressed.
+    `validate_records`: its records are opened and checked; `keys_wanted`: each must have a key; `recoding`: how they
+    are to be compressed.
     """
 
     max_message_bytes: int = 1_048_588
@@ -49,6 +50,17 @@ class Bounds:
     log_append_time: bool = False
     validate_records: bool = False
     recoding: compression.Recoding | None = None
+    keys_wanted: bool = False
+
+    @property
+    def looks_into_records(self) -> bool:
+        """Whether every batch is opened."""
+        return self.keys_wanted or self.validate_records
+
+    @property
+    def opens(self) -> bool:
+        """Whether batches may have to be opened before they are appended."""
+        return self.recoding is not None or self.keys_wanted or self.validate_records
 
 
 def validate_client_batch(

@@ -47,7 +47,7 @@ def outlines(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
 def whole_records(batch: memoryview, header: BatchHeader) -> Iterator[Any]:
     """Yield each record of the v2 batch with its bytes and `headers`; raises as `outlines` does.
 
-    A single record may be as large as what `pieces` allows in all.
+    A single record may have as many bytes as may be held (pieces.HELD_BYTES_MAX).
     """
     return _walked(batch, header, bytes_wanted=True)
 
@@ -66,7 +66,7 @@ def _walked(batch: memoryview, header: BatchHeader, *, bytes_wanted: bool) -> It
             if count:
                 yield from _by_c(head, stream.take(size), count, header, one)
                 left -= count
-            elif bytes_wanted or stream.unread < WINDOW_BYTES:
+            elif stream.unread < WINDOW_BYTES:
                 stream.more()
             else:
                 yield one(stream, header)

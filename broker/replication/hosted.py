@@ -41,6 +41,7 @@ class Hosted:
         timers: Timers,
         new_pending: NewPending,
         run_blocking: RunBlocking,
+        run_opening: RunBlocking | None = None,
     ) -> None:
         self.settings = settings
         self.logs = logs
@@ -50,6 +51,7 @@ class Hosted:
         self.timers = timers
         self.new_pending = new_pending
         self.run_blocking = run_blocking
+        self.run_opening = run_opening  # for what looks into records; None: where the disk is waited for
         self.counters = Counters()
         self.throttled_out = ByteRate(settings.throttle_windows, settings.throttle_window_ms)
         self.controller_epoch = 0
@@ -75,8 +77,13 @@ class Hosted:
         """Milliseconds that never go back: for lags, not for records."""
         return int(self.clock.monotonic() * 1000)
 
-    def in_thread(self, work: Callable[[], None], outcome: Callable[[], T]) -> Pending[T]:
-        """Run `work` in a thread and answer what `outcome` then says on the loop, or what `work` has raised."""
+    def in_thread(
+        self, work: Callable[[], None], outcome: Callable[[], T], run: RunBlocking | None = None
+    ) -> Pending[T]:
+        """Run `work` in a thread and answer what `outcome` then says on the loop, or what `work` has raised.
+
+        `run` says in which threads; without it in those for the disk.
+        """
         pending: Pending[T] = self.new_pending()
 
         def done(finished: Pending[None]) -> None:
@@ -89,7 +96,7 @@ class Hosted:
             else:
                 pending.set_result(outcome())
 
-        self.run_blocking(work).add_done_callback(done)
+        (run or self.run_blocking)(work).add_done_callback(done)
         return pending
 
     def find(self, tp: TopicPartition) -> Partition:

@@ -50,13 +50,13 @@ class Lookups:
         return self._search(answers, searches) if searches else answers
 
     def _search(self, answers: list[OffsetAnswer], searches: list[tuple[int, Search]]) -> Pending[list[OffsetAnswer]]:
-        """Fill in what has to be looked for in segments: that waits for the disk, and so happens in a thread."""
+        """Fill in what has to be looked for in segments: that waits for the disk and opens batches, so in a thread."""
 
         def work() -> None:
             for number, search in searches:
                 answers[number] = search()
 
-        return self._hosted.in_thread(work, lambda: answers)
+        return self._hosted.in_thread(work, lambda: answers, self._hosted.run_opening)
 
     def _offset(self, query: OffsetQuery, isolation: Isolation, only_leader: bool) -> OffsetAnswer | Search:
         try:

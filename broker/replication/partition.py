@@ -195,9 +195,10 @@ class Partition:
 
     # Produce
 
-    def append(self, batches: memoryview, acks: int, now_ms: int, origin: Any) -> Appended:
+    def append(self, batches: memoryview, acks: int, now_ms: int, origin: Any, opened: Any = None) -> Appended:
         """Append for a client or coordinator; the high watermark may move at once. `now_ms` is wall-clock time.
 
+        `opened` says by which of the log's bounds a thread has opened the batches already.
         Raises ApiError: 6 not leader, 19 too few in sync for acks=-1 (nothing is written), and what the log refuses.
         """
         log = self.log
@@ -211,7 +212,7 @@ class Partition:
         end = log.log_end_offset
         for remote in self.remotes.values():
             remote.settle_idle(end)
-        appended = log.append_as_leader(batches, self.leader_epoch, now_ms=now_ms, origin=origin)
+        appended = log.append_as_leader(batches, self.leader_epoch, now_ms=now_ms, origin=origin, opened=opened)
         self.advance_high_watermark()
         return appended
 

@@ -1,7 +1,7 @@
 """Produce: append to led partitions, and for acks=all wait for the high watermark (facts §10, §15).
 
-No record is looked at here. The append happens at once; only the answer waits. Where a topic wants its batches
-compressed anew, those that take long over it go through a thread first.
+No record is looked at here. The append happens at once; only the answer waits. Where batches have to be opened first
+and that may take long, they go through a thread (log/opening.py).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -16,9 +16,12 @@ from logyard.broker.replication.ports import Pending
 from logyard.broker.replication.purgatory import Delayed
 
 Entries = Sequence[tuple[TopicPartition, memoryview]]
-Recoded = tuple[Entries, list[ProduceResult]]
-"""What may be appended, and what was refused."""
+Opened = Sequence[Any]
+"""For each entry by which bounds of its log a thread has opened its batches, None where none has; may be empty."""
+AfterOpening = tuple[Entries, Opened, list[ProduceResult]]
+"""What may be appended, by which bounds it was opened, and what was refused."""
 
+NOT_OPENED: Opened = ()
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -85,7 +88,7 @@ class Producing:
         self._hosted = hosted
 
     def append(
-        self, entries: Entries, acks: int, timeout_ms: int, origin: Any, internal_topics: bool
+        self, entries: Entries, acks: int, timeout_ms: int, origin: Any, internal_topics: bool, opened: Opened
     ) -> list[ProduceResult] | Pending[list[ProduceResult]]:
         """See `Replicas.append`."""
         if acks not in (-1, 0, 1):
@@ -95,14 +98,14 @@ class Producing:
         results: list[ProduceResult] = []
         appended: list[tuple[Partition, bool]] = []
         waiting: dict[TopicPartition, Waiting] = {}
-        for tp, batches in entries:
+        for number, (tp, batches) in enumerate(entries):
             try:
                 if not internal_topics and tp[0] in INTERNAL_TOPICS:
                     raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp[0]} is written by the broker only")
                 partition = hosted.partitions.get(tp) or hosted.find(tp)
                 log = partition.log
                 watermark = log.high_watermark if log is not None else -1
-                info = partition.append(batches, acks, now_ms, origin)
+                info = partition.append(batches, acks, now_ms, origin, opened[number] if opened else None)
             except ApiError as refused:
                 hosted.counters.failed_produces += 1
                 results.append(_refusal(hosted, tp, refused))
@@ -127,36 +130,41 @@ class Producing:
                 hosted.end_moved(partition)
         return self._wait(waiting, results, timeout_ms) if waiting else results
 
-    def recoding(self, entries: Entries) -> Pending[Recoded] | None:
-        """See `Replicas.recoding`."""
+    def opening(self, entries: Entries, opened: Opened) -> Pending[AfterOpening] | None:
+        """See `Replicas.opening`."""
         partitions = self._hosted.partitions
-        recoders: dict[int, Callable[[memoryview], memoryview]] = {}
+        now_ms = self._hosted.clock.now_ms()
+        openers: dict[int, tuple[Callable[[memoryview], memoryview], Any]] = {}
         for number, (tp, batches) in enumerate(entries):
             partition = partitions.get(tp)
             log = partition.log if partition is not None and partition.is_leader else None
-            recoder = log.recoder(batches) if log is not None else None
-            if recoder is not None:
-                recoders[number] = recoder
-        return self._recode(entries, recoders) if recoders else None
+            opener = log.opener(batches, now_ms, opened[number] if opened else None) if log is not None else None
+            if opener is not None:
+                openers[number] = opener
+        return self._open(entries, opened or [None] * len(entries), openers) if openers else None
 
-    def _recode(self, entries: Entries, recoders: Mapping[int, Callable[[memoryview], memoryview]]) -> Pending[Recoded]:
+    def _open(
+        self, entries: Entries, opened: Opened, openers: Mapping[int, tuple[Callable[[memoryview], memoryview], Any]]
+    ) -> Pending[AfterOpening]:
         fit = [(tp, memoryview(bytearray(batches))) for tp, batches in entries]
+        by = list(opened)
         refused: dict[int, ApiError] = {}
 
         def work() -> None:
-            for number, recoder in recoders.items():
+            for number, (opener, bounds) in openers.items():
                 tp, batches = fit[number]
                 try:
-                    fit[number] = (tp, recoder(batches))
+                    fit[number], by[number] = (tp, opener(batches)), bounds
                 except ApiError as problem:
                     refused[number] = problem
 
-        def outcome() -> Recoded:
+        def outcome() -> AfterOpening:
             self._hosted.counters.failed_produces += len(refused)
             results = [_refusal(self._hosted, fit[number][0], problem) for number, problem in refused.items()]
-            return [entry for number, entry in enumerate(fit) if number not in refused], results
+            kept = [number for number in range(len(fit)) if number not in refused]
+            return [fit[number] for number in kept], [by[number] for number in kept], results
 
-        return self._hosted.in_thread(work, outcome)
+        return self._hosted.in_thread(work, outcome, self._hosted.run_opening)
 
     def _wait(
         self, waiting: dict[TopicPartition, Waiting], results: list[ProduceResult], timeout_ms: int

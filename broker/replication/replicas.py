@@ -32,7 +32,7 @@ from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.lookups import Lookups
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import IsrChanges, Logs, NewPending, Pending, RunBlocking, TimerHandle, Timers
-from logyard.broker.replication.produce import Entries, Producing, Recoded
+from logyard.broker.replication.produce import NOT_OPENED, AfterOpening, Entries, Opened, Producing
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.transitions import Fetchers, LeadershipListener, Transitions
 from logyard.broker.topic_config import TopicConfig
@@ -57,10 +57,11 @@ class Replicas:
         new_pending: NewPending,
         run_blocking: RunBlocking,
         broker_epoch: Callable[[], int],
+        run_opening: RunBlocking | None = None,
     ) -> None:
         self.settings = settings
         self.hosted = Hosted(
-            settings, logs, metadata, topic_config, isr_changes, clock, timers, new_pending, run_blocking
+            settings, logs, metadata, topic_config, isr_changes, clock, timers, new_pending, run_blocking, run_opening
         )
         self._produce = Producing(self.hosted)
         self._fetch = Fetching(self.hosted)
@@ -122,16 +123,28 @@ class Replicas:
 
     # Data
 
-    def recoding(self, entries: Entries) -> Pending[Recoded] | None:
-        """Compress anew, in a thread, what topics want so (compression.type) and what takes long; None: nothing does.
+    def opening(self, entries: Entries, opened: Opened) -> Pending[AfterOpening] | None:
+        """Have a thread do what has to look into records and takes long; None: nothing does, or it was done.
 
-        What comes of it is to be appended instead, and what was refused is answered. It no longer needs the receive
-        buffer. Whoever calls sees to it that later requests of the same client do not overtake this one.
+        What comes of it is to be appended instead (`opened` too), and what was refused is answered. It no longer needs
+        the receive buffer. Whoever calls sees to it that later requests of the same client do not overtake this one,
+        and asks again before appending: the topics' settings may have changed meanwhile.
         """
-        return self._produce.recoding(entries)
+        return self._produce.opening(entries, opened)
+
+    def look_into(self, work: Callable[[], None]) -> Pending[None]:
+        """Do something with records in a thread: what takes as long as those who sent them like."""
+        return self.hosted.in_thread(work, lambda: None, self.hosted.run_opening)
 
     def append(
-        self, entries: Entries, *, acks: int, timeout_ms: int, origin: Any, internal_topics: bool = False
+        self,
+        entries: Entries,
+        *,
+        acks: int,
+        timeout_ms: int,
+        origin: Any,
+        internal_topics: bool = False,
+        opened: Opened = NOT_OPENED,
     ) -> list[ProduceResult] | Pending[list[ProduceResult]]:
         """Append each partition's batches; one result per entry, in order.
 
@@ -139,7 +152,7 @@ class Replicas:
         6 not leader; 19 too few in sync before, 20 after; 7 not acknowledged in time (the records stay); 17 a topic
         that only the broker writes, unless `internal_topics`; 56 storage; and what the log refuses.
         """
-        return self._produce.append(entries, acks, timeout_ms, origin, internal_topics)
+        return self._produce.append(entries, acks, timeout_ms, origin, internal_topics, opened)
 
     def fetch(
         self, params: FetchParams, partitions: Sequence[PartitionFetch]

@@ -99,7 +99,9 @@ class MemoryLog:
     def size(self) -> int:
         return sum(len(b.data) for b in self.batches)
 
-    def append_as_leader(self, batches: memoryview, leader_epoch: int, *, now_ms: int, origin: Any) -> Info:
+    def append_as_leader(
+        self, batches: memoryview, leader_epoch: int, *, now_ms: int, origin: Any, opened: Any = None
+    ) -> Info:
         if self.refuse is not None:
             raise self.refuse
         first = self.log_end_offset
@@ -108,9 +110,9 @@ class MemoryLog:
             self._put(Stored(self.log_end_offset, leader_epoch, b.count, b.timestamp, data + b.data[HEADER.size :]))
         return Info(first, self.log_end_offset - 1)
 
-    def recoder(self, batches: memoryview) -> Callable[[memoryview], memoryview] | None:
+    def opener(self, batches: memoryview, now_ms: int, opened: Any) -> None:
         """Nothing is compressed anew here."""
-        return None
+        return
 
     def append_as_follower(self, data: memoryview) -> Info:
         if self.refuse is not None:

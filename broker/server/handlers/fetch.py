@@ -1,7 +1,7 @@
 """Fetch (1), v0 to v17, for consumers and followers: hand-coded, sessions (KIP-227), records never copied here."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.metadata.configs import DynamicConfigs
@@ -19,6 +19,7 @@ from logyard.broker.server.throttling import fetch_throttle_ms, user_of
 
 ZSTD_SINCE = 10
 LEADERS_SINCE = 16
+OLD_FORMATS_BELOW = 4
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
@@ -46,6 +47,8 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     if context.error is not ErrorCode.NONE:
         return _answer(services, quotas, request, context, [])
     outcome = services.replicas.fetch_from(params, context.source)
+    if version < OLD_FORMATS_BELOW:
+        return asyncio.ensure_future(_answer_old(services, quotas, request, context, outcome))
     if isinstance(outcome, list):
         return _answer(services, quotas, request, context, outcome)
     answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
@@ -58,6 +61,26 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     return answer
 
 
+async def _answer_old(
+    services: Services,
+    quotas: Quotas | None,
+    request: Request,
+    context: FetchContext,
+    outcome: list[FetchedPartition] | Awaitable[list[FetchedPartition]],
+) -> Encoded:
+    """Answer who reads only the formats 0 and 1: the records are turned into them in a thread."""
+    answers = outcome if isinstance(outcome, list) else await outcome
+    postponed = _postponed(quotas, request, context, answers)
+    if postponed is not None:
+        return postponed
+    if quotas is not None:
+        _refuse_unreadable(services.configs, request.api_version, answers)
+    magic = magic_for_fetch(request.api_version)
+    if any(len(each.records) for each in answers):
+        await services.replicas.look_into(lambda: _make_old(answers, magic))
+    return _encoded(services, request, context, answers)
+
+
 def _answer(
     services: Services,
     quotas: Quotas | None,
@@ -65,24 +88,36 @@ def _answer(
     context: FetchContext,
     answers: list[FetchedPartition],
 ) -> Encoded:
-    if quotas is not None and (quotas.fetch is not None or quotas.request is not None):
-        throttle_ms = fetch_throttle_ms(quotas, request, sum(len(each.records) for each in answers))
-        if throttle_ms:
-            error, session_id = context.postpone()
-            return fetch.encode_response(
-                request.api_version,
-                request.correlation_id,
-                (),
-                throttle_ms=throttle_ms,
-                error_code=int(error),
-                session_id=session_id,
-            )
+    postponed = _postponed(quotas, request, context, answers)
+    if postponed is not None:
+        return postponed
     if request.api_version < ZSTD_SINCE and quotas is not None:
         _refuse_unreadable(services.configs, request.api_version, answers)
+    return _encoded(services, request, context, answers)
+
+
+def _postponed(
+    quotas: Quotas | None, request: Request, context: FetchContext, answers: list[FetchedPartition]
+) -> Encoded:
+    """The empty answer of a client that has to wait for its quota; None where it has not."""
+    if quotas is None or (quotas.fetch is None and quotas.request is None):
+        return None
+    throttle_ms = fetch_throttle_ms(quotas, request, sum(len(each.records) for each in answers))
+    if not throttle_ms:
+        return None
+    error, session_id = context.postpone()
+    return fetch.encode_response(
+        request.api_version,
+        request.correlation_id,
+        (),
+        throttle_ms=throttle_ms,
+        error_code=int(error),
+        session_id=session_id,
+    )
+
+
+def _encoded(services: Services, request: Request, context: FetchContext, answers: list[FetchedPartition]) -> Encoded:
     error, session_id, news = context.finish(answers)
-    magic = magic_for_fetch(request.api_version)
-    if magic < 2:
-        _make_old(news, magic)
     endpoints: Sequence[NodeEndpoint] = ()
     if request.api_version >= LEADERS_SINCE:
         leaders = [each.leader[0] for each in news if each.leader is not None]

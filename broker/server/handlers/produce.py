@@ -13,9 +13,9 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import produce
 from logyard.broker.records import batch
 from logyard.broker.records.header import is_transactional
-from logyard.broker.records.legacy import is_legacy, upconvert
+from logyard.broker.records.legacy import is_legacy
 from logyard.broker.replication.events import ProduceResult
-from logyard.broker.replication.produce import Recoded
+from logyard.broker.replication.produce import AfterOpening
 from logyard.broker.server.leaders import endpoints_of
 from logyard.broker.server.request import Encoded, Handler, Request
 from logyard.broker.server.services import Services
@@ -34,10 +34,10 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
             refusal = "transactional records without a transactional id"
             return _refuse_all(services, request, asked, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, refusal)
     entries, refused = _fit(request.api_version, asked.partitions)
-    recoding = services.replicas.recoding(entries)
-    if recoding is not None:
+    opening = services.replicas.opening(entries, ())
+    if opening is not None:
         request.session.is_appending = True
-        return asyncio.ensure_future(_append_recoded(services, request, asked, recoding, refused))
+        return asyncio.ensure_future(_append_opened(services, request, asked, opening, refused))
     outcome = services.replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
     if isinstance(outcome, list):
         return _answer(services, request, asked.acks, outcome + refused)
@@ -51,21 +51,27 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     return answer
 
 
-async def _append_recoded(
+async def _append_opened(
     services: Services,
     request: Request,
     asked: produce.ProduceRequest,
-    recoding: Awaitable[Recoded],
+    opening: Awaitable[AfterOpening] | None,
     refused: list[ProduceResult],
 ) -> Encoded:
     """Wait for the thread, then append and answer like `handle`; a later request of the connection waits meanwhile."""
+    replicas = services.replicas
     try:
-        entries, spoilt = await recoding
-        outcome = services.replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
+        while opening is not None:
+            entries, opened, spoilt = await opening
+            refused += spoilt
+            opening = replicas.opening(entries, opened)  # again where the topic's settings have changed since
+        outcome = replicas.append(
+            entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT, opened=opened
+        )
     finally:
         request.session.is_appending = False
     results = outcome if isinstance(outcome, list) else await outcome
-    return _answer(services, request, asked.acks, results + refused + spoilt)
+    return _answer(services, request, asked.acks, results + refused)
 
 
 def _refuse_all(
@@ -82,15 +88,15 @@ Entries = list[tuple[TopicPartition, memoryview]]
 
 
 def _fit(version: int, asked: list[tuple[str, int, memoryview]]) -> tuple[Entries, list[ProduceResult]]:
-    """Check what depends on the version, and turn the message sets of old clients (v0 to v2) into v2 batches."""
+    """Check what depends on the version. Message sets of old clients (v0 to v2) are made v2 batches when opened."""
     fit: Entries = []
     refused = []
     for topic, partition, records in asked:
         tp = TopicPartition(topic, partition)
         try:
             batch.check_produce_version(records, version)
-            if version < 3 and is_legacy(records):
-                records = memoryview(upconvert(records))
+            if version < 3:
+                is_legacy(records)  # refuses what holds no message
             fit.append((tp, records))
         except ApiError as error:
             refused.append(ProduceResult(tp, error.code, message=error.message))

@@ -5,6 +5,7 @@ import pytest
 from logyard.broker.errors import CorruptData
 from logyard.broker.records import compression, header, legacy, message_set
 from logyard.broker.records.decode import Record
+from logyard.broker.records.xxhash32 import xxhash32
 
 NOW = 1_500_000_000_000
 RECORDS = [Record(n, NOW + n % 3, b"k%d" % n, None if n % 4 == 0 else b"value" * n) for n in (7, 8, 12, 40)]
@@ -15,7 +16,7 @@ RECORDS = [Record(n, NOW + n % 3, b"k%d" % n, None if n % 4 == 0 else b"value" *
     [(b"", 0x02CC5D05), (b"abc", 0x32D153FF), (b"Nobody inspects the spammish repetition", 0xE2293B2F)],
 )
 def test_xxhash_is_that_of_its_published_values(data: bytes, digest: int) -> None:
-    assert message_set._xxh32(data) == digest
+    assert xxhash32(data) == digest
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -39,18 +40,18 @@ def test_lz4_of_magic_0_has_the_checksum_of_kafka_0_8_and_any_is_read() -> None:
     assert right == compression.compress(compression.LZ4, b"data" * 50)
     assert (right[:6], right[7:]) == (broken[:6], broken[7:])
     # The descriptor 0x60 0x40 hashed alone, and together with the frame's magic number.
-    assert (right[6], broken[6]) == (0x82, message_set._xxh32(b"\x04\x22\x4d\x18\x60\x40") >> 8 & 0xFF)
+    assert (right[6], broken[6]) == (0x82, xxhash32(b"\x04\x22\x4d\x18\x60\x40") >> 8 & 0xFF)
     assert right[6] != broken[6]
     for packed in (right, broken):
-        assert message_set.unpack(compression.LZ4, packed, 0) == b"data" * 50
+        assert b"".join(message_set.unpacked(compression.LZ4, packed, 0)) == b"data" * 50
     with pytest.raises(CorruptData):
-        message_set.unpack(compression.LZ4, broken, 1)
+        list(message_set.unpacked(compression.LZ4, broken, 1))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x04\x22\x4d\x18", b"\x04\x22\x4d\x18\x68\x40\x00", b"no frame at all"])
 def test_an_lz4_frame_cut_short_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptData):
-        message_set.unpack(compression.LZ4, data, 0)
+        list(message_set.unpacked(compression.LZ4, data, 0))
 
 
 def wrapped(magic: int, offsets: list[int], own: int, **fields: object) -> memoryview:

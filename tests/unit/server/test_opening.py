@@ -1,17 +1,24 @@
-"""compression.type: large batches are compressed anew in a thread, and what a connection sent stays in its order."""
+"""Batches that are opened are opened in a thread (compressed anew, looked through for keys), and order is kept."""
 
 import asyncio
 import random
+import struct
+import threading
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+
 from logyard.broker.errors import ErrorCode
+from logyard.broker.log.log import Origin
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.header import parse_request_header
 from logyard.broker.records import batch as records
-from logyard.broker.records import compression
+from logyard.broker.records import compression, pieces, walk
+from logyard.broker.records.crc import crc32c
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.handlers import produce
 from logyard.broker.server.request import Encoded, Request, Session
@@ -183,3 +190,103 @@ async def test_the_loop_goes_on_while_900_kb_are_compressed() -> None:
     assert await broker.answered(1) == [(ErrorCode.NONE, 0)]
     # Compressing on the loop leaves it one turn; how long a turn takes is measured in docs/decisions/0011, not here.
     assert ticks >= 5
+
+
+COMPACTED = {"compression_type": "producer", "cleanup_policy": frozenset({"compact"})}
+
+
+def keyed(count: int, **fields: Any) -> bytearray:
+    return records.build([records.Record(n, NOW_MS, b"k", b"v") for n in range(count)], **fields)
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+async def test_what_came_compressed_is_never_opened_on_the_loop(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_the_loop = threading.get_ident()
+    threads = set()
+
+    def noted(*asked: Any) -> Any:
+        threads.add(threading.get_ident())
+        return pieces.pieces(*asked)
+
+    monkeypatch.setattr(walk, "piecewise", SimpleNamespace(pieces=noted))
+    broker = Broker(**COMPACTED)
+    broker.send(keyed(1, compression=codec), made(1, 10, compression=codec), keyed(2, compression=codec))
+    answers = [(ErrorCode.NONE, 0), (ErrorCode.INVALID_RECORD, -1), (ErrorCode.NONE, 1)]
+    assert await broker.answered(3) == answers
+    assert threads
+    assert on_the_loop not in threads
+
+
+async def test_little_that_is_not_compressed_is_looked_through_at_once() -> None:
+    broker = Broker(**COMPACTED)
+    broker.send(keyed(3), made(3, 100))
+    assert [(ErrorCode(a.error_code), a.base_offset) for a in broker.wire.answers] == [
+        (ErrorCode.NONE, 0),
+        (ErrorCode.INVALID_RECORD, -1),
+    ]
+    broker.send(keyed(10_000))
+    assert broker.threaded == 1
+    assert await broker.answered(3)
+
+
+@pytest.mark.parametrize("count", [1, 3_000_000, 2**31 - 1])
+async def test_a_bomb_on_a_compacted_topic_does_not_stop_the_loop(count: int) -> None:
+    """Three million records in some kilobytes; the header says so, or one, or two thousand million."""
+    body = bytes([14, 0, 0, 0, 2, 107, 1, 0]) * 3_000_000
+    head = bytearray(keyed(1, compression=compression.ZSTD)[:61]) + compression.compress(compression.ZSTD, body)
+    struct.pack_into(">i", head, 8, len(head) - 12)
+    struct.pack_into(">i", head, 23, count - 1)
+    struct.pack_into(">i", head, 57, count)
+    struct.pack_into(">I", head, 17, crc32c(memoryview(head)[21:]))
+    broker = Broker(**COMPACTED)
+    broker.send(head)
+    turns = 0
+    while not broker.wire.answers:
+        await asyncio.sleep(0)
+        turns += 1
+    assert broker.threaded == 1
+    wanted = ErrorCode.NONE if count == 3_000_000 else ErrorCode.CORRUPT_MESSAGE
+    assert broker.wire.answers[0].error_code == wanted
+    assert count == 1 or turns > 10, "how long a turn takes is measured by tests/benchmarks/bench_bombs.py, not here"
+
+
+async def test_what_a_topic_asks_for_meanwhile_is_done_before_the_append() -> None:
+    broker = Broker()
+    broker.send(made(400, 100))
+    log = cast(Any, broker.world.replicas.partition(T0)).log
+    log.config = TopicConfig(compression_type="gzip", cleanup_policy=frozenset({"compact"}))
+    assert await broker.answered(1) == [(ErrorCode.INVALID_RECORD, -1)]
+    assert broker.threaded == 2
+
+
+async def test_two_entries_of_one_partition_are_both_looked_through() -> None:
+    broker = Broker(**COMPACTED)
+    entries = [(T0, memoryview(keyed(1, compression=1))), (T0, memoryview(made(1, 10)))]
+    replicas = broker.world.replicas
+    opening = replicas.opening(entries, ())
+    assert opening is not None
+    fit, opened, refused = await cast(Any, opening)
+    assert not refused
+    results = replicas.append(fit, acks=1, timeout_ms=0, origin=Origin.CLIENT, opened=opened)
+    assert [r.error for r in cast(Any, results)] == [ErrorCode.NONE, ErrorCode.INVALID_RECORD]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+async def test_message_sets_of_old_clients_are_converted_in_a_thread(magic: int) -> None:
+    def old(count: int, codec: int) -> bytes:
+        made = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
+        for n in range(count):
+            made.append(n, timestamp=NOW_MS, key=b"k", value=b"v" * 10)
+        return bytes(made.build())
+
+    broker = Broker(**COMPACTED)
+    replicas = broker.world.replicas
+    for data, is_little in ((old(3, 0), True), (old(3, 1), False), (old(1000, 0), False)):
+        opening = replicas.opening([(T0, memoryview(bytearray(data)))], ())
+        assert (opening is None) is is_little
+        fit, opened = [(T0, memoryview(bytearray(data)))], ()
+        if opening is not None:
+            fit, opened, _ = await cast(Any, opening)
+        (result,) = cast(Any, replicas.append(fit, acks=1, timeout_ms=0, origin=Origin.CLIENT, opened=opened))
+        assert result.error is ErrorCode.NONE
+    assert [(h.magic, h.count) for h in broker.kept()] == [(2, 3), (2, 3), (2, 1000)]

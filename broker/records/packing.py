@@ -1,0 +1,74 @@
+"""Records compressed piece by piece, within a bound: what is made is held, what it is made of is not."""
+
+import zlib
+
+import zstandard
+
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.records import compression
+from logyard.broker.records.compression import Buffer
+
+# zstd is told of no size, so its window is the level's: what a producer of the same level asks of consumers too.
+_ZSTD_LEVEL = 3
+
+
+class Packer:
+    """Takes pieces, gives one compressed row of bytes; raises ApiError(MESSAGE_TOO_LARGE) beyond `size_max` of it.
+
+    `codec` and `level` as `compression.compress` takes them.
+    """
+
+    def __init__(self, codec: int, level: int | None, size_max: int) -> None:
+        compression.name(codec)
+        self._codec = codec
+        self._size_max = size_max
+        self._made = bytearray()
+        self._rest = bytearray()  # of snappy and lz4: less than a block
+        self._packer = _packer(codec, level)
+        self._block_bytes = {2: compression.XERIAL_BLOCK, 3: compression.LZ4_BLOCK}.get(codec, 0)
+        if codec in (compression.SNAPPY, compression.LZ4):
+            self._made += compression.XERIAL_HEAD if codec == compression.SNAPPY else compression.LZ4_HEAD
+
+    def add(self, piece: Buffer) -> None:
+        """Take the next bytes."""
+        if self._packer is not None:
+            self._made += self._packer.compress(piece)
+        elif not self._block_bytes:
+            self._made += piece
+        else:
+            self._rest += piece
+            whole = len(self._rest) - len(self._rest) % self._block_bytes
+            for start in range(0, whole, self._block_bytes):
+                self._made += self._block(memoryview(self._rest)[start : start + self._block_bytes])
+            del self._rest[:whole]
+        self._check()
+
+    def finish(self) -> bytearray:
+        """Return all of it."""
+        if self._packer is not None:
+            self._made += self._packer.flush()
+        elif self._rest:
+            self._made += self._block(memoryview(bytes(self._rest)))
+        if self._codec == compression.LZ4:
+            self._made += compression.LZ4_END
+        self._check()
+        return self._made
+
+    def _block(self, plain: memoryview) -> bytes:
+        made = compression.xerial_block(plain) if self._codec == compression.SNAPPY else compression.lz4_block(plain)
+        plain.release()
+        return made
+
+    def _check(self) -> None:
+        if len(self._made) > self._size_max:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"compressed with {compression.NAMES[self._codec]} it is over the bound"
+            )
+
+
+def _packer(codec: int, level: int | None) -> "zlib._Compress | zstandard.ZstdCompressionObj | None":
+    if codec == compression.GZIP:
+        return zlib.compressobj(-1 if level is None else level, wbits=31)
+    if codec == compression.ZSTD:
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL if level is None else level).compressobj()
+    return None
