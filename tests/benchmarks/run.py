@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.benchmarks import (
+    bench_bombs,
     bench_broker,
     bench_cluster,
     bench_compact,
@@ -32,6 +33,7 @@ PARTS: Mapping[str, Callable[[Path], list[Row]]] = {
     "broker": bench_broker.measure,
     "size": bench_size.measure,
     "pauses": bench_pauses.measure,
+    "bombs": bench_bombs.measure,
     "leases": bench_leases.measure,
     "cluster": bench_cluster.measure,
     "controller": bench_controller.measure,

@@ -1,0 +1,128 @@
+"""How long hostile batches hold a broker: the loop's longest pause, another's Produce meanwhile, and memory.
+
+Each bomb is some kilobytes; what it decompresses to, or says that it holds, is not. A pause is a wall-clock time: on a
+machine with other work compare it with the first row, where nobody is hostile.
+"""
+
+import struct
+import threading
+import time
+from pathlib import Path
+
+from logyard.broker.protocol import codec
+from logyard.broker.records import build, compression
+from logyard.broker.records.crc import crc32, crc32c
+from logyard.broker.records.header import COUNT_AT, CRC_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD
+from logyard.broker.records.large import Record
+from logyard.broker.records.varint import write_varint
+from tests.benchmarks import frames, harness
+from tests.benchmarks.harness import Row, Server, Wire
+
+BOMBED = "bombed"
+SWOLLEN_BYTES = 200 << 20
+TINY_RECORDS = 5_000_000
+SECONDS = 5
+PAUSE_MS = 20
+CONFIG = {"offsets.topic.replication.factor": "1", "log.cleaner.enable": "false"}
+
+
+def measure(directory: Path) -> list[Row]:
+    """Every row of this file; about two minutes."""
+    with harness.cluster_of(directory / "bombs", 1, CONFIG) as cluster:
+        (broker,) = harness.servers(cluster)
+        harness.create_topics([broker], {frames.TOPIC: (1, 1)}, {})
+        harness.create_topics([broker], {BOMBED: (1, 1)}, {"cleanup.policy": "compact"})
+        rows = [_row(broker, "nobody is hostile", None)]
+        for name, frame in bombs().items():
+            rows.append(_row(broker, name, frame))
+        return rows
+
+
+def bombs() -> dict[str, bytes]:
+    """Produce requests to a compacted topic, by what is bad about them."""
+    found = {}
+    one = _record(b"k" * (SWOLLEN_BYTES // 2), b"v" * (SWOLLEN_BYTES // 2))
+    tiny = _record(b"k", None) * TINY_RECORDS
+    varints = b"\xff" * 10_000_000
+    for number in (compression.GZIP, compression.LZ4, compression.ZSTD):
+        name = compression.NAMES[number]
+        found[f"one record of 200 MiB, {name}"] = _produce(_batch(one, number, 1))
+        found[f"5 million records, {name}"] = _produce(_batch(tiny, number, TINY_RECORDS))
+        found[f"a count of two thousand million, {name}"] = _produce(_batch(tiny, number, 2**31 - 1))
+        found[f"varints without an end, {name}"] = _produce(_batch(varints, number, 1000))
+    small = _record(b"k", None) * 2_000_000
+    found["2 million records, snappy"] = _produce(_batch(small, compression.SNAPPY, 2_000_000))
+    found["100,000 records as they are"] = _produce(_batch(_record(b"k", None) * 100_000, compression.NONE, 100_000))
+    for magic in (0, 1):
+        found[f"300,000 old messages in a wrapper, v{magic}"] = _old_produce(magic, 300_000)
+    return found
+
+
+def _row(broker: Server, what: str, bomb: bytes | None) -> Row:
+    """Throw the bomb for some seconds, again and again, while somebody else produces."""
+    ended = threading.Event()
+    hostile = threading.Thread(target=_throw, args=(broker, bomb, ended), daemon=True)
+    broker.longest_pause_ms()
+    before = broker.resident_mb()
+    if bomb is not None:
+        hostile.start()
+    wire, frame, took, most = Wire(broker, 1), frames.produce(1000, 1), [], before
+    begun = time.perf_counter()
+    while time.perf_counter() < begun + SECONDS:
+        sent = time.perf_counter()
+        wire.ask(frame)
+        took.append(time.perf_counter() - sent)
+        most = max(most, broker.resident_mb())
+        time.sleep(0.005)
+    pause = broker.longest_pause_ms()
+    ended.set()
+    if bomb is not None:
+        hostile.join(timeout=60)
+    broker.longest_pause_ms()
+    p99, size = harness.percentile(took, 0.99) * 1000, len(bomb or b"") / 1000
+    note = f"{size:,.0f} KB sent; another's Produce p99 {p99:.1f} ms; memory +{most - before:.0f} MB"
+    return Row(f"Longest pause, {what}", pause, "ms", bound=PAUSE_MS, note=note)
+
+
+def _throw(broker: Server, bomb: bytes, ended: threading.Event) -> None:
+    wire = Wire(broker, 1)
+    while not ended.is_set():
+        wire.ask(bomb)
+    wire.close()
+
+
+def _record(key: bytes, value: bytes | None) -> bytes:
+    content = b"\0\0\0" + write_varint(len(key)) + key
+    content += write_varint(-1) if value is None else write_varint(len(value)) + value
+    content += b"\0"
+    return write_varint(len(content)) + content
+
+
+def _batch(body: bytes, number: int, count: int) -> bytes:
+    made = bytearray(build.build([Record(0, frames.RECORD_MS, b"k", None)], compression=number)[:HEADER_SIZE])
+    made += compression.compress(number, body)
+    for at, value in ((LENGTH_AT, len(made) - LOG_OVERHEAD), (23, count - 1), (COUNT_AT, count)):
+        struct.pack_into(">i", made, at, value)
+    struct.pack_into(">I", made, CRC_AT, crc32c(memoryview(made)[21:]))
+    return bytes(made)
+
+
+def _produce(batch: bytes) -> bytes:
+    part = {"index": 0, "records": batch}
+    tree = {"acks": 1, "timeout_ms": 30_000, "topic_data": [{"name": BOMBED, "partition_data": [part]}]}
+    return codec.encode_request(frames.PRODUCE, 9, 1, frames.CLIENT, tree)
+
+
+def _message(magic: int, offset: int, codec_number: int, key: bytes | None, value: bytes) -> bytes:
+    content = struct.pack(">bb", magic, codec_number) + (struct.pack(">q", frames.RECORD_MS) if magic else b"")
+    content += struct.pack(">i", -1) if key is None else struct.pack(">i", len(key)) + key
+    content += struct.pack(">i", len(value)) + value
+    return struct.pack(">qiI", offset, len(content) + 4, crc32(content)) + content
+
+
+def _old_produce(magic: int, count: int) -> bytes:
+    inner = _message(magic, 0, 0, b"k", b"") * count
+    wrapper = _message(magic, count - 1, compression.GZIP, None, compression.compress(compression.GZIP, inner))
+    part = {"index": 0, "records": wrapper}
+    tree = {"acks": 1, "timeout_ms": 30_000, "topic_data": [{"name": BOMBED, "partition_data": [part]}]}
+    return codec.encode_request(frames.PRODUCE, 2, 1, frames.CLIENT, tree)
