@@ -206,10 +206,12 @@ class MemoryClient:
             _alter(self._cluster.configs[topic], values, delete)
 
     def broker_configs(self, broker: int) -> dict[str, ConfigValue]:
+        self._reachable(broker)
         mine = self._cluster.broker_config.get(broker, {})
         return {key: ConfigValue(value, "DYNAMIC_BROKER_CONFIG") for key, value in mine.items()}
 
     def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None:
+        self._reachable(broker)
         _alter(self._cluster.broker_config.setdefault(broker, {}), values, delete)
 
     def alter_reassignments(
@@ -318,6 +320,11 @@ class MemoryClient:
         answers = broker not in c.hung
         believed = c.beliefs.get(broker, -1 if c.controller is None else c.controller)
         return Probe(broker, True, answers, answers or None, believed)
+
+    def _reachable(self, broker: int) -> None:
+        """Each broker answers for its own settings, and nobody else does."""
+        if broker not in self._cluster.sessions:
+            raise ClusterUnreachable(f"the cluster did not answer: broker {broker} is unknown")
 
     def _known(self, topic: str) -> None:
         if topic not in self._cluster.configs:

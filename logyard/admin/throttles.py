@@ -71,8 +71,8 @@ def throttled_brokers(moves: Sequence[Move]) -> list[int]:
 def capture(client: ConfigClient, topics: Iterable[str], brokers: Iterable[int]) -> Throttle:
     """What is set now, for `restore`."""
     return Throttle(
-        topics={topic: _own(client.topic_configs(topic), (LEADERS, FOLLOWERS)) for topic in topics},
-        brokers={b: _own(client.broker_configs(b), (LEADER_RATE, FOLLOWER_RATE)) for b in brokers},
+        topics={topic: own_values(client.topic_configs(topic), (LEADERS, FOLLOWERS)) for topic in topics},
+        brokers={b: own_values(client.broker_configs(b), (LEADER_RATE, FOLLOWER_RATE)) for b in brokers},
     )
 
 
@@ -88,19 +88,24 @@ def set_throttle(client: ConfigClient, moves: Sequence[Move], rate: int, pause: 
     return before
 
 
-def set_rates(client: ConfigClient, brokers: Sequence[int], rate: int, pause: Pause, patience_s: float = 5.0) -> None:
-    """Set the brokers' rates, then wait until each says that it holds them, for `patience_s` at most.
+def set_rates(client: ConfigClient, brokers: Sequence[int], rate: int, pause: Pause) -> None:
+    """Set the brokers' rates, then wait until each says that it holds them."""
+    for broker in brokers:
+        client.alter_broker_configs(broker, {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)})
+    await_rates(client, brokers, rate, pause)
+
+
+def await_rates(client: ConfigClient, brokers: Sequence[int], rate: int, pause: Pause, patience_s: float = 5.0) -> None:
+    """Wait until each broker says that it holds its rate, for `patience_s` at most.
 
     A broker learns of a setting a moment after it is written, in the order of the writes: once it knows its rate, it
     knows the lists of topics written before, and a move that starts then is throttled from its first byte on.
     """
     rates = {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)}
-    for broker in brokers:
-        client.alter_broker_configs(broker, rates)
     deadline = pause.monotonic() + patience_s
     unsure = list(brokers)
     while unsure and pause.monotonic() < deadline:
-        unsure = [broker for broker in unsure if _own(client.broker_configs(broker), tuple(rates)) != rates]
+        unsure = [broker for broker in unsure if own_values(client.broker_configs(broker), tuple(rates)) != rates]
         if unsure:
             pause.sleep(0.02)
 
@@ -123,7 +128,8 @@ def restore(client: ConfigClient, before: Throttle) -> None:
         raise problem
 
 
-def _own(configs: Mapping[str, ConfigValue], keys: Sequence[str]) -> dict[str, str | None]:
+def own_values(configs: Mapping[str, ConfigValue], keys: Sequence[str]) -> dict[str, str | None]:
+    """What is set here for those keys; None where the value comes from elsewhere, or is empty."""
     return {k: configs[k].value or None if k in configs and configs[k].is_override else None for k in keys}
 
 

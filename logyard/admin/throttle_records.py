@@ -1,0 +1,178 @@
+"""Who throttles what: one record for each owner, and what follows from all of them together. Pure.
+
+A throttle is a setting that several may want at once: runs of ours, each for its own moves, and persons or tools.
+What others set is never known beforehand, only found. So each owner writes down what it saw before it changed a
+setting and every value that it wrote. From all records it follows which value is a run's and which is somebody
+else's: the *base*. A setting that no run claims any more goes back to its base; a value that no run wrote is
+somebody else's last word, and stays.
+
+A value that somebody else sets to exactly what a run has written cannot be told apart from the run's.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+from logyard.broker.errors import CorruptData
+
+TOPIC, BROKER = "topic", "broker"
+HELD, ENDING, OVER = "held", "ending", "over"
+EVERYTHING = "*"
+
+
+class Place(NamedTuple):
+    """One setting that throttles: of a topic (`kind` TOPIC, a list of replicas) or of a broker (BROKER, a rate)."""
+
+    kind: str
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one owner does to one setting: the value it wants, what it saw first, and all that it has written.
+
+    `wanted`: a rate in bytes per second, or a list of `partition:broker`. `looked`: whether `saw` is known yet.
+    """
+
+    wanted: str
+    looked: bool = False
+    saw: str | None = None
+    written: tuple[str, ...] = ()
+
+    def found(self, value: str | None) -> "Claim":
+        """This claim after a look; what it has written itself is not what was there before it."""
+        return self if self.looked else replace(self, looked=True, saw=self.saw if value in self.written else value)
+
+    def wrote(self, value: str) -> "Claim":
+        return self if value in self.written else replace(self, written=(*self.written, value))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One owner's claims. `turn` orders the owners: the later one's rate counts. `state`: HELD, ENDING or OVER.
+
+    ENDING is an owner that wants nothing any more, but whose settings may not all be put back. OVER is one that is
+    kept only because another owner's claims were made on top of its own.
+    """
+
+    owner: str
+    turn: int
+    state: str = HELD
+    claims: Mapping[Place, Claim] = field(default_factory=dict)
+
+    def with_claim(self, place: Place, claim: Claim) -> "Record":
+        return replace(self, claims={**self.claims, place: claim})
+
+    def partitions(self) -> set[tuple[str, int]]:
+        """The partitions (topic, number) for whose moves the throttle is."""
+        return {
+            (place.name, int(entry.partition(":")[0]))
+            for place, claim in self.claims.items()
+            if place.kind == TOPIC
+            for entry in entries(claim.wanted)
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "owner": self.owner,
+            "turn": self.turn,
+            "state": self.state,
+            "claims": [
+                {**place._asdict(), "wanted": c.wanted, "looked": c.looked, "saw": c.saw, "written": list(c.written)}
+                for place, c in sorted(self.claims.items())
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, text: str | Mapping[str, Any]) -> "Record":
+        """Read what `as_json` wrote, or its JSON text. Raises CorruptData."""
+        try:
+            content = json.loads(text) if isinstance(text, str) else text
+            claims = {
+                Place(str(c["kind"]), str(c["name"]), str(c["key"])): Claim(
+                    str(c["wanted"]), bool(c["looked"]), c["saw"], tuple(c["written"])
+                )
+                for c in content["claims"]
+            }
+            return cls(str(content["owner"]), int(content["turn"]), str(content["state"]), claims)
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            raise CorruptData(f"not a throttle's record: {problem!r}") from None
+
+
+class Records(Protocol):
+    """Where the records of one cluster are kept, so that a run finds those of runs that died."""
+
+    def load(self) -> list[Record]:
+        """All of them, in no order."""
+        ...
+
+    def put(self, record: Record) -> None:
+        """Keep a record in place of its owner's former one."""
+        ...
+
+    def drop(self, owner: str) -> None:
+        """Forget an owner's record; there may be none."""
+        ...
+
+
+class MemoryRecords:
+    """The twin of `Records`: a table, by way of JSON."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, str] = {}
+
+    def load(self) -> list[Record]:
+        return [Record.from_json(text) for text in self.table.values()]
+
+    def put(self, record: Record) -> None:
+        self.table[record.owner] = json.dumps(record.as_json())
+
+    def drop(self, owner: str) -> None:
+        self.table.pop(owner, None)
+
+
+def entries(text: str | None) -> list[str]:
+    """The entries of a list of replicas."""
+    return [entry for entry in (text or "").split(",") if entry]
+
+
+def base(place: Place, records: Iterable[Record]) -> str | None:
+    """What others than runs set last, as far as a run saw it when it came."""
+    found: str | None = None
+    of_runs: set[str] | None = None
+    for claim in _claims(place, records):
+        if claim.looked:
+            if of_runs is None or claim.saw not in of_runs:
+                found = claim.saw
+            of_runs = (of_runs or set()) | set(claim.written)
+    return found
+
+
+def is_known(place: Place, value: str | None, records: Sequence[Record]) -> bool:
+    """Whether a run has written this value, or it is the base: else it is somebody else's last word."""
+    return value == base(place, records) or any(value in claim.written for claim in _claims(place, records))
+
+
+def standing(place: Place, records: Sequence[Record]) -> str | None:
+    """What the setting has to be: the base, and what the owners want that still hold theirs. None: not set."""
+    below = base(place, records)
+    wanted = [claim.wanted for claim in _claims(place, [r for r in records if r.state == HELD])]
+    if place.kind == BROKER:
+        return wanted[-1] if wanted else below
+    if below == EVERYTHING:
+        return below
+    joined = dict.fromkeys(entry for text in (below, *wanted) for entry in entries(text))
+    return ",".join(joined) or None
+
+
+def no_longer_needed(records: Collection[Record]) -> list[Record]:
+    """Records that are OVER, and on whose values nobody's claims lie who is not."""
+    claimed = {place for record in records if record.state != OVER for place in record.claims}
+    return [record for record in records if record.state == OVER and not claimed & set(record.claims)]
+
+
+def _claims(place: Place, records: Iterable[Record]) -> list[Claim]:
+    ordered = sorted(records, key=lambda record: (record.turn, record.owner))
+    return [record.claims[place] for record in ordered if place in record.claims]

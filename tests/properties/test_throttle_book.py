@@ -1,0 +1,214 @@
+"""Throttles that several want: after any order of runs, crashes and foreign changes, what others set last stands."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logyard.admin.execution import Move
+from logyard.admin.memory import MemoryClient, MemoryPause
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.snapshot import NewTopic
+from logyard.admin.throttle_book import ThrottleBook, claims
+from logyard.admin.throttle_records import BROKER, HELD, TOPIC, MemoryRecords, Place, standing
+from logyard.broker.model import TopicPartition
+
+BROKERS = (1, 2, 3)
+OWNERS = {
+    "a": ([Move(TopicPartition("t", 0), (1,), (2,))], 100),
+    "b": ([Move(TopicPartition("t", 1), (2,), (3,)), Move(TopicPartition("u", 0), (2,), (1,))], 200),
+    "c": ([Move(TopicPartition("u", 1), (3,), (2,))], 100),
+}
+PLACES = sorted({place for moves, rate in OWNERS.values() for place in claims(moves, rate)})
+
+
+class Crash(BaseException):
+    """The process dies: nothing that it does after this happens."""
+
+
+class Tapped:
+    """Calls go on to what is behind, after `before` was asked."""
+
+    def __init__(self, behind: Any, before: Callable[[], None]) -> None:
+        self._behind, self._before = behind, before
+
+    def __getattr__(self, name: str) -> Any:
+        behind = getattr(self._behind, name)
+
+        def call(*arguments: Any) -> Any:
+            self._before()
+            return behind(*arguments)
+
+        return call
+
+
+class Yard:
+    """A cluster's settings, the records, and what others have set last."""
+
+    def __init__(self) -> None:
+        self.cluster = MemoryCluster(dict.fromkeys(BROKERS))
+        self.client = MemoryClient(self.cluster)
+        for topic in ("t", "u"):
+            self.client.create_topic(NewTopic(topic, 2, 1))
+        self.records = MemoryRecords()
+        self.theirs: dict[Place, str | None] = dict.fromkeys(PLACES)
+
+    def book(self, before: Callable[[], None] = lambda: None) -> ThrottleBook:
+        client, records = Tapped(self.client, before), Tapped(self.records, before)
+        return ThrottleBook(client, records, MemoryPause(self.cluster), self.cluster.live())
+
+    def table(self, place: Place) -> dict[str, str]:
+        if place.kind == TOPIC:
+            return self.cluster.configs[place.name]
+        return self.cluster.broker_config.setdefault(int(place.name), {})
+
+    def foreign(self, place: Place, value: str | None) -> None:
+        self.theirs[place] = value
+        self.table(place).pop(place.key, None)
+        if value is not None:
+            self.table(place)[place.key] = value
+
+    def now(self) -> dict[Place, str | None]:
+        return {place: self.table(place).get(place.key) for place in PLACES}
+
+    def settle(self) -> None:
+        """All brokers are back, all owners end."""
+        self.cluster.sessions = dict.fromkeys(BROKERS, -1)
+        for owner in OWNERS:
+            assert self.book().release(owner) == []
+        self.book().sweep(lambda owner: False, ())
+
+
+def crashing(after: int) -> Callable[[], None]:
+    left = [after]
+
+    def before() -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Crash
+
+    return before
+
+
+FOREIGN = {BROKER: ["5", "6", None], TOPIC: ["7:1", "7:2,7:3", "*", None]}
+never = st.just(10_000)
+steps = st.one_of(
+    st.tuples(st.just("hold"), st.sampled_from(sorted(OWNERS)), st.one_of(never, st.integers(0, 25))),
+    st.tuples(st.just("release"), st.sampled_from(sorted(OWNERS)), st.one_of(never, st.integers(0, 25))),
+    st.sampled_from(PLACES).flatmap(
+        lambda place: st.tuples(st.just("foreign"), st.just(place), st.sampled_from(FOREIGN[place.kind]))
+    ),
+    st.tuples(st.just("away"), st.sampled_from(BROKERS), st.just(0)),
+    st.tuples(st.just("back"), st.sampled_from(BROKERS), st.just(0)),
+    st.tuples(st.just("sweep"), st.sets(st.sampled_from(sorted(OWNERS))), st.one_of(never, st.integers(0, 25))),
+)
+
+
+def do(yard: Yard, kind: str, whom: Any, how: Any) -> None:
+    if kind == "foreign":
+        if whom.kind == TOPIC or int(whom.name) in yard.cluster.sessions:
+            yard.foreign(whom, how)
+    elif kind == "away":
+        yard.cluster.sessions.pop(whom, None)
+    elif kind == "back":
+        yard.cluster.sessions[whom] = -1
+    else:
+        book = yard.book(crashing(how))
+        try:
+            if kind == "hold":
+                book.hold(whom, *OWNERS[whom])
+            elif kind == "release":
+                book.release(whom)
+            else:
+                book.sweep(lambda owner: owner in whom, ())
+        except Crash:
+            pass
+
+
+@given(st.lists(steps, max_size=14))
+@settings(max_examples=400, deadline=None)
+def test_what_others_set_last_stands_in_the_end(history: list[tuple[str, Any, Any]]) -> None:
+    yard = Yard()
+    for step in history:
+        do(yard, *step)
+    yard.settle()
+    assert yard.now() == yard.theirs
+    assert yard.records.table == {}
+
+
+@given(st.lists(steps.filter(lambda step: step[0] not in ("foreign", "away", "back")), max_size=10))
+@settings(max_examples=200, deadline=None)
+def test_whoever_holds_a_throttle_has_it(history: list[tuple[str, Any, Any]]) -> None:
+    """No end of somebody else's throttle takes it away, and the one who came last decides on the rate."""
+    yard = Yard()
+    for step in history:
+        do(yard, *step)
+    for owner in OWNERS:  # whoever died is tried again
+        if owner in yard.book().owners() and yard.book().owners()[owner].state == HELD:
+            yard.book().hold(owner, *OWNERS[owner])
+    held = [record for record in yard.records.load() if record.state == HELD]
+    for place in {place for record in held for place in record.claims}:
+        assert yard.table(place).get(place.key) == standing(place, yard.records.load()) is not None
+
+
+class Turns:
+    """Two procedures in threads, one step at a time, in a given order."""
+
+    def __init__(self, order: Iterator[bool]) -> None:
+        self._order, self._turn = order, [threading.Semaphore(0), threading.Semaphore(0)]
+        self._alive, self._back = [True, True], threading.Semaphore(0)
+
+    def run(self, *work: Callable[[Callable[[], None]], None]) -> None:
+        threads = [threading.Thread(target=self._body, args=(number, one), daemon=True) for number, one in enumerate(work)]
+        for thread in threads:
+            thread.start()
+        while any(self._alive):
+            number = int(next(self._order, False))
+            number = number if self._alive[number] else 1 - number
+            self._turn[number].release()
+            assert self._back.acquire(timeout=10)
+
+    def _body(self, number: int, work: Callable[[Callable[[], None]], None]) -> None:
+        self._turn[number].acquire()
+
+        def step() -> None:
+            self._back.release()
+            self._turn[number].acquire()
+
+        try:
+            work(step)
+        finally:
+            self._alive[number] = False
+            self._back.release()
+
+
+@pytest.mark.parametrize(("first", "second"), [("release", "hold"), ("release", "release"), ("hold", "hold")])
+@given(order=st.lists(st.booleans(), max_size=60), rate=st.sampled_from([None, "5"]))
+@settings(max_examples=150, deadline=None)
+def test_two_at_the_same_time(first: str, second: str, order: list[bool], rate: str | None) -> None:
+    yard = Yard()
+    for place in PLACES:
+        if place.kind == BROKER:
+            yard.foreign(place, rate)
+    for owner, kind in (("a", first), ("b", second)):
+        if kind == "release":
+            yard.book().hold(owner, *OWNERS[owner])
+
+    def work(owner: str, kind: str) -> Callable[[Callable[[], None]], None]:
+        def body(step: Callable[[], None]) -> None:
+            book = yard.book(step)
+            book.release(owner) if kind == "release" else book.hold(owner, *OWNERS[owner])
+
+        return body
+
+    Turns(iter(order)).run(work("a", first), work("b", second))
+    records = yard.records.load()
+    for record in records:
+        for place in record.claims if record.state == HELD else ():
+            assert yard.table(place).get(place.key) == standing(place, records)
+    yard.settle()
+    assert yard.now() == yard.theirs
+    assert yard.records.table == {}
