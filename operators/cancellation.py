@@ -11,12 +11,11 @@ from logyard.admin.execution import Move
 from logyard.admin.ports import ClusterClient
 from logyard.admin.reassign_cancel import Cancellation, left_over, plan_cancellation
 from logyard.admin.settings import BadSettings
+from logyard.admin.throttle_records import BROKER, TOPIC, Place
 from logyard.broker.model import TopicPartition
 from logyard.operators.base import ClusterOperator, as_list, as_mapping, as_truth
+from logyard.operators.throttles import WORKING, book_of
 from logyard.operators.triggers.cluster import some
-
-# What a task is in while it works, or will again.
-_WORKING = {"scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"}
 
 
 class HeldByRun(LogyardError):
@@ -100,7 +99,7 @@ class CancelReassignmentOperator(ClusterOperator):
             if not ti.get_dr_count(dag_id=dag_id, states=["running"]):
                 continue
             for run_id, states in ti.get_task_states(dag_id=dag_id, task_ids=[task_id]).items():
-                if states.get(task_id) in _WORKING:
+                if states.get(task_id) in WORKING:
                     raise HeldByRun(
                         f"run {run_id} of {dag_id} moves replicas: mark its task {task_id} as failed to cancel them"
                     )
@@ -115,15 +114,19 @@ class CancelReassignmentOperator(ClusterOperator):
         """Remove what throttled the cancelled moves; returns `topic T` and `broker B`."""
         removed = []
         still = client.list_reassignments()
+        snapshot = client.snapshot([])
+        # What a run holds it ends by itself.
+        held = book_of(client, snapshot, self.hook.pause()).held()
         for topic in sorted({move.tp.topic for move in moves} - {tp.topic for tp in still}):
             keys = left_over(client.topic_configs(topic), (throttles.LEADERS, throttles.FOLLOWERS))
+            keys = [key for key in keys if Place(TOPIC, topic, key) not in held]
             if keys:
                 client.alter_topic_configs(topic, {}, keys)
                 removed.append(f"topic {topic}")
-        alive = set(client.snapshot([]).brokers)
         brokers = {broker for move in moves for broker in (*move.replicas, *move.target)}
-        for broker in sorted(brokers & alive) if not still else ():
+        for broker in sorted(brokers & set(snapshot.brokers)) if not still else ():
             keys = left_over(client.broker_configs(broker), (throttles.LEADER_RATE, throttles.FOLLOWER_RATE))
+            keys = [key for key in keys if Place(BROKER, str(broker), key) not in held]
             if keys:
                 client.alter_broker_configs(broker, {}, keys)
                 removed.append(f"broker {broker}")

@@ -5,13 +5,12 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.execution import make_plan
+from logyard.admin.execution import Plan, make_plan
 from logyard.admin.forecast import forecast, forecast_lines
 from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import ClusterSnapshot
-from logyard.operators.base import ClusterOperator, as_integer, as_list, as_truth
-from logyard.operators.reassignment import ExecuteReassignmentOperator, disks_told
+from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapping, as_truth
+from logyard.operators.reassignment import ExecuteReassignmentOperator, disks_told, topics_on
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.triggers.cluster import some
 
@@ -21,12 +20,15 @@ _STORED_PLAN = "logyard_decommission_plan"
 class DecommissionBrokerOperator(ExecuteReassignmentOperator):
     """Move every replica off some brokers, wait until that is done, and stop the brokers where that is asked for.
 
-    The plan is made at the first try and kept for later ones, so that a retry adopts the moves that are under way.
+    Without a plan one is made at the first try and kept for later ones, so that a retry adopts the moves that are
+    under way. With one, just that is done; it is refused where the cluster is no longer as the plan found it.
     Brokers that are dead already are emptied too. A broker that holds nothing has nothing to do: the task may be
     repeated. Topics that are created while it runs may land on a broker that is still registered: it looks again at
     the end, and fails naming them.
 
     :param brokers: their ids, a list or its JSON. (templated)
+    :param plan: what PlanReassignmentOperator returned for these brokers (`drain`) and somebody has approved.
+        (templated)
     :param replication_factor: a smaller factor, where the brokers that stay are too few. (templated)
     :param disk_capacities: bytes of the brokers' disks: one number for all, or broker → bytes, or its JSON. Then
         nothing is moved where one would be filled above `disk_limit`. The connection's where empty. (templated)
@@ -35,22 +37,23 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
     """
 
     template_fields = (
-        *("brokers", "replication_factor", "disk_capacities", "disk_limit", "stop_brokers", "throttle"),
+        *("brokers", "plan", "replication_factor", "disk_capacities", "disk_limit", "stop_brokers", "throttle"),
         *ClusterOperator.template_fields,
     )
-    template_fields_renderers: ClassVar[dict[str, str]] = {}
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
 
     def __init__(
         self,
         *,
         brokers: Sequence[int] | str | int,
+        plan: Mapping[str, Any] | str | None = None,
         replication_factor: int | str | None = None,
         disk_capacities: Mapping[Any, int] | int | str | None = None,
         disk_limit: int | str | None = None,
         stop_brokers: bool | str = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(plan={"partitions": []}, **kwargs)
+        super().__init__(plan=plan or {}, **kwargs)
         self.brokers = brokers
         self.replication_factor = replication_factor
         self.disk_capacities = disk_capacities
@@ -62,11 +65,9 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         result = super().execute(context)
         return result if self.checks_only else self._end(context, result)
 
-    def resume(
-        self, context: Context, event: dict[str, Any], throttle: dict[str, Any] | None, started: float
-    ) -> dict[str, Any]:
+    def resume(self, context: Context, event: dict[str, Any], started: float) -> dict[str, Any]:
         self._plan_once(context)
-        return self._end(context, super().resume(context, event, throttle, started))
+        return self._end(context, super().resume(context, event, started))
 
     def leaving(self) -> frozenset[int]:
         """The brokers to be emptied. Raises BadSettings."""
@@ -76,6 +77,12 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         return leaving
 
     def _plan_once(self, context: Context) -> None:
+        given = as_mapping("plan", self.plan)
+        if given:
+            onto = sorted({b for m in Plan.from_json(given).moves for b in m.target} & self.leaving())
+            if onto:
+                raise BadSettings(f"plan: it puts replicas on brokers {onto}, which are to be emptied")
+            return
         store = context.get("task_state_store")
         stored = store.get(_STORED_PLAN) if store is not None else None
         if isinstance(stored, dict):
@@ -85,7 +92,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
             snapshot = client.snapshot(reassignments=True)
             sizes = client.replica_sizes()
         factor = as_integer("replication_factor", self.replication_factor, 0) or None
-        affected = _holding(snapshot, self.leaving())
+        affected = topics_on(snapshot, self.leaving())
         # Topics that the brokers do not hold are none of its business, whatever a smaller factor would do to them.
         capacities, limit = disks_told(self.disk_capacities, self.disk_limit, self.hook.settings, snapshot)
         start = PlanInput.of(snapshot, affected, sizes, capacities, limit)
@@ -104,7 +111,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         store = context.get("task_state_store")
         if store is not None and store.get(_STORED_PLAN) is not None:
             store.delete(_STORED_PLAN)
-        held = _holding(snapshot, leaving)
+        held = topics_on(snapshot, leaving)
         if held:
             raise WaitFailed(f"brokers {sorted(leaving)} still hold replicas of {some(held)}: run it again")
         stopped = []
@@ -117,8 +124,3 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
                 stopped.append(broker)
                 self.log.info("broker %d is empty and was told to stop", broker)
         return result | {"brokers": sorted(leaving), "empty": True, "stopped": stopped}
-
-
-def _holding(snapshot: ClusterSnapshot, brokers: frozenset[int]) -> list[str]:
-    """The topics of which those brokers hold a replica."""
-    return sorted({tp.topic for tp, view in snapshot.partitions() if brokers & set(view.replicas)})

@@ -15,26 +15,28 @@ from logyard.admin.execution import (
     Outcome,
     Plan,
     Progress,
+    StalePlan,
     adopt,
     explicit_moves,
+    held_back,
     make_plan,
     next_wave,
     progress,
-    state_hash,
+    refuse_stale,
 )
 from logyard.admin.forecast import forecast, forecast_lines
 from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.admin.snapshot import ClusterSnapshot
-from logyard.admin.throttles import Throttle, capture, restore, set_throttle, throttled_brokers, throttled_replicas
+from logyard.admin.throttle_book import ThrottleBook
 from logyard.operators.base import ClusterOperator, as_integer, as_json, as_list, as_mapping, as_truth
 from logyard.operators.leadership import elect_preferred
+from logyard.operators.throttles import book_of, lives, owner_of, rate_of
 from logyard.operators.triggers.base import WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import ReassignmentDoneTrigger, some
 
-THROTTLE_BEFORE = "throttle_before"
-_STORED_THROTTLE = "logyard_throttle_before"
+__all__ = ["ExecuteReassignmentOperator", "PlanReassignmentOperator", "StalePlan"]
 
 
 def disks_told(
@@ -48,8 +50,9 @@ def disks_told(
     return read_capacities(told, snapshot.brokers), read_limit(as_integer("disk_limit", limit, LIMIT_PERCENT))
 
 
-class StalePlan(LogyardError):
-    """The cluster is not what the plan was made for."""
+def topics_on(snapshot: ClusterSnapshot, brokers: frozenset[int]) -> list[str]:
+    """The topics of which those brokers hold a replica."""
+    return sorted({tp.topic for tp, view in snapshot.partitions() if brokers & set(view.replicas)})
 
 
 class PlanReassignmentOperator(ClusterOperator):
@@ -63,6 +66,8 @@ class PlanReassignmentOperator(ClusterOperator):
 
     :param topics: topics to plan for, a list or its JSON; all of them where empty. (templated)
     :param drain: brokers to empty, a list or its JSON. (templated)
+    :param only_drained: plan for those topics only of which a drained broker holds a replica, whatever a smaller
+        replication factor would do to the others.
     :param replication_factor: bring every partition to this many replicas. (templated)
     :param plan: instead of goals, a plan made elsewhere: the JSON that kafka-reassign-partitions reads. (templated)
     :param balance: even out replicas and leaders over the brokers as well. (templated)
@@ -71,8 +76,8 @@ class PlanReassignmentOperator(ClusterOperator):
         brokers are evened out by the share of their disks that they fill, and a plan is refused that would fill one
         above `disk_limit` while replicas move. The connection's where empty. (templated)
     :param disk_limit: that limit, in percent. (templated)
-    :param throttle: bytes per second; the plan says how long it takes at that rate. The connection's where empty.
-        (templated)
+    :param throttle: bytes per second; the plan says how long it takes at that rate. The connection's where empty,
+        none where 0. (templated)
     :param seed: breaks ties; the same seed gives the same plan.
     """
 
@@ -95,6 +100,7 @@ class PlanReassignmentOperator(ClusterOperator):
         *,
         topics: Sequence[str] | str | None = None,
         drain: Sequence[int] | str | None = None,
+        only_drained: bool = False,
         replication_factor: int | str | None = None,
         plan: Mapping[str, Any] | str | None = None,
         balance: bool | str = False,
@@ -108,6 +114,7 @@ class PlanReassignmentOperator(ClusterOperator):
         super().__init__(**kwargs)
         self.topics = topics
         self.drain = drain
+        self.only_drained = only_drained
         self.replication_factor = replication_factor
         self.plan = plan
         self.balance = balance
@@ -127,6 +134,8 @@ class PlanReassignmentOperator(ClusterOperator):
                 raise BadSettings(f"topics {some(missing)} do not exist")
             sizes = client.replica_sizes()
         given = as_mapping("plan", self.plan)
+        if self.only_drained:
+            topics = [t for t in topics_on(snapshot, self.goals().drain) if topics is None or t in topics]
         capacities, limit = disks_told(self.disk_capacities, self.disk_limit, hook.settings, snapshot)
         start = PlanInput.of(snapshot, topics, sizes, capacities, limit)
         if given:
@@ -137,7 +146,7 @@ class PlanReassignmentOperator(ClusterOperator):
             start.disks.refuse_overfull(moves)
         else:
             moves = plan_moves(start, self.goals())
-        rate = as_integer("throttle", self.throttle, 0) or hook.settings.throttle
+        rate = rate_of(self.throttle, hook.settings)
         document = make_plan(snapshot, moves).as_json(rate)
         document["brokers"] = forecast(snapshot, sizes, moves, capacities)
         for move in moves:
@@ -160,18 +169,21 @@ class PlanReassignmentOperator(ClusterOperator):
 class ExecuteReassignmentOperator(ClusterOperator):
     """Carry out a plan in waves and wait until it is done: replicas as planned, ISR full, preferred leaders elected.
 
-    A second run (or a retry after the worker died) adopts moves that are under way and equal the plan. A throttle is
-    put back to what was there before when the moves are over, however they ended; what was there before is also in
-    the XCom `throttle_before`, for VerifyReassignmentOperator. A move whose target broker died is cancelled, if its
-    old replicas live, and the task fails and says so.
+    Refused where the cluster is not as the plan found it. A second run (or a retry after the worker died) adopts
+    moves that are under way and equal the plan. A throttle ends with the moves, however they ended, and what others
+    have set stands again; what a dead worker leaves, its next try, VerifyReassignmentOperator or any other run ends.
+    A target broker that is away is waited for; after `broker_patience_s` its moves are cancelled, if their old
+    replicas live, and the task fails and says so.
 
     :param plan: the plan document, or its JSON. (templated)
-    :param throttle: bytes per second for each broker; the connection's where empty, none where that is too. (templated)
+    :param throttle: bytes per second for each broker; 0 for none; the connection's where empty, none where that is
+        too. (templated)
     :param moves_per_broker: how many moves into and out of one broker run at once.
     :param elect_preferred: elect the preferred leaders at the end.
     :param allow_others: go on although somebody else moves replicas too.
     :param cancel_on_kill: when the task is killed (marked failed, cleared), cancel the plan's running moves, whose
-        old replicas are still there, and put the throttle back; without it they run on.
+        old replicas are still there, and end the throttle; without it they run on.
+    :param broker_patience_s: for how many seconds a target broker may be away: a restart is no failure of a plan.
     """
 
     template_fields: Sequence[str] = ("plan", "throttle", *ClusterOperator.template_fields)
@@ -186,6 +198,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
         elect_preferred: bool = True,
         allow_others: bool = False,
         cancel_on_kill: bool = True,
+        broker_patience_s: float = 900.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -195,107 +208,101 @@ class ExecuteReassignmentOperator(ClusterOperator):
         self.elect_preferred = elect_preferred
         self.allow_others = allow_others
         self.cancel_on_kill = cancel_on_kill
-        self._throttled: Throttle | None = None
+        self.broker_patience_s = broker_patience_s
+        self._owner: str | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         plan = Plan.from_json(self.plan)
-        with self.hook.client() as client:
-            snapshot = client.snapshot(reassignments=True)
-            self._check(plan, snapshot)
-            todo = [m for m in plan.moves if m.tp in progress(plan.moves, snapshot).running]
-            if self.checks_only:
-                return self._would_do(plan, snapshot, todo)
-            throttle = self._throttle(context, client, todo)
-        return self._go_on(context, plan, throttle, time.time())
+        if self.checks_only:
+            return self._would_do(plan)
+        # Wall-clock time: another worker may finish what this one starts.
+        return self._carry_out(context, plan, time.time())
 
-    def resume(
-        self, context: Context, event: dict[str, Any], throttle: dict[str, Any] | None, started: float
-    ) -> dict[str, Any]:
+    def resume(self, context: Context, event: dict[str, Any], started: float) -> dict[str, Any]:
         """Go on after a wave: start the next one, or finish."""
-        plan = Plan.from_json(self.plan)
-        before = Throttle.from_json(throttle) if throttle else None
-        try:
-            WaitEvent.from_event(event)
-        except WaitFailed:
-            self._end_throttle(plan, before)
-            raise
-        return self._go_on(context, plan, before, started)
+        return self._carry_out(context, Plan.from_json(self.plan), started, event)
 
     def on_kill(self) -> None:
         """Cancel what runs of the plan, where that was asked for."""
         if self.cancel_on_kill:
             with self.hook.client() as client:
                 plan = Plan.from_json(self.plan)
-                running = adopt(plan.moves, client.snapshot(reassignments=True)).under_way
-                client.alter_reassignments({move.tp: None for move in running})
-                if self._throttled is not None:
-                    restore(client, self._throttled)
+                snapshot = client.snapshot(reassignments=True)
+                client.alter_reassignments({move.tp: None for move in adopt(plan.moves, snapshot).under_way})
+                if self._owner is not None:
+                    self._book(client, snapshot).release(self._owner)
 
     def _check(self, plan: Plan, snapshot: ClusterSnapshot) -> None:
-        if plan.cluster_id and plan.cluster_id != snapshot.cluster_id:
-            raise StalePlan(f"the plan is for cluster {plan.cluster_id}, the connection leads to {snapshot.cluster_id}")
+        refuse_stale(plan, snapshot)
         found = adopt(plan.moves, snapshot)
         if found.foreign and not self.allow_others:
             raise ForeignReassignment(f"somebody else moves {some(found.foreign)}: wait for that, or cancel it")
-        fresh = not found.under_way and not progress(plan.moves, snapshot).done
-        if plan.state_hash and fresh and plan.state_hash != state_hash(snapshot, [m.tp for m in plan.moves]):
-            raise StalePlan("replicas are not where they were when the plan was made: plan again")
 
-    def _would_do(self, plan: Plan, snapshot: ClusterSnapshot, todo: list[Move]) -> dict[str, Any]:
+    def _would_do(self, plan: Plan) -> dict[str, Any]:
+        with self.hook.client() as client:
+            snapshot = client.snapshot(reassignments=True)
+        self._check(plan, snapshot)
+        todo = progress(plan.moves, snapshot).running
         found = adopt(plan.moves, snapshot)
         wave = next_wave(found.to_start, found.under_way, snapshot, self.moves_per_broker)
         for move in wave:
             self.log.info("would start %s: %s to %s", move.tp, list(move.replicas), list(move.target))
-        return {"dry_run": True, "to_do": [str(m.tp) for m in todo], "first_wave": [str(m.tp) for m in wave]}
+        return {"dry_run": True, "to_do": [str(tp) for tp in todo], "first_wave": [str(m.tp) for m in wave]}
 
-    def _throttle(self, context: Context, client: ClusterClient, moves: list[Move]) -> Throttle | None:
-        rate = as_integer("throttle", self.throttle, 0) or self.hook.settings.throttle
-        store = context.get("task_state_store")
-        stored = store.get(_STORED_THROTTLE) if store is not None else None
-        if isinstance(stored, dict):
-            # An earlier try set it and died: what was there before that one is what has to come back.
-            before = Throttle.from_json(stored)
-        elif not rate or not any(move.adding for move in moves):
-            return None
-        else:
-            before = capture(client, throttled_replicas(moves), throttled_brokers(moves))
-        # Kept before it is set: a worker that dies in between leaves nothing that its successor takes for another's.
-        if store is not None:
-            store.set(_STORED_THROTTLE, before.as_json())
-        context["ti"].xcom_push(key=THROTTLE_BEFORE, value=before.as_json())
-        if rate and moves:
-            set_throttle(client, moves, rate, self.hook.pause())
-            self.log.info("throttled to %d bytes per second on each broker", rate)
-        return before
+    def _book(self, client: ClusterClient, snapshot: ClusterSnapshot) -> ThrottleBook:
+        return book_of(client, snapshot, self.hook.pause())
 
-    def _go_on(self, context: Context, plan: Plan, throttle: Throttle | None, started: float) -> dict[str, Any]:
-        self._throttled = throttle
+    def _carry_out(
+        self, context: Context, plan: Plan, started: float, event: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Wave after wave; whatever goes wrong, the throttle ends unless its moves run on."""
+        ti: Any = context["ti"]
+        self._owner = owner_of(ti)
+        try:
+            if event is None:
+                self._begin(ti, plan)
+            state = self._all_waves(plan, started, WaitEvent.from_event(event) if event is not None else {})
+        except Exception:
+            self._end_throttle(plan, failed=True)
+            raise
+        self._end_throttle(plan)
+        return self._finish(state, started)
+
+    def _begin(self, ti: Any, plan: Plan) -> None:
+        with self.hook.client() as client:
+            snapshot = client.snapshot(reassignments=True)
+            self._check(plan, snapshot)
+            # The throttles of runs that died; this task's own stays, as does one whose moves run on.
+            moving = {(tp.topic, tp.partition) for tp in snapshot.reassignments or ()}
+            for owner in self._book(client, snapshot).sweep(lives(ti), moving):
+                self.log.info("ended the throttle that %s had left", owner)
+
+    def _all_waves(self, plan: Plan, started: float, seen: Mapping[str, Any]) -> Progress:
         while True:
             with self.hook.client() as client:
                 snapshot = client.snapshot(reassignments=True)
                 state = progress(plan.moves, snapshot)
-                if state.stuck:
-                    self._give_up(client, plan, snapshot, state, throttle)
                 if not state.running:
-                    break
-                waiting = self._start_wave(client, plan, snapshot, state)
-            kept = throttle.as_json() if throttle else None
+                    return state
+                if state.stuck and seen.get("given_up"):
+                    self._give_up(client, snapshot, state)
+                self._hold_throttle(client, plan, snapshot, state)
+                waiting, later = self._start_wave(client, plan, snapshot, state)
+            self.log.info("%d of %d moves done", len(state.done), len(plan.moves))
             trigger = ReassignmentDoneTrigger(
                 moves=[m.as_json() for m in waiting],
+                held_back=[m.as_json() for m in later],
+                broker_patience_s=self.broker_patience_s,
                 cancel_on_kill=self.cancel_on_kill,
-                throttle=kept,
+                throttle_owner=self._owner,
                 **self.waiting(),
             )
-            self.log.info("%d of %d moves done", len(state.done), len(plan.moves))
-            try:
-                self.wait(trigger, "resume", throttle=kept, started=started)
-            except WaitFailed:
-                self._end_throttle(plan, throttle)
-                raise
-        self._end_throttle(plan, throttle)
-        return self._finish(context, throttle, state, started)
+            seen = self.wait(trigger, "resume", started=started)
 
-    def _start_wave(self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: Progress) -> list[Move]:
+    def _start_wave(
+        self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: Progress
+    ) -> tuple[list[Move], list[Move]]:
+        """Start what may start now; returns the moves to wait for, and those whose new brokers are away."""
         found = adopt(plan.moves, snapshot)
         wave = next_wave(found.to_start, found.under_way, snapshot, self.moves_per_broker)
         refusals = {tp: e for tp, e in client.alter_reassignments({m.tp: m.target for m in wave}).items() if e}
@@ -309,44 +316,63 @@ class ExecuteReassignmentOperator(ClusterOperator):
         # Moves that are neither waiting for their turn nor under way only lack an ISR member: wait for those too.
         settled = {m.tp for m in found.to_start}
         late = [m for m in plan.moves if m.tp in state.running and m.tp not in settled]
-        return list({m.tp: m for m in (*late, *started)}.values())
+        return list({m.tp: m for m in (*late, *started)}.values()), held_back(found.to_start, snapshot)
 
-    def _give_up(
-        self,
-        client: ClusterClient,
-        plan: Plan,
-        snapshot: ClusterSnapshot,
-        state: Progress,
-        throttle: Throttle | None,
-    ) -> None:
-        """A target broker is dead: its moves would never end. Cancel those whose old replicas are alive."""
+    def _give_up(self, client: ClusterClient, snapshot: ClusterSnapshot, state: Progress) -> None:
+        """A target broker stays away: its moves would never end. Cancel those whose old replicas are alive."""
         running = snapshot.reassignments or {}
         cancelled = [tp for tp in state.stuck if tp in running and set(running[tp].origin) <= set(snapshot.brokers)]
         client.alter_reassignments(dict.fromkeys(cancelled))
-        self._end_throttle(plan, throttle)
         raise WaitFailed(
-            f"a target broker of {some(state.stuck)} is not alive; cancelled: {some(cancelled) or 'none'}; plan again"
+            f"a target broker of {some(state.stuck)} was away for {self.broker_patience_s:g} s; "
+            f"cancelled: {some(cancelled) or 'none'}; start the broker or plan again"
         )
 
-    def _end_throttle(self, plan: Plan, throttle: Throttle | None) -> None:
-        """Put throttles back; kept only while a move of the plan still runs, whose rate nobody else would hold."""
-        if throttle is None:
+    def _hold_throttle(self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: Progress) -> None:
+        rate = rate_of(self.throttle, self.hook.settings)
+        moves = [m for m in plan.moves if m.tp in state.running and m.adding]
+        if not rate or not moves or self._owner is None:
             return
-        with self.hook.client() as client:
-            under_way = adopt(plan.moves, client.snapshot(reassignments=True)).under_way
-            if under_way:
-                self.log.warning("the throttle stays: %s still move", some([m.tp for m in under_way]))
-                return
-            restore(client, throttle)
-        self.log.info("throttle removed")
+        book = self._book(client, snapshot)
+        if not book.lacks(self._owner, moves, rate):
+            return
+        theirs = book.hold(self._owner, moves, rate)
+        away = sorted({b for m in moves for b in (*m.replicas, *m.adding)} - set(snapshot.brokers))
+        self.log.info("throttled to %d bytes per second on each broker", rate)
+        if away:
+            self.log.info("brokers %s are away and are throttled when they come back", away)
+        if theirs:
+            self.log.warning("others have changed throttles meanwhile, and keep them: %s", some(theirs))
 
-    def _finish(self, context: Context, throttle: Throttle | None, state: Progress, started: float) -> dict[str, Any]:
-        store = context.get("task_state_store")
-        if store is not None and store.get(_STORED_THROTTLE) is not None:
-            store.delete(_STORED_THROTTLE)
-        if throttle is not None:
-            # It is back already: nobody has to put it back once more.
-            context["ti"].xcom_push(key=THROTTLE_BEFORE, value=None)
+    def _end_throttle(self, plan: Plan, *, failed: bool = False) -> None:
+        """End the throttle; kept only while a move of the plan still runs, whose rate nobody else would hold.
+
+        A task that has failed already says only in its log why that did not work: the record of it stays.
+        """
+        try:
+            with self.hook.client() as client:
+                snapshot = client.snapshot(reassignments=True)
+                book = self._book(client, snapshot)
+                if self._owner is None or self._owner not in book.owners():
+                    return
+                under_way = adopt(plan.moves, snapshot).under_way
+                if under_way or snapshot.reassignments is None:
+                    self.log.warning(
+                        "the throttle stays: %s may still move", some([m.tp for m in under_way or plan.moves])
+                    )
+                    return
+                left = book.release(self._owner)
+        except LogyardError as problem:
+            if not failed:
+                raise
+            self.log.warning("the throttle stays until the next try, verification or run: %s", problem)
+            return
+        if left:
+            self.log.warning("throttles of brokers that are away stay until a run finds these again: %s", some(left))
+        else:
+            self.log.info("the throttle has ended")
+
+    def _finish(self, state: Progress, started: float) -> dict[str, Any]:
         partitions = list(state.done)
         hook = self.hook
         with hook.client() as client:

@@ -1,4 +1,4 @@
-"""After a reassignment, however it went: are the replicas where the plan wants them, is no throttle left?"""
+"""After a reassignment, however it went: are the replicas where the plan wants them? No throttle is left."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -6,9 +6,11 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from logyard.admin.execution import Plan, progress
+from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
-from logyard.admin.throttles import Throttle, restore
+from logyard.admin.snapshot import ClusterSnapshot
 from logyard.operators.base import ClusterOperator, as_mapping
+from logyard.operators.throttles import book_of, is_of_run
 from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import MovesEndedTrigger, some
 
@@ -18,29 +20,26 @@ class NotAsPlanned(WaitFailed):
 
 
 class VerifyReassignmentOperator(ClusterOperator):
-    """Wait for the plan's moves that still run, put back a throttle that was left, and check every partition.
+    """Wait for the plan's moves that still run, end a throttle that its DAG run has left, and check every partition.
 
     Meant to run whatever became of the execution (`trigger_rule="all_done"`): it cleans up after a worker that died
     and was not tried again. It fails where a partition is not as planned, or without a full ISR.
 
     :param plan: the plan document, or its JSON. (templated)
-    :param throttle_before: what ExecuteReassignmentOperator pushed as `throttle_before`, or its JSON. (templated)
     """
 
-    template_fields = ("plan", "throttle_before", *ClusterOperator.template_fields)
-    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json", "throttle_before": "json"}
+    template_fields = ("plan", *ClusterOperator.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
 
     def __init__(
         self,
         *,
         plan: Mapping[str, Any] | str,
-        throttle_before: Mapping[str, Any] | str | None = None,
         wait_timeout_s: float = 3600.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(wait_timeout_s=wait_timeout_s, **kwargs)
         self.plan = plan
-        self.throttle_before = throttle_before
 
     def execute(self, context: Context) -> dict[str, Any]:
         if not as_mapping("plan", self.plan):
@@ -50,23 +49,34 @@ class VerifyReassignmentOperator(ClusterOperator):
         return self.finish(context, WaitEvent(DONE, values=values).as_json())
 
     def finish(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Clean up first, then judge: a throttle is put back although the moves did not end well.
+        """Clean up first, then judge: a throttle ends although the moves did not end well.
 
         Moves that do not end in time keep theirs: nobody else would hold their rate.
         """
         WaitEvent.from_event(event)
         plan = Plan.from_json(self.plan)
-        before = as_mapping("throttle_before", self.throttle_before)
         with self.hook.client() as client:
-            if before and not self.checks_only:
-                restore(client, Throttle.from_json(before))
-                self.log.info("the throttle of before is back")
-            state = progress(plan.moves, client.snapshot(reassignments=True))
+            snapshot = client.snapshot(reassignments=True)
+            ended = [] if self.checks_only else self._end_throttles(client, snapshot, context["ti"])
+        state = progress(plan.moves, snapshot)
         if state.running:
             raise NotAsPlanned(f"{len(state.running)} of {len(plan.moves)} not as planned: {some(state.running)}")
         self.log.info("%d partitions as planned, %d are gone", len(state.done), len(state.lost))
         return {
             "as_planned": len(state.done),
             "lost": [str(tp) for tp in state.lost],
-            "throttle_restored": bool(before),
+            "throttles_ended": len(ended),
         }
+
+    def _end_throttles(self, client: ClusterClient, snapshot: ClusterSnapshot, ti: Any) -> list[str]:
+        book = book_of(client, snapshot, self.hook.pause())
+        ended = [owner for owner in book.owners() if is_of_run(owner, ti)]
+        for owner in ended:
+            left = book.release(owner)
+            if left:
+                self.log.warning(
+                    "throttles of brokers that are away stay until a run finds these again: %s", some(left)
+                )
+            else:
+                self.log.info("ended the throttle that %s had left", owner)
+        return ended

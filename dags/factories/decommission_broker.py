@@ -1,14 +1,19 @@
-"""Take brokers out of service: show what would move, have a person approve it, empty them, and stop them if wanted."""
+"""Take brokers out of service: show what would move, have a person approve it, empty them, and stop them if wanted.
+
+What was approved is what is done: where replicas have moved since, the run fails and says so. The verification ends a
+throttle that was left.
+"""
 
 from datetime import timedelta
-from typing import Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param
 
 from logyard.dags.factories import params
 from logyard.operators.approval import ApprovePlanOperator
 from logyard.operators.decommission import DecommissionBrokerOperator
 from logyard.operators.reassignment import PlanReassignmentOperator
+from logyard.operators.verification import VerifyReassignmentOperator
 
 
 def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION) -> DAG:
@@ -25,15 +30,13 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
         doc_md=__doc__,
         params=_form(),
     ) as dag:
-        goals: dict[str, Any] = {
-            "replication_factor": "{{ params.replication_factor }}",
-            "disk_capacities": "{{ params.disk_capacities | tojson }}",
-            "disk_limit": "{{ params.disk_limit }}",
-        }
         plan = PlanReassignmentOperator(
             task_id="plan",
             drain="{{ params.brokers | tojson }}",
-            **goals,
+            replication_factor="{{ params.replication_factor }}",
+            disk_capacities="{{ params.disk_capacities | tojson }}",
+            disk_limit="{{ params.disk_limit }}",
+            only_drained=True,
             throttle="{{ params.throttle }}",
             logyard_conn_id=logyard_conn_id,
         )
@@ -47,7 +50,7 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
         decommission = DecommissionBrokerOperator(
             task_id="decommission",
             brokers="{{ params.brokers | tojson }}",
-            **goals,
+            plan=params.PLAN,
             stop_brokers="{{ params.stop_brokers }}",
             throttle="{{ params.throttle }}",
             deferrable=True,
@@ -56,7 +59,20 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
             retry_delay=timedelta(seconds=15),
             logyard_conn_id=logyard_conn_id,
         )
-        plan >> approve >> decommission
+        verify = VerifyReassignmentOperator(
+            task_id="verify",
+            plan=params.PLAN,
+            deferrable=True,
+            trigger_rule="all_done",
+            retries=1,
+            retry_delay=timedelta(seconds=15),
+            wait_timeout_s=6 * 3600,
+            logyard_conn_id=logyard_conn_id,
+        )
+        # The run's state is that of its last task: one that fails where the brokers are not out of service.
+        out_of_service = EmptyOperator(task_id="out_of_service")
+        plan >> approve >> decommission >> verify >> out_of_service
+        decommission >> out_of_service
     return dag
 
 

@@ -84,4 +84,4 @@ def approval() -> Param:
 
 
 def throttle() -> Param:
-    return number("Throttle", "Bytes per second on each broker; empty: the connection's, or none.", minimum=1)
+    return number("Throttle", "Bytes per second on each broker; 0: none; empty: the connection's, or none.", minimum=0)

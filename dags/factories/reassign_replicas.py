@@ -2,7 +2,7 @@
 
 The plan task changes nothing; its result says which replicas move, how many bytes each broker holds before and after,
 and how to go back. A worker that dies in the middle is no harm: the retry adopts the moves that are under way. When
-the execution is marked as failed its moves are cancelled; the verification puts a throttle back that was left.
+the execution is marked as failed its moves are cancelled; the verification ends a throttle that was left.
 """
 
 from datetime import timedelta
@@ -15,8 +15,6 @@ from logyard.operators.approval import ApprovePlanOperator
 from logyard.operators.leadership import ElectLeadersOperator
 from logyard.operators.reassignment import ExecuteReassignmentOperator, PlanReassignmentOperator
 from logyard.operators.verification import VerifyReassignmentOperator
-
-BEFORE = "{{ ti.xcom_pull(task_ids='execute', key='throttle_before') | tojson }}"
 
 
 def reassign_replicas_dag(
@@ -65,7 +63,6 @@ def reassign_replicas_dag(
         verify = VerifyReassignmentOperator(
             task_id="verify",
             plan=params.PLAN,
-            throttle_before=BEFORE,
             deferrable=deferrable,
             trigger_rule="all_done",
             retries=1,

@@ -5,7 +5,6 @@ Done means: the replicas are the target, no reassignment of the partition runs, 
 under way and equal the plan; a move whose topic has vanished is dropped alone.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,10 @@ from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import Assignment, TopicPartition
 
 MOVES_PER_BROKER = 5
+
+
+class StalePlan(LogyardError):
+    """The cluster is not what the plan was made for; the text says in what."""
 
 
 class ForeignReassignment(LogyardError):
@@ -30,6 +33,9 @@ class Move:
     replicas: tuple[int, ...]
     target: tuple[int, ...]
     size: int = 0
+
+    def __str__(self) -> str:
+        return str(self.tp)
 
     @property
     def adding(self) -> tuple[int, ...]:
@@ -67,7 +73,6 @@ class Plan:
     """Moves bound to the cluster and the state they were made for."""
 
     cluster_id: str
-    state_hash: str
     moves: tuple[Move, ...]
     taken_at_ms: int = 0
 
@@ -78,7 +83,6 @@ class Plan:
         return {
             "version": 1,
             "cluster_id": self.cluster_id,
-            "state_hash": self.state_hash,
             "taken_at_ms": self.taken_at_ms,
             "partitions": [move.as_json() for move in self.moves],
             "rollback": [
@@ -93,13 +97,15 @@ class Plan:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | str) -> "Plan":
-        """Read a plan document or the JSON of Kafka's tool (which has neither cluster nor hash). Raises CorruptData."""
+        """Read a plan document, or the JSON of Kafka's tool, which names no cluster and not where replicas were.
+
+        Raises CorruptData.
+        """
         try:
             content = json.loads(document) if isinstance(document, str) else document
             entries = content["partitions"]
             return cls(
                 cluster_id=str(content.get("cluster_id") or ""),
-                state_hash=str(content.get("state_hash") or ""),
                 moves=tuple(Move.from_json(entry) for entry in entries),
                 taken_at_ms=int(content.get("taken_at_ms") or 0),
             )
@@ -108,14 +114,29 @@ class Plan:
 
 
 def make_plan(snapshot: ClusterSnapshot, moves: Sequence[Move]) -> Plan:
-    return Plan(snapshot.cluster_id, state_hash(snapshot, [m.tp for m in moves]), tuple(moves), snapshot.taken_at_ms)
+    return Plan(snapshot.cluster_id, tuple(moves), snapshot.taken_at_ms)
 
 
-def state_hash(snapshot: ClusterSnapshot, partitions: Iterable[TopicPartition]) -> str:
-    """A short name of where these partitions' replicas are: a plan made for another state is stale."""
-    views = ((tp, snapshot.partition(tp)) for tp in sorted(partitions))
-    state = [[tp.topic, tp.partition, list(view.replicas) if view else None] for tp, view in views]
-    return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
+def refuse_stale(plan: Plan, snapshot: ClusterSnapshot) -> None:
+    """Refuse a plan unless each partition is where the plan found it, under way to its target, or there.
+
+    What was approved is what is done: a partition that somebody has moved elsewhere since makes the whole plan stale.
+    A plan written by hand does not say where replicas were, and is taken as it is. Raises StalePlan.
+    """
+    if plan.cluster_id and plan.cluster_id != snapshot.cluster_id:
+        raise StalePlan(f"the plan is for cluster {plan.cluster_id}, the connection leads to {snapshot.cluster_id}")
+    if snapshot.reassignments is None:
+        raise StalePlan("no controller says which replicas are being moved: try again when there is one")
+    for move in plan.moves:
+        view = snapshot.partition(move.tp)
+        if view is None or not move.replicas or move.tp in snapshot.reassignments:
+            continue  # gone alone, unknown, or judged by `adopt`
+        # As sets: a cancelled move may leave another order (KIP-455).
+        if set(view.replicas) not in (set(move.replicas), set(move.target)):
+            raise StalePlan(
+                f"{move.tp} is on {list(view.replicas)}, and was on {list(move.replicas)} when the plan was made: "
+                "plan again"
+            )
 
 
 def explicit_moves(snapshot: ClusterSnapshot, plan: Plan) -> list[Move]:
@@ -208,7 +229,11 @@ def adopt(moves: Sequence[Move], snapshot: ClusterSnapshot) -> Adoption:
 def next_wave(
     to_start: Sequence[Move], under_way: Sequence[Move], snapshot: ClusterSnapshot, limit: int = MOVES_PER_BROKER
 ) -> list[Move]:
-    """Choose what to start now: at most `limit` moves into and out of each broker, the worst replicated first."""
+    """Choose what to start now: at most `limit` moves into and out of each broker, the worst replicated first.
+
+    A controller refuses a move to a broker that is away; such moves are held back.
+    """
+    away = {move.tp for move in held_back(to_start, snapshot)}
     load: dict[int, int] = {}
     for move in under_way:
         _count(load, move)
@@ -219,10 +244,15 @@ def next_wave(
 
     wave = []
     for move in sorted(to_start, key=risk):
-        if all(load.get(broker, 0) < limit for broker in (*move.adding, *move.removing)):
+        if move.tp not in away and all(load.get(b, 0) < limit for b in (*move.adding, *move.removing)):
             _count(load, move)
             wave.append(move)
     return wave
+
+
+def held_back(to_start: Iterable[Move], snapshot: ClusterSnapshot) -> list[Move]:
+    """The moves that cannot start now, because a broker that gets a replica is away."""
+    return [move for move in to_start if not set(move.adding) <= set(snapshot.brokers)]
 
 
 def _count(load: dict[int, int], move: Move) -> None:

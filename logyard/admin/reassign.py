@@ -141,9 +141,16 @@ def execute(
     before = throttles.Throttle()
     try:
         if throttle >= 0:
+            away = _away(client, snapshot, settings.brokers)
+            settings = replace(settings, brokers=[broker for broker in settings.brokers if broker not in away])
             before = throttles.capture(client, list(settings.topics), settings.brokers)
             _limit(client, settings, throttle, pause)
             say(f"The inter-broker throttle limit was set to {throttle} B/s")
+            if away:
+                say(
+                    f"broker{_plural(away)} {reassign_states.ids(away)} cannot be asked and got no throttle: "
+                    "set it again with --additional when back"
+                )
         if log_dir_throttle >= 0:
             for broker in movers:
                 client.alter_broker_configs(broker, {LOG_DIR_RATE: str(log_dir_throttle)})
@@ -253,11 +260,16 @@ def _limit(client: ReassignmentClient, settings: reassign_states.ThrottleSetting
     throttles.set_rates(client, settings.brokers, rate, pause)
 
 
+def _away(client: ReassignmentClient, snapshot: ClusterSnapshot, brokers: Sequence[int]) -> list[int]:
+    """Those of the brokers whose settings cannot be reached now."""
+    return [broker for broker in brokers if broker not in snapshot.brokers and not client.reaches_dead_brokers]
+
+
 def _clear(client: ReassignmentClient, targets: Sequence[tuple[TopicPartition, tuple[int, ...]]], say: Say) -> None:
     topics = sorted({tp.topic for tp, _ in targets})
     snapshot = client.snapshot(topics)
     brokers = sorted(set(snapshot.brokers) | {broker for _, replicas in targets for broker in replicas})
-    away = [broker for broker in brokers if broker not in snapshot.brokers and not client.reaches_dead_brokers]
+    away = _away(client, snapshot, brokers)
     say(f"Clearing broker-level throttles on broker{_plural(brokers)} {reassign_states.ids(brokers)}")
     for broker in brokers:
         if broker not in away:

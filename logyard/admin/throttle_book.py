@@ -55,6 +55,17 @@ class ThrottleBook:
     def owners(self) -> dict[str, Record]:
         return {record.owner: record for record in self._records.load()}
 
+    def held(self) -> set[Place]:
+        """The settings that some owner holds now."""
+        return {place for record in self._records.load() if record.state == HELD for place in record.claims}
+
+    def lacks(self, owner: str, moves: Sequence[Move], rate: int) -> bool:
+        """Whether `hold` would have anything to do for this owner."""
+        mine = self.owners().get(owner)
+        held = mine.claims if mine is not None and mine.state == HELD else {}
+        wanted = {place: value for place, value in claims(moves, rate).items() if self._reaches(place)}
+        return any(p not in held or not held[p].looked for p in wanted)
+
     def hold(self, owner: str, moves: Sequence[Move], rate: int) -> list[Place]:
         """Throttle `moves` to `rate` bytes per second on each broker; returns the settings that others keep.
 

@@ -1,12 +1,12 @@
-"""Replication throttles of a reassignment: set before the first move, previous values remembered and put back.
+"""Replication throttles of a reassignment: the settings, what moves need of them, and how they are set at once.
 
-Topic lists name the partitions that move, broker rates hold for the brokers they move between (facts §6). A value
-that somebody else set stays his: a `*` list is not touched, a list is extended and later put back as it was.
+Topic lists name the partitions that move, broker rates hold for the brokers they move between (facts §6). Runs share
+them by `throttle_book.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from logyard.admin.execution import Move
 from logyard.admin.ports import Pause
@@ -38,19 +38,6 @@ class Throttle:
     topics: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     brokers: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "topics": {t: dict(v) for t, v in self.topics.items()},
-            "brokers": {str(b): dict(v) for b, v in self.brokers.items()},
-        }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "Throttle":
-        return cls(
-            topics={str(t): dict(v) for t, v in content["topics"].items()},
-            brokers={int(b): dict(v) for b, v in content["brokers"].items()},
-        )
-
 
 def throttled_replicas(moves: Sequence[Move]) -> dict[str, dict[str, list[str]]]:
     """Topic → key → entries `partition:broker`: sources on the leaders' list, destinations on the followers'."""
@@ -74,18 +61,6 @@ def capture(client: ConfigClient, topics: Iterable[str], brokers: Iterable[int])
         topics={topic: own_values(client.topic_configs(topic), (LEADERS, FOLLOWERS)) for topic in topics},
         brokers={b: own_values(client.broker_configs(b), (LEADER_RATE, FOLLOWER_RATE)) for b in brokers},
     )
-
-
-def set_throttle(client: ConfigClient, moves: Sequence[Move], rate: int, pause: Pause) -> Throttle:
-    """Throttle the moves to `rate` bytes per second on each broker; returns what `restore` puts back."""
-    lists = throttled_replicas(moves)
-    brokers = throttled_brokers(moves)
-    before = capture(client, lists, brokers)
-    for topic, keys in lists.items():
-        values = {k: _joined(before.topics[topic][k], entries) for k, entries in keys.items()}
-        client.alter_topic_configs(topic, values)
-    set_rates(client, brokers, rate, pause)
-    return before
 
 
 def set_rates(client: ConfigClient, brokers: Sequence[int], rate: int, pause: Pause) -> None:
@@ -131,13 +106,6 @@ def restore(client: ConfigClient, before: Throttle) -> None:
 def own_values(configs: Mapping[str, ConfigValue], keys: Sequence[str]) -> dict[str, str | None]:
     """What is set here for those keys; None where the value comes from elsewhere, or is empty."""
     return {k: configs[k].value or None if k in configs and configs[k].is_override else None for k in keys}
-
-
-def _joined(before: str | None, entries: Sequence[str]) -> str:
-    if before == "*":
-        return "*"
-    existing = [entry for entry in (before or "").split(",") if entry]
-    return ",".join(dict.fromkeys((*existing, *entries)))
 
 
 def _back(values: Mapping[str, str | None]) -> tuple[dict[str, str], list[str]]:

@@ -1,16 +1,17 @@
 """What can be waited for: one small class each, pure functions of a look."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from logyard.admin.connect import Connector
-from logyard.admin.execution import Move, adopt, progress
+from logyard.admin.execution import Move, adopt, held_back, progress
 from logyard.admin.looks import Look
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import topic_json
-from logyard.admin.throttles import Throttle, restore
 from logyard.operators.hooks.cluster import ClusterHook
+from logyard.operators.throttles import book_of
 from logyard.operators.triggers.base import ClusterTrigger
 
 _NAMED = 5
@@ -124,31 +125,50 @@ class ReassignmentDoneTrigger(ClusterTrigger):
     """Moves have ended: replicas are the target, no reassignment runs, the ISR is full.
 
     :param moves: the moves as `Move.as_json` writes them.
-    :param cancel_on_kill: cancel what still runs of them when the deferred task is killed, and put `throttle` back.
-    :param throttle: what was there before the throttle of these moves, as `Throttle.as_json` writes it.
+    :param held_back: moves that cannot start before a broker is back; when it is, this wait is over.
+    :param broker_patience_s: for how many seconds a target broker may be away before this gives up (`given_up` in
+        the result); they begin anew where the triggerer is restarted.
+    :param cancel_on_kill: cancel what still runs of them when the deferred task is killed, and end the throttle.
+    :param throttle_owner: whose throttle that is.
     """
 
     def __init__(
         self,
         *,
         moves: Sequence[dict[str, Any]],
+        held_back: Sequence[dict[str, Any]] = (),
+        broker_patience_s: float = 900.0,
         cancel_on_kill: bool = False,
-        throttle: Mapping[str, Any] | None = None,
+        throttle_owner: str | None = None,
         **waiting: Any,
     ) -> None:
         super().__init__(**waiting)
         self.moves = moves
+        self.held_back = list(held_back)
+        self.broker_patience_s = broker_patience_s
         self.cancel_on_kill = cancel_on_kill
-        self.throttle = throttle
+        self.throttle_owner = throttle_owner
+        self._away_since: float | None = None
 
     def look(self, seen: Look) -> dict[str, Any] | None:
-        state = progress([Move.from_json(move) for move in self.moves], seen.snapshot)
-        # A destination that died is not waited for: the operator decides what becomes of its moves.
-        return state.as_json() if not state.running or state.stuck else None
+        started, later = _moves(self.moves), _moves(self.held_back)
+        state = progress([*started, *later], seen.snapshot)
+        can_start = len(held_back(later, seen.snapshot)) < len(later)
+        if can_start or not (state.stuck or progress(started, seen.snapshot).running):
+            return state.as_json()
+        if not state.stuck:
+            self._away_since = None
+            return None
+        now = time.monotonic()
+        self._away_since = now if self._away_since is None else self._away_since
+        if now - self._away_since < self.broker_patience_s:
+            return None
+        return {**state.as_json(), "given_up": True}
 
     def missing(self, seen: Look) -> str:
-        state = progress([Move.from_json(move) for move in self.moves], seen.snapshot)
-        return f"{len(state.running)} of {len(self.moves)} moves: {some(state.running)}"
+        state = progress([*_moves(self.moves), *_moves(self.held_back)], seen.snapshot)
+        text = f"{len(state.running)} of {len(self.moves) + len(self.held_back)} moves: {some(state.running)}"
+        return f"{text}; a target broker of {some(state.stuck)} is away" if state.stuck else text
 
     async def on_kill(self) -> None:
         if self.cancel_on_kill:
@@ -159,13 +179,17 @@ class ReassignmentDoneTrigger(ClusterTrigger):
     def _cancel(self, connector: Connector, settings: ClusterSettings) -> None:
         client = connector.cluster(settings)
         try:
-            moves = [Move.from_json(move) for move in self.moves]
-            running = adopt(moves, client.snapshot(reassignments=True)).under_way
+            snapshot = client.snapshot(reassignments=True)
+            running = adopt(_moves(self.moves), snapshot).under_way
             client.alter_reassignments({move.tp: None for move in running})
-            if self.throttle:
-                restore(client, Throttle.from_json(self.throttle))
+            if self.throttle_owner is not None:
+                book_of(client, snapshot, connector.pause()).release(self.throttle_owner)
         finally:
             client.close()
+
+
+def _moves(entries: Sequence[dict[str, Any]]) -> list[Move]:
+    return [Move.from_json(entry) for entry in entries]
 
 
 class MovesEndedTrigger(ClusterTrigger):

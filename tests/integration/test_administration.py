@@ -23,6 +23,8 @@ from logyard.admin.recovery import Recoverer
 from logyard.admin.recovery_case import Expectation, Limits, Recovery
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import NewTopic
+from logyard.admin.throttle_book import ThrottleBook
+from logyard.admin.throttle_records import MemoryRecords
 from logyard.admin.topics import IfExists, ensure_topic
 from logyard.broker.model import TopicPartition
 from tests.support.real_cluster import RealCluster, eventually
@@ -106,11 +108,12 @@ def test_replicas_move_by_a_plan_under_a_throttle(client: KafkaClusterClient) ->
     snapshot = client.snapshot(["admin-move"], reassignments=True)
     moves = plan_moves(PlanInput.of(snapshot, ["admin-move"], client.replica_sizes()), Goals(drain=frozenset({0})))
     assert len(make_plan(snapshot, moves).moves) == 4
-    before = throttles.set_throttle(client, moves, 10_000_000, RealConnector().pause())
+    book = ThrottleBook(client, MemoryRecords(), RealConnector().pause())
+    assert book.hold("test", moves, 10_000_000) == []
     assert all(client.broker_configs(b)[throttles.FOLLOWER_RATE].value == "10000000" for b in (0, 1, 2))
     assert client.alter_reassignments({m.tp: m.target for m in moves}) == {m.tp: None for m in moves}
     eventually(lambda: len(progress(moves, client.snapshot(reassignments=True)).done) == 4, "every move done", 60)
-    throttles.restore(client, before)
+    assert book.release("test") == []
     eventually(lambda: not _throttled(client), "no throttle left")
     elected = client.elect_leaders([m.tp for m in moves])
     assert all(r is None or r.code is ErrorCode.ELECTION_NOT_NEEDED for r in elected.values())

@@ -105,3 +105,25 @@ def test_a_proposal(run: Any, cluster: RealCluster, topic: str, tmp_path: Path) 
         assert status == 0
         proposed = json.loads(out.splitlines()[-1])["partitions"]
         assert [sorted(entry["replicas"]) for entry in proposed] == [[0, 1], [0, 1]]
+
+
+def test_replicas_of_a_dead_broker_move_under_a_throttle(
+    run: Any, cluster: RealCluster, topic: str, tmp_path: Path
+) -> None:
+    """The main case of a repair: the source is gone, and cannot be asked for its settings."""
+    before = replicas(cluster, topic)
+    cluster.cluster.stop_broker(0)
+    try:
+        eventually(lambda: run("list")[0] == 0, "the others answer")
+        eventually(lambda: 0 not in cluster.admin().list_topics(timeout=10).brokers, "broker 0 is gone", 60)
+        targets = {p: [2 if broker == 0 else broker for broker in held] for p, held in before.items()}
+        file = ("--reassignment-json-file", write(tmp_path / "plan.json", topic, targets))
+        status, out, err = run("execute", *file, "--throttle", "50000000")
+        assert (status, err) == (0, "")
+        assert "broker 0 cannot be asked and got no throttle" in out
+        eventually(lambda: replicas(cluster, topic) == targets, "moved", 60)
+    finally:
+        cluster.cluster.start_broker(0)
+    eventually(lambda: 0 in cluster.admin().list_topics(timeout=10).brokers, "broker 0 is back", 60)
+    assert run("verify", *file)[0] == 0
+    assert not any("throttled" in key for found in throttles(cluster, topic) for key in found)

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from logyard.admin import throttles
+from logyard.admin.connect import RealPause
 from logyard.admin.execution import Move
 from logyard.admin.snapshot import NewTopic
+from logyard.admin.throttle_book import ThrottleBook
+from logyard.admin.throttle_records import MemoryRecords
 from logyard.broker.model import TopicPartition as AdminPartition
 from logyard.local.dag_files import DAGS
 from tests.integration.conftest import CONFIG
@@ -254,14 +256,13 @@ def test_preferred_leaders_are_elected(yard: Yard, admin: Browser) -> None:
 def test_what_another_tool_moves_is_cancelled(yard: Yard, admin: Browser) -> None:
     tp = AdminPartition("foreign", 0)
     runs = "/api/v2/dags/logyard_reassign_replicas/dagRuns"
-    # A run that was cancelled puts brokers' rates back at its end, and would take this move's with them.
     eventually(lambda: not yard.api.get(runs, state=["queued", "running"])["dag_runs"], "earlier runs have ended", 60)
     with yard.client() as client:
         client.create_topic(NewTopic("foreign", assignment={0: (0, 1)}))
         eventually(lambda: client.snapshot(["foreign"]).ready("foreign"), "foreign is led")
         value = os.urandom(100_000)
         yard.cluster.produce("foreign", [(b"k", value) for _ in range(60)])
-        throttles.set_throttle(client, [Move(tp, (0, 1), (1, 2))], 20_000, time)
+        ThrottleBook(client, MemoryRecords(), RealPause()).hold("somebody", [Move(tp, (0, 1), (1, 2))], 20_000)
         client.alter_reassignments({tp: (1, 2)})
         admin.goto(f"{yard.airflow.url}/{PAGE}?view=reassignments")
         admin.wait_text("No DAG run holds these moves", 60)

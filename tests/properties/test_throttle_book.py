@@ -162,7 +162,9 @@ class Turns:
         self._alive, self._back = [True, True], threading.Semaphore(0)
 
     def run(self, *work: Callable[[Callable[[], None]], None]) -> None:
-        threads = [threading.Thread(target=self._body, args=(number, one), daemon=True) for number, one in enumerate(work)]
+        threads = [
+            threading.Thread(target=self._body, args=(number, one), daemon=True) for number, one in enumerate(work)
+        ]
         for thread in threads:
             thread.start()
         while any(self._alive):

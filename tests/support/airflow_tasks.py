@@ -8,6 +8,8 @@ from typing import Any
 
 from logyard.admin.memory import MemoryConnector
 from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.throttle_records import MemoryRecords
+from logyard.operators import throttles
 from logyard.operators.hooks.cluster import ClusterHook
 
 CONNECTION = {"conn_type": "logyard", "host": "memory:1", "extra": {"broker_ids": [1, 2, 3]}}
@@ -16,7 +18,8 @@ CONNECTION = {"conn_type": "logyard", "host": "memory:1", "extra": {"broker_ids"
 class Pushed:
     """A task instance as far as operators use it. `others`: dag_id → run_id → task_id → state, of running runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_id: str = "run", task_id: str = "go") -> None:
+        self.dag_id, self.run_id, self.task_id, self.map_index = "dag", run_id, task_id, -1
         self.values: dict[str, Any] = {}
         self.others: dict[str, dict[str, dict[str, str]]] = {}
 
@@ -24,9 +27,13 @@ class Pushed:
         assert list(states) == ["running"]
         return len(self.others.get(dag_id, {}))
 
-    def get_task_states(self, dag_id: str, task_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    def get_task_states(
+        self, dag_id: str, task_ids: Sequence[str], run_ids: Sequence[str] | None = None
+    ) -> dict[str, dict[str, str]]:
         return {
-            run: {t: state for t, state in tasks.items() if t in task_ids} for run, tasks in self.others[dag_id].items()
+            run: {t: state for t, state in tasks.items() if t in task_ids}
+            for run, tasks in self.others.get(dag_id, {}).items()
+            if run_ids is None or run in run_ids
         }
 
     def xcom_push(self, key: str, value: Any) -> None:
@@ -43,8 +50,15 @@ class Store(dict[str, Any]):
         self.pop(key, None)
 
 
-def context(store: Store | None = None) -> Any:
-    return {"ti": Pushed(), "task_state_store": Store() if store is None else store}
+def context(store: Store | None = None, **identity: str) -> Any:
+    return {"ti": Pushed(**identity), "task_state_store": Store() if store is None else store}
+
+
+def keep_throttles(monkeypatch: Any) -> MemoryRecords:
+    """Keep the records of throttles in memory: only a worker can reach Airflow's Variables."""
+    records = MemoryRecords()
+    monkeypatch.setattr(throttles, "VariableRecords", lambda cluster_id: records)
+    return records
 
 
 def use(monkeypatch: Any, cluster: MemoryCluster, *, ensemble: bool = True, **extra: Any) -> None:
@@ -52,6 +66,7 @@ def use(monkeypatch: Any, cluster: MemoryCluster, *, ensemble: bool = True, **ex
     connection = {**CONNECTION, "extra": {**CONNECTION["extra"], **extra}}  # type: ignore[dict-item]
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(connection))
     monkeypatch.setattr(ClusterHook, "connector", MemoryConnector(cluster, zookeeper=ensemble))
+    keep_throttles(monkeypatch)
 
 
 def run(operator: Any, ctx: Any) -> tuple[Any, int]:

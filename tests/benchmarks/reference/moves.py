@@ -9,11 +9,12 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
-from logyard.admin import throttles
 from logyard.admin.client import KafkaClusterClient
 from logyard.admin.connect import RealPause
 from logyard.admin.execution import Move
 from logyard.admin.settings import ClusterSettings
+from logyard.admin.throttle_book import ThrottleBook
+from logyard.admin.throttle_records import MemoryRecords
 from logyard.broker.model import TopicPartition
 from tests.benchmarks.reference.measure import Measured, cpu_s
 from tests.benchmarks.reference.rows import led, wait
@@ -134,14 +135,15 @@ def reassign(cluster: RealCluster, *, gigabytes: float, throttle: int) -> Measur
     moves = [Move(TopicPartition(name, p), tuple(found.replicas), target) for p, found in sorted(now.items())]
     client = client_of(cluster)
     try:
-        before = throttles.set_throttle(client, moves, throttle, RealPause()) if throttle else None
+        book = ThrottleBook(client, MemoryRecords(), RealPause())
+        if throttle:
+            book.hold("bench", moves, throttle)
         cpu, begun = cpu_s(cluster), time.perf_counter()
         refused = {tp: said for tp, said in client.alter_reassignments({m.tp: m.target for m in moves}).items() if said}
         assert not refused, refused
         eventually(lambda: not client.list_reassignments(), "moved", 900)
         taken, used = time.perf_counter() - begun, cpu_s(cluster) - cpu
-        if before is not None:
-            throttles.restore(client, before)
+        book.release("bench")
     finally:
         client.close()
     assert {tuple(found.replicas) for found in cluster.describe(name).values()} == {target}

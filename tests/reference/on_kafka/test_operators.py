@@ -42,7 +42,7 @@ from logyard.operators.topics import (
     DeleteTopicOperator,
 )
 from logyard.operators.verification import VerifyReassignmentOperator
-from tests.support.airflow_tasks import context, run
+from tests.support.airflow_tasks import context, keep_throttles, run
 from tests.support.real_cluster import RealCluster, eventually
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(600)]
@@ -59,6 +59,7 @@ def connection(cluster: RealCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     made = {"conn_type": "logyard", "host": cluster.bootstrap, "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(made))
+    keep_throttles(monkeypatch)
     monkeypatch.setenv("AIRFLOW__LOGYARD__ALLOW_CONNECTION_LAUNCHER", "True")
 
 

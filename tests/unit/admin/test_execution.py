@@ -6,16 +6,20 @@ from logyard.admin import throttles
 from logyard.admin.execution import (
     Move,
     Plan,
+    StalePlan,
     adopt,
     explicit_moves,
+    held_back,
     make_plan,
     next_wave,
     progress,
-    state_hash,
+    refuse_stale,
 )
 from logyard.admin.memory import MemoryClient, MemoryPause
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.snapshot import NewTopic
+from logyard.admin.throttle_book import ThrottleBook
+from logyard.admin.throttle_records import MemoryRecords
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import TopicPartition
 
@@ -88,13 +92,50 @@ def test_waves_respect_what_is_under_way(client: MemoryClient) -> None:
     assert len(next_wave(moves, moves[:1], snapshot, limit=2)) == 1
 
 
-def test_the_hash_changes_with_the_replicas(client: MemoryClient) -> None:
-    first = state_hash(client.snapshot(), [T0])
-    client.alter_reassignments({T0: (3, 2)})
-    for _ in range(4):
-        client.snapshot()
-    assert state_hash(client.snapshot(), [T0]) != first
-    assert state_hash(client.snapshot(), [T1]) == state_hash(client.snapshot(), [T1])
+STALE = "plan again"
+
+
+@pytest.mark.parametrize(
+    ("moves", "why"),
+    [
+        ([Move(T0, (1, 2), (3, 2))], None),
+        ([Move(T0, (2, 1), (3, 2))], None),  # another order of the same: a move was cancelled meanwhile
+        ([Move(T0, (4, 3), (1, 2))], None),  # it is where the plan wants it
+        ([Move(T0, (), (3, 2))], None),  # written by hand
+        ([Move(TopicPartition("gone", 0), (1, 2), (3, 2))], None),  # dropped alone
+        ([Move(T0, (1, 3), (3, 2))], STALE),
+        ([Move(T0, (4, 3), (1, 2)), Move(T1, (1, 2), (3, 4))], STALE),  # one that is there already excuses no other
+    ],
+)
+def test_a_plan_is_stale_where_one_partition_is_elsewhere(
+    client: MemoryClient, moves: list[Move], why: str | None
+) -> None:
+    snapshot = client.snapshot(reassignments=True)
+    plan = make_plan(snapshot, moves)
+    if why is None:
+        refuse_stale(plan, snapshot)
+        return
+    with pytest.raises(StalePlan, match=why):
+        refuse_stale(plan, snapshot)
+
+
+def test_a_plan_is_not_judged_where_nobody_says_what_moves(client: MemoryClient) -> None:
+    snapshot = client.snapshot()
+    with pytest.raises(StalePlan, match="no controller"):
+        refuse_stale(make_plan(snapshot, []), snapshot)
+    with pytest.raises(StalePlan, match="is for cluster other"):
+        refuse_stale(Plan("other", ()), client.snapshot(reassignments=True))
+
+
+def test_moves_to_a_broker_that_is_away_are_held_back(client: MemoryClient) -> None:
+    snapshot = client.snapshot(reassignments=True)
+    moves = [Move(T0, (1, 2), (9, 2)), Move(T1, (2, 3), (4, 3))]
+    assert next_wave(moves, [], snapshot) == moves[1:]
+    assert held_back(moves, snapshot) == moves[:1]
+
+
+def book(client: MemoryClient, pause: MemoryPause | None = None) -> ThrottleBook:
+    return ThrottleBook(client, MemoryRecords(), pause or MemoryPause(MemoryCluster({1: None})))
 
 
 def test_throttles_are_set_and_put_back_as_they_were(client: MemoryClient) -> None:
@@ -102,19 +143,21 @@ def test_throttles_are_set_and_put_back_as_they_were(client: MemoryClient) -> No
     client.alter_topic_configs("t", {throttles.LEADERS: "5:5"})
     before_brokers = {b: dict(client.broker_configs(b)) for b in (1, 2, 3, 4)}
     before_topic = client.topic_configs("t")
-    kept = throttles.set_throttle(client, [Move(T0, (1, 2), (3, 2))], 1000, MemoryPause(MemoryCluster({1: None})))
+    kept = book(client)
+    kept.hold("me", [Move(T0, (1, 2), (3, 2))], 1000)
     assert client.broker_configs(3)[throttles.FOLLOWER_RATE].value == "1000"
     assert client.topic_configs("t")[throttles.LEADERS].value == "5:5,0:1,0:2"
     assert client.topic_configs("t")[throttles.FOLLOWERS].value == "0:3"
-    throttles.restore(client, throttles.Throttle.from_json(kept.as_json()))
+    kept.release("me")
     assert {b: dict(client.broker_configs(b)) for b in (1, 2, 3, 4)} == before_brokers
     assert client.topic_configs("t") == before_topic
 
 
 def test_throttles_of_a_vanished_topic_are_left_out(client: MemoryClient) -> None:
-    kept = throttles.set_throttle(client, [Move(T0, (1, 2), (3, 2))], 1000, MemoryPause(MemoryCluster({1: None})))
+    kept = book(client)
+    kept.hold("me", [Move(T0, (1, 2), (3, 2))], 1000)
     client.delete_topic("t")
-    throttles.restore(client, kept)
+    kept.release("me")
     assert client.broker_configs(3) == {}
 
 
@@ -123,7 +166,7 @@ def test_a_throttle_is_set_when_every_broker_knows_it(client: MemoryClient, monk
     # Broker 3 hears of its rate a while after it was written.
     monkeypatch.setattr(client, "broker_configs", lambda b: {} if b == 3 and pause.monotonic() < 0.5 else answered(b))
     start = pause.monotonic()
-    throttles.set_throttle(client, [Move(T0, (1, 2), (3, 2))], 1000, pause)
+    book(client, pause).hold("me", [Move(T0, (1, 2), (3, 2))], 1000)
     assert 0.5 <= pause.monotonic() - start < 1
 
 
@@ -132,5 +175,5 @@ def test_a_broker_that_never_tells_its_throttle_holds_a_move_up_for_a_moment_onl
 ) -> None:
     pause = MemoryPause(MemoryCluster({1: None}))
     monkeypatch.setattr(client, "broker_configs", lambda _: {})
-    throttles.set_rates(client, [1, 2], 1000, pause, patience_s=5)
+    throttles.set_rates(client, [1, 2], 1000, pause)
     assert 5 <= pause.monotonic() < 6
