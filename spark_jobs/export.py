@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from logyard.broker.errors import CorruptData
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import ddl, export_options, session
 from logyard.spark_jobs.evolution import SchemaRefused, check_evolution
@@ -70,6 +71,7 @@ class Export:
         if self._store.is_unpublished(manifest):
             self._tables.publish(self._store, manifest)
         self._store.drop_stale_staging()
+        self._tend()
         with ExitStack() as stack:
             leases: list[Lease] = []
             beats = stack.enter_context(Heartbeats(leases, self._arguments.lease_ttl_s * 1000))
@@ -226,7 +228,15 @@ class Export:
         )
         self._store.commit(following)
         self._tables.publish(self._store, following)
+        self._tend()
         return following
+
+    def _tend(self) -> None:
+        """Keep the manifests short; what is committed is committed, whether that works or not."""
+        try:
+            self._store.tend()
+        except (CorruptData, OSError) as error:
+            say(f"export: no checkpoint of the manifests was made: {error}")
 
     def _merge(self, manifest: Manifest) -> tuple[int, Manifest]:
         """Merge small files in a version of its own; returns how many went, and the newest version."""
@@ -250,6 +260,7 @@ class Export:
             following = manifest.advanced(run_id=run_id, files=files, removed=removed)
             self._store.commit(following)
             self._store.finish_moves(following)
+            self._tend()
         return len(removed), following
 
     def _summary(

@@ -1,4 +1,4 @@
-"""What an export has committed: numbered JSON files in `_manifest/`, one more per run, none ever changed.
+"""What an export has committed: numbered versions in `_manifest/` (history.py), none ever changed.
 
 Rule 1: a version is made by linking a finished file to a name that must not exist yet: of two writers one fails
         (`Fenced`).
@@ -12,7 +12,6 @@ Rule 4: a version names nothing that its writer has not seen with its own eyes (
         disk that is not the driver's.
 """
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.broker.errors import CorruptData, LogyardError
+from logyard.spark_jobs.history import History, NumberTaken
 from logyard.spark_jobs.staged import check_seen, sync_directory, sync_staged
 from logyard.spark_jobs.staging import Alive, remove, stale
 
@@ -127,44 +127,33 @@ class ManifestStore:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self._manifests = os.path.join(directory, MANIFESTS)
+        self._history = History(os.path.join(directory, MANIFESTS))
 
     def latest(self) -> Manifest:
         """Return the newest version, version 0 where there is none; raises CorruptData."""
-        versions = self._versions()
-        return self._read(versions[-1]) if versions else Manifest()
+        row = self._history.newest()
+        return Manifest() if row is None else Manifest.from_json(row)
 
     def live_files(self) -> list[Mapping[str, Any]]:
-        """Return every committed file that no later version took out, oldest first."""
-        found: dict[str, Mapping[str, Any]] = {}
-        for version in self._versions():
-            manifest = self._read(version)
-            for path in manifest.removed:
-                found.pop(path, None)
-            found.update((str(file["path"]), file) for file in manifest.files)
-        return list(found.values())
+        """Return every committed file that no later version took out, oldest first; raises CorruptData."""
+        return self._history.live_files()
 
     def commit(self, manifest: Manifest) -> None:
         """Make this the newest version; raises Fenced if its number is taken, NotShared if a file it names is not to
         be seen here."""
         check_seen(self.directory, manifest.files)
         sync_staged(self.directory, manifest.files)
-        os.makedirs(self._manifests, exist_ok=True)
-        temporary = os.path.join(self._manifests, f".{manifest.run_id}.tmp")
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(manifest.to_json(), file, indent=1, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
         try:
-            os.link(temporary, self._path(manifest.version))
-        except FileExistsError:
+            self._history.append(manifest.version, manifest.to_json())
+        except NumberTaken:
             raise Fenced(
                 f"{self.directory}: another export committed version {manifest.version} meanwhile;"
                 " nothing of this run was kept"
             ) from None
-        finally:
-            os.unlink(temporary)
-        sync_directory(self._manifests)
+
+    def tend(self) -> None:
+        """Make a checkpoint of the manifests and trim old ones, where that is due; raises CorruptData, OSError."""
+        self._history.tend()
 
     def finish_moves(self, manifest: Manifest, *, without: str = "", keep_staging: bool = False) -> None:
         """Move the files that `manifest` names from staging to their place, those that are still there, and remove
@@ -242,23 +231,6 @@ class ManifestStore:
         """Remove what dead runs staged and did not commit."""
         for path in stale(os.path.join(self.directory, STAGING), self.latest().run_id):
             remove(path)
-
-    def _versions(self) -> list[int]:
-        if not os.path.isdir(self._manifests):
-            return []
-        names = os.listdir(self._manifests)
-        return sorted(int(stem) for n in names if n.endswith(".json") and (stem := n.removesuffix(".json")).isdigit())
-
-    def _path(self, version: int) -> str:
-        return os.path.join(self._manifests, f"{version:010d}.json")
-
-    def _read(self, version: int) -> Manifest:
-        with open(self._path(version), encoding="utf-8") as file:
-            try:
-                content = json.load(file)
-            except ValueError as error:
-                raise CorruptData(f"{self._path(version)}: {error}") from error
-        return Manifest.from_json(content)
 
 
 def _unlink(path: str) -> None:

@@ -4,7 +4,6 @@ import argparse
 import os
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from logyard.spark_jobs.export import MEBIBYTE
 from logyard.spark_jobs.manifest import ManifestStore
 from logyard.spark_jobs.plans import merging
 from logyard.spark_jobs.plans.exporting import ExportRefused
+from tests.support.crash_points import crash_points
 from tests.support.export_runs import Flights, pairs
 from tests.support.here_workers import HereWorkers
 
@@ -57,59 +57,6 @@ def test_other_stores_are_refused_before_anything_is_made(url: str, flights: Fli
 
 
 # --- crashes
-
-
-class Crash(BaseException):
-    """Passes everything that expects an Exception, as SIGKILL does."""
-
-
-def crash_points(run: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, reset: Callable[[], None], step: int) -> int:
-    """Run as often as `run` has calls that change files, dying right before and right after each (each `step`th of
-    these points); returns how many there are.
-
-    In between, `reset` is called. What dies does not clean up: the process would be gone.
-    """
-    changing = ("link", "replace", "unlink", "makedirs")
-    point = 0
-    while True:
-        left = point
-        died = False
-
-        def dying(function: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any, **named: Any) -> Any:
-                nonlocal left, died
-                if died:
-                    return None  # the dead change nothing more
-                before, left = left == 0, left - 1
-                if before:
-                    died = True
-                    raise Crash
-                answer = function(*arguments, **named)
-                after, left = left == 0, left - 1
-                if after:
-                    died = True
-                    raise Crash
-                return answer
-
-            return call
-
-        with monkeypatch.context() as patched:
-            for name in changing:
-                patched.setattr(os, name, dying(getattr(os, name)))
-            patched.setattr("shutil.rmtree", dying(export_rmtree))
-            try:
-                run()
-            except Crash:
-                pass
-            else:
-                return point
-        reset()
-        point += step
-
-
-def export_rmtree(path: str, ignore_errors: bool = False) -> None:
-    """Remove a tree by calls that are not watched (one step, or the count of points would never end)."""
-    os.system(f"rm -rf '{path}'")
 
 
 @pytest.mark.parametrize(
