@@ -1,11 +1,13 @@
 """From the bytes of a segment to columns: headers, checked batches, records, Arrow.
 
+Messages of formats v0 and v1 are batches like others here (old_messages.py).
+
 A chunk is a few MiB of whole batches: small enough to stay in the processor's cache from the check to the columns.
 Damage is a value here (`Damage`): a job decides whether it is a finding or the end.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,6 +18,7 @@ from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.records import compression
 from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.kernels import Array
+from logyard.spark_jobs.old_messages import Faults, Payloads, opened_messages
 
 CHUNK_BYTES = 4 * 1024 * 1024
 # How many times larger compressed batches become, mostly: what is allocated and not used costs nothing.
@@ -53,6 +56,9 @@ class Chunk:
     headers: Array
     raw: Array | None = None
     payloads: Array | None = None
+    # Of messages of formats before v2, by their place in `data`.
+    old_payloads: Payloads = field(default_factory=dict)
+    old_faults: Faults = field(default_factory=dict)
 
     def batch(self, index: int) -> memoryview:
         """Return the bytes of one batch."""
@@ -67,7 +73,8 @@ class Chunk:
     def select(self, mask: Array) -> "Chunk":
         """Return the chunk with the batches of `mask` only."""
         payloads = None if self.payloads is None else self.payloads[mask]
-        return Chunk(self.file_position, self.data, self.headers[mask], self.raw, payloads)
+        old = self.old_payloads, self.old_faults
+        return Chunk(self.file_position, self.data, self.headers[mask], self.raw, payloads, *old)
 
 
 def read_chunks(
@@ -86,7 +93,10 @@ def read_chunks(
         if count:
             headers = np.zeros((count, k.HEADER_COLUMNS), np.int64)
             k.read_headers(data, headers)
-            yield Chunk(position, data[:used], headers)
+            chunk = Chunk(position, data[:used], headers)
+            if (headers[:, k.MAGIC] != 2).any():
+                chunk.old_payloads, chunk.old_faults = opened_messages(data, headers)
+            yield chunk
             position += used
             want = chunk_bytes
             if not fault:
@@ -107,14 +117,15 @@ def _offset_at(data: Array) -> int:
 
 
 def check_crcs(chunk: Chunk) -> list[Damage]:
-    """Return the batches whose checksum is wrong, or that are not of format v2."""
+    """Return the batches whose checksum is wrong, or of which no more can be said (formats before v2)."""
     damages = []
     view = memoryview(chunk.data)
     headers = chunk.headers
     columns = (headers[:, c].tolist() for c in (k.POSITION, k.LENGTH, k.CRC, k.MAGIC))
     for index, (at, length, crc, magic) in enumerate(zip(*columns, strict=True)):
         if magic != 2:
-            damages.append(chunk.damage(index, k.FAULT_TEXT[k.FAULT_MAGIC]))
+            if fault := chunk.old_faults.get(at):
+                damages.append(chunk.damage(index, fault))
         elif crc32c(view[at + _CRC_START : at + length]) != crc:
             damages.append(chunk.damage(index, "its checksum (CRC-32C) is wrong"))
     return damages
@@ -132,7 +143,7 @@ def open_payloads(chunk: Chunk, wanted: Array | None = None) -> list[Damage]:
     codecs = headers[:, k.ATTRIBUTES] & _CODEC_MASK
     wanted = np.ones(len(headers), bool) if wanted is None else wanted
     damages: dict[int, Damage] = {}
-    if codecs.any():
+    if codecs.any() or chunk.old_payloads:
         chunk.raw, chunk.payloads = _decompressed(chunk, starts, ends, codecs, wanted, damages)
     else:
         chunk.raw, chunk.payloads = chunk.data, np.stack([starts, np.where(wanted, ends, starts)], axis=1)
@@ -147,14 +158,16 @@ def open_payloads(chunk: Chunk, wanted: Array | None = None) -> list[Damage]:
 def _decompressed(
     chunk: Chunk, starts: Array, ends: Array, codecs: Array, wanted: Array, damages: dict[int, Damage]
 ) -> tuple[Array, Array]:
-    view = memoryview(chunk.data)
+    view, old = memoryview(chunk.data), chunk.old_payloads
     room = _Room(RATIO_GUESS * len(view))
     bounds = np.zeros((len(codecs), 2), np.int64)
     columns = (codecs, starts, ends, wanted, chunk.headers[:, k.COUNT])
     for index, (codec, start, end, is_wanted, count) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
         before = room.used
         try:
-            if codec and is_wanted and count > 0:
+            if start - k.HEADER_SIZE in old:
+                room.copy(memoryview(old[start - k.HEADER_SIZE] if is_wanted else b""))
+            elif codec and is_wanted and count > 0:
                 room.decompress(codec, view[start:end])
             elif is_wanted:
                 room.copy(view[start:end])
@@ -194,14 +207,14 @@ class _Room:
         self.data = larger
 
 
-def walk(chunk: Chunk) -> Array:
+def walk(chunk: Chunk, where: str = "") -> Array:
     """Return the record matrix (kernels.RECORD_COLUMNS) of an opened chunk; raises CorruptBatch at the first
-    damaged batch."""
+    damaged batch, naming `where`."""
     assert chunk.raw is not None, "open_payloads comes first"
     records = np.empty((int(chunk.headers[:, k.COUNT].sum()), k.RECORD_COLUMNS), np.int64)
     damaged, fault = k.walk_records(chunk.raw, chunk.payloads, chunk.headers, records)
     if damaged >= 0:
-        raise CorruptBatch(chunk.damage(damaged, k.FAULT_TEXT[fault]))
+        raise CorruptBatch(chunk.damage(damaged, k.FAULT_TEXT[fault]), where)
     return records
 
 
@@ -230,6 +243,8 @@ def open_checked(chunk: Chunk, where: str) -> Chunk:
 
 # --- Arrow -----------------------------------------------------------------------------------------------------------
 
+# The years 1 to 9999.
+TIME_MS_MIN, TIME_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
 HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RECORD_SCHEMA = pa.schema(
     [
@@ -249,15 +264,21 @@ RECORD_SCHEMA = pa.schema(
 )
 
 
-def record_batch(chunk: Chunk, records: Array, columns: Sequence[str] = RECORD_SCHEMA.names) -> pa.RecordBatch:
+def record_batch(
+    chunk: Chunk, records: Array, columns: Sequence[str] = RECORD_SCHEMA.names, where: str = ""
+) -> pa.RecordBatch:
     """Return the records as Arrow columns (of RECORD_SCHEMA, in the order asked for). Binary columns copy once,
-    from `raw`."""
+    from `raw`.
+
+    A header's key that is not UTF-8 has U+FFFD for what is none, as Java's client gives it; a time before the year 1 or
+    behind the year 9999, which Spark and others cannot hold, is null. Raises CorruptBatch, naming `where`.
+    """
     builders = {
         "offset": lambda: pa.array(records[:, k.OFFSET]),
-        "timestamp": lambda: pa.array(records[:, k.TIMESTAMP]).cast(pa.timestamp("ms", tz="UTC")),
+        "timestamp": lambda: _times(records[:, k.TIMESTAMP]),
         "key": lambda: slices(chunk.raw, records[:, k.KEY_AT], records[:, k.KEY_SIZE]),
         "value": lambda: slices(chunk.raw, records[:, k.VALUE_AT], records[:, k.VALUE_SIZE]),
-        "headers": lambda: _header_lists(chunk.raw, records),
+        "headers": lambda: _header_lists(chunk, records, where),
     }
     arrays = [builders[c]() if c in builders else _batch_column(chunk, records, c) for c in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([RECORD_SCHEMA.field(c) for c in columns]))
@@ -273,20 +294,27 @@ def slices(raw: Array, at: Array, size: Array) -> pa.Array:
     return gaps_and_values.take(odd)
 
 
-def _header_lists(raw: Array, records: Array) -> pa.Array:
+def _times(milliseconds: Array) -> pa.Array:
+    beyond = (milliseconds < TIME_MS_MIN) | (milliseconds > TIME_MS_MAX)
+    return pa.array(milliseconds, mask=beyond if beyond.any() else None).cast(pa.timestamp("ms", tz="UTC"))
+
+
+def _header_lists(chunk: Chunk, records: Array, where: str) -> pa.Array:
+    raw = chunk.raw
     counts = records[:, k.HEADERS]
     bounds = np.zeros(len(records) + 1, np.int32)
     np.cumsum(counts, out=bounds[1:])
     places = np.empty((int(bounds[-1]), 4), np.int64)
     damaged = k.walk_headers(raw, np.ascontiguousarray(records), places)
     if damaged >= 0:
-        raise CorruptData(f"record at offset {int(records[damaged, k.OFFSET])}: its headers do not fill it")
+        reason = f"the headers of the record at offset {int(records[damaged, k.OFFSET])} do not fill it"
+        raise CorruptBatch(chunk.damage(int(records[damaged, k.BATCH]), reason), where)
     keys = slices(raw, places[:, 0], places[:, 1])
     values = slices(raw, places[:, 2], places[:, 3])
     try:
         keys = keys.cast(pa.string())
-    except pa.ArrowInvalid as error:
-        raise CorruptData(f"a header's key is not UTF-8: {error}") from error
+    except pa.ArrowInvalid:
+        keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
     entries = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE.value_type))
     return pa.ListArray.from_arrays(pa.array(bounds), entries).cast(HEADER_TYPE)
 
@@ -301,7 +329,8 @@ def _batch_column(chunk: Chunk, records: Array, name: str) -> pa.Array:
         # Sequences wrap from 2**31 - 1 to 0.
         return pa.array(np.where(base < 0, -1, (base + delta) & 0x7FFFFFFF).astype(np.int32))
     per_batch = {
-        "timestampType": (attributes & 0x08 != 0).astype(np.int32),
+        # Of v0 there is none, which Java's client numbers -1.
+        "timestampType": np.where(headers[:, k.MAGIC] == 0, -1, attributes & 0x08 != 0).astype(np.int32),
         "leaderEpoch": headers[:, k.LEADER_EPOCH].astype(np.int32),
         "producerId": headers[:, k.PRODUCER_ID],
         "producerEpoch": headers[:, k.PRODUCER_EPOCH].astype(np.int16),

@@ -25,13 +25,12 @@ OFFSET, TIMESTAMP, KEY_AT, KEY_SIZE, VALUE_AT, VALUE_SIZE = 0, 1, 2, 3, 4, 5
 HEADERS_AT, HEADERS, START, END, BATCH = 6, 7, 8, 9, 10
 RECORD_COLUMNS = 11
 
-FAULT_NONE, FAULT_LENGTH, FAULT_VARINT, FAULT_RECORD, FAULT_LEFTOVER, FAULT_MAGIC = 0, 1, 2, 3, 4, 5
+FAULT_NONE, FAULT_LENGTH, FAULT_VARINT, FAULT_RECORD, FAULT_LEFTOVER = 0, 1, 2, 3, 4
 FAULT_TEXT = {
     FAULT_LENGTH: "its length is not that of a batch",
     FAULT_VARINT: "a varint in it does not end",
     FAULT_RECORD: "a record runs over its end",
     FAULT_LEFTOVER: "bytes are left behind its last record",
-    FAULT_MAGIC: "its message format is not v2",
 }
 HEADER_SIZE = 61
 
@@ -71,7 +70,7 @@ def count_batches(buffer: Array, end: int) -> tuple[int, int, int]:
 
 @kernel
 def read_headers(buffer: Array, out: Array) -> None:
-    """Fill `out` (n, HEADER_COLUMNS) with the first n batches; of formats before v2 only position, offset, length
+    """Fill `out` (n, HEADER_COLUMNS) with the first n batches; of other formats only position, offset, length
     and magic."""
     at = 0
     for i in range(out.shape[0]):

@@ -43,6 +43,11 @@ class SegmentFile:
         home = str(self.lease.details.get("directory", "")) if self.lease else self.directory
         return os.path.join(home, f"{self.base_offset:020d}.log")
 
+    @property
+    def where(self) -> str:
+        """What an error calls it: topic, partition and segment, and the file."""
+        return f"{self.topic}-{self.partition}, segment {self.base_offset} ({self.name})"
+
     def open(self, kind: str = "log") -> Source:
         """Open one of its files for reading; raises LeaseError or OSError on the first read if it is gone."""
         size = self.files.get(kind, 0)

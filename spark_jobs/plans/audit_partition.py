@@ -120,8 +120,11 @@ def order_findings(replica: Replica, c: Columns) -> Iterator[Finding]:
     for row in np.flatnonzero((base > before + 1) & (base > explained)).tolist():
         text = f"offsets {before[row] + 1} to {base[row] - 1} are missing, and nothing cleaned there"
         yield _finding(replica, c, row, BAD, "gap", text)
-    for row in (np.flatnonzero(np.diff(epoch) < 0) + 1).tolist():
-        yield _finding(replica, c, row, BAD, "epochs", f"leader epoch {epoch[row]} follows {epoch[row - 1]}")
+    # Messages before v2 carry none.
+    rows = np.flatnonzero(epoch >= 0)
+    for at in (np.flatnonzero(np.diff(epoch[rows]) < 0) + 1).tolist():
+        row, earlier = int(rows[at]), int(rows[at - 1])
+        yield _finding(replica, c, row, BAD, "epochs", f"leader epoch {epoch[row]} follows {epoch[earlier]}")
     if 0 <= replica.log_end_offset != last[-1] + 1:
         text = f"the files end at offset {last[-1]}, the log at {replica.log_end_offset - 1}"
         yield _finding(replica, c, len(base) - 1, BAD, "end", text)

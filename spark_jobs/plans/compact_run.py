@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.old_formats import expired_offsets
 from logyard.broker.compaction.ranges import SegmentRange, dirty_ratio, is_due
 from logyard.broker.compaction.survey import ActiveProducer, Survey
 from logyard.broker.errors import LogyardError
@@ -80,7 +81,14 @@ class SurveyWork:
             tombstone_cutoff=self.tombstone_cutoff,
             aborted=replica.aborted,
             producers=producers,
+            expired=self._expired(),
         )
+
+    def _expired(self) -> tuple[tuple[int, int], ...]:
+        """The segments whose old tombstones may go, by the ages of the leader's files."""
+        replica, lease = self.leader.replica, self.leader.lease
+        ranges = ((SegmentRange(s.base_offset, s.last_offset, s.size), s.mtime_ms) for s in lease.segments)
+        return expired_offsets(ranges, replica.clean_offset, int(replica.config["delete.retention.ms"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import uuid
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import IO, Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.facts import batch_facts
 from logyard.broker.compaction.offsets import OffsetSet
 from logyard.broker.compaction.ranges import SegmentRange, group_segments
-from logyard.broker.compaction.survey import Survey
+from logyard.broker.compaction.rewrite import Tally, held_end, rewrite_batch
+from logyard.broker.compaction.survey import OLD_FORMAT, Survey
 from logyard.broker.records import compression
 from logyard.broker.records.header import parse_header
 from logyard.spark_jobs import kernels as k
@@ -74,17 +76,22 @@ def survey_segments(segments: Sequence[SegmentFile], survey: Survey, table: KeyT
     for segment in segments:
         for chunk, wanted in judged_chunks(segment, survey):
             bytes_read += len(chunk.data)
-            for offset, index in feed(table, chunk, wanted, segment.name)[:, :2].tolist():
+            for offset, index in feed(table, chunk, wanted, segment.where)[:, :2].tolist():
                 row = chunk.headers[index]
-                survey.tombstone(offset, int(row[k.ATTRIBUTES]), int(row[k.BASE_TIMESTAMP]))
+                survey.tombstone(offset, int(flags_of(row)), int(row[k.BASE_TIMESTAMP]))
     survey.keyless = table.keyless
     return survey.decide_offsets(offset_set(table.drain())), bytes_read
+
+
+def flags_of(headers: Array) -> Array:
+    """Return the attributes that `Survey.tombstone` is told of one batch or of each."""
+    return headers[..., k.ATTRIBUTES] | np.where(headers[..., k.MAGIC] < 2, OLD_FORMAT, 0)
 
 
 def judged_chunks(segment: SegmentFile, survey: Survey) -> Iterator[tuple[Chunk, Array]]:
     """Yield a segment's chunks, checked and opened, and which of their batches go to the key table."""
     for chunk in trusted_chunks(segment):
-        open_trusted(chunk, segment.name)
+        open_trusted(chunk, segment.where)
         yield chunk, wanted_batches(chunk, survey)
 
 
@@ -102,7 +109,7 @@ def trusted_chunks(segment: SegmentFile) -> Iterator[Chunk]:
     """Yield the chunks of a segment; raises CorruptBatch where it cannot be framed."""
     for chunk in read_chunks(segment.open()):
         if isinstance(chunk, Damage):
-            raise CorruptBatch(chunk, segment.name)
+            raise CorruptBatch(chunk, segment.where)
         yield chunk
 
 
@@ -202,6 +209,36 @@ class Rewriter:
     def _rewrite_chunk(self, name: str, chunk: Chunk, ends_group: bool) -> Iterator[tuple[memoryview, int]]:
         for damage in check_crcs(chunk):
             raise CorruptBatch(damage, name)
+        runs = list(_by_format(chunk))
+        for number, run in enumerate(runs):
+            is_last = ends_group and number == len(runs) - 1
+            if run.headers[0, k.MAGIC] == 2:
+                yield from self._rewrite_batches(name, run, is_last)
+            else:
+                yield from self._rewrite_messages(run, is_last)
+
+    def _rewrite_messages(self, chunk: Chunk, ends_group: bool) -> Iterator[tuple[memoryview, int]]:
+        """Messages of formats before v2, by the plain rules."""
+        tally = Tally()
+        for index, row in enumerate(chunk.headers.tolist()):
+            batch = chunk.batch(index)
+            header = parse_header(batch)._replace(
+                base_offset=row[k.BASE_OFFSET], last_offset_delta=row[k.LAST_DELTA], count=row[k.COUNT]
+            )
+            is_end = ends_group and index == len(chunk.headers) - 1
+            outcome = rewrite_batch(batch, header, self._decision, ends_group=is_end, tally=tally)
+            if outcome is None:
+                continue
+            yield memoryview(outcome), parse_header(outcome).last_offset
+            end = held_end(header, outcome) if is_end else None
+            if end is not None:
+                yield memoryview(end), header.last_offset
+        self.result.batches_in += tally.batches_in
+        self.result.batches_verbatim += tally.batches_verbatim
+        self.result.records_in += tally.records_in
+        self.result.records_out += tally.records_out
+
+    def _rewrite_batches(self, name: str, chunk: Chunk, ends_group: bool) -> Iterator[tuple[memoryview, int]]:
         headers, decision = chunk.headers, self._decision
         plan = np.zeros((len(headers), rk.PLAN_COLUMNS), np.int64)
         rk.judge_batches(
@@ -244,15 +281,27 @@ class Rewriter:
 
 
 def _with_last(group: Sequence[SegmentFile]) -> Iterator[tuple[str, Chunk, bool]]:
-    """Yield every chunk of a group with its file's name and whether its last batch ends the group."""
+    """Yield every chunk of a group with what its segment is called and whether its last batch ends the group."""
     pending: tuple[str, Chunk] | None = None
     for segment in group:
         for chunk in trusted_chunks(segment):
             if pending is not None:
                 yield *pending, False
-            pending = segment.name, chunk
+            pending = segment.where, chunk
     if pending is not None:
         yield *pending, True
+
+
+def _by_format(chunk: Chunk) -> Iterator[Chunk]:
+    """Cut a chunk into runs of v2 batches and runs of older messages."""
+    if not chunk.old_payloads:
+        yield chunk
+        return
+    is_old = chunk.headers[:, k.MAGIC] != 2
+    cuts = [0, *(np.flatnonzero(np.diff(is_old)) + 1).tolist(), len(is_old)]
+    for start, end in pairwise(cuts):
+        rows = np.arange(len(is_old))
+        yield chunk.select((rows >= start) & (rows < end))
 
 
 def _finished(headers: Array, plan: Array, out: Array) -> Iterator[tuple[memoryview, int]]:

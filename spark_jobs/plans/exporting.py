@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from logyard.broker.errors import LogyardError
+from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.records.header import HEADER_SIZE, parse_header
 from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.decode import (
@@ -19,6 +19,7 @@ from logyard.spark_jobs.decode import (
     Chunk,
     CorruptBatch,
     Damage,
+    Source,
     check_crcs,
     open_checked,
     read_chunks,
@@ -188,23 +189,44 @@ def _cuts(segment: SegmentFile, split_bytes: int) -> list[tuple[int, int]]:
     last = 0
     for position in entries["position"].tolist():
         if position - last >= split_bytes and segment.size - position >= split_bytes // 2:
-            cuts.append((position, parse_header(bytes(source.read(position, HEADER_SIZE))).base_offset))
+            cuts.append((position, _first_offset(source, position, segment)))
             last = position
     return cuts
 
 
+def _first_offset(source: Source, position: int, segment: SegmentFile) -> int:
+    """The first offset of the batch at a position: what says so of an old message lies inside it."""
+    header = parse_header(bytes(source.read(position, HEADER_SIZE)))
+    if header.magic >= 2:
+        return header.base_offset
+    for chunk in read_chunks(source, position, position + header.length):
+        if isinstance(chunk, Damage):
+            raise CorruptBatch(chunk, segment.where)
+        return int(chunk.headers[0, k.BASE_OFFSET])
+    return header.base_offset
+
+
 def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.RecordBatch, Array | None]]:
-    """Yield the visible records of a split as Arrow; with `hashed`, each record's digest beside it (hashing.py)."""
-    name = split.segment.name
+    """Yield the visible records of a split as Arrow; with `hashed`, each record's digest beside it (hashing.py).
+
+    What lies behind the last offset wanted may be torn or filled with zeros, as a crash leaves it. Raises CorruptBatch,
+    or CorruptData for what cannot be made columns, naming topic, partition, segment and offset.
+    """
+    where = split.segment.where
+    passed = -1
     for chunk in read_chunks(split.segment.open(), split.position, split.position_end):
         if isinstance(chunk, Damage):
-            raise CorruptBatch(chunk, name)
+            if passed >= split.end - 1:
+                return
+            raise CorruptBatch(chunk, where)
         headers = chunk.headers
         last = headers[:, k.BASE_OFFSET] + headers[:, k.LAST_DELTA]
+        _check_order(chunk, passed, split, where)
+        passed = max(passed, int(last.max()))
         mine = (last >= split.start) & (headers[:, k.BASE_OFFSET] < split.end)
         # Before a header is believed that says its batch is nothing to a consumer.
         for damage in check_crcs(chunk.select(mine)):
-            raise CorruptBatch(damage, name)
+            raise CorruptBatch(damage, where)
         mask = visible(headers, split.aborted, committed_only=split.committed_only)
         if split.control:
             mask |= headers[:, k.ATTRIBUTES] & _CONTROL != 0
@@ -213,12 +235,24 @@ def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.Recor
             mask &= headers[:, k.MAX_TIMESTAMP] >= split.newer_ms
         if not mask.any():
             continue
-        part = open_checked(chunk.select(mask), name)
-        records = walk(part)
+        part = open_checked(chunk.select(mask), where)
+        records = walk(part, where)
         inside = (records[:, k.OFFSET] >= split.start) & (records[:, k.OFFSET] < split.end)
         records = records if inside.all() else records[inside]
         if len(records):
             yield _rows(split, part, records), record_hashes(part.raw, records) if hashed else None
+
+
+def _check_order(chunk: Chunk, passed: int, split: Split, where: str) -> None:
+    """Refuse a batch below the split's end whose offset does not follow all offsets before it in the file.
+
+    No checksum covers a batch's offset, and a wrong one would hide the batch, or all that follow.
+    """
+    base = chunk.headers[:, k.BASE_OFFSET]
+    last = base + chunk.headers[:, k.LAST_DELTA]
+    before = np.maximum.accumulate(np.concatenate([[passed], last[:-1]]))
+    for index in np.flatnonzero((base <= before) & (base < split.end))[:1].tolist():
+        raise CorruptBatch(chunk.damage(index, f"its offset follows offset {int(before[index])}"), where)
 
 
 def _rows(split: Split, chunk: Chunk, records: Any) -> pa.RecordBatch:
@@ -226,7 +260,12 @@ def _rows(split: Split, chunk: Chunk, records: Any) -> pa.RecordBatch:
         "topic": pa.array([split.segment.topic], pa.string()),
         "partition": pa.array([split.segment.partition], pa.int32()),
     }
-    plain = record_batch(chunk, records, [c for c in split.columns if c not in owner])
+    try:
+        columns = [c for c in split.columns if c not in owner]
+        plain = record_batch(chunk, records, columns, split.segment.where)
+    except pa.ArrowException as error:
+        first, last = int(records[0, k.OFFSET]), int(records[-1, k.OFFSET])
+        raise CorruptData(f"{split.segment.where}: offsets {first} to {last}: {error}") from error
     zeros = pa.array(np.zeros(len(records), np.int32))
     arrays = [owner[c].take(zeros) if c in owner else plain.column(c) for c in split.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field_of(c) for c in split.columns]))

@@ -83,11 +83,11 @@ def _offsets_not_older(segment: SegmentFile, timestamp_ms: int) -> Iterator[int]
     position, _ = byte_window(segment, begin, begin + 1)
     for chunk in read_chunks(segment.open(), position, chunk_bytes=_SCAN_BYTES):
         if isinstance(chunk, Damage):
-            raise CorruptBatch(chunk, segment.name)
+            raise CorruptBatch(chunk, segment.where)
         headers = chunk.headers
         mask = (headers[:, k.MAX_TIMESTAMP] >= timestamp_ms) & (headers[:, k.ATTRIBUTES] & 0x20 == 0)
         if not mask.any():
             continue
-        records = walk(open_trusted(chunk.select(mask), segment.name))
+        records = walk(open_trusted(chunk.select(mask), segment.where), segment.where)
         found = records[:, k.OFFSET][records[:, k.TIMESTAMP] >= timestamp_ms]
         yield from found.tolist()

@@ -20,7 +20,14 @@ from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.decode import Chunk
 from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.keytable import H1, NEXT, KeyTable
-from logyard.spark_jobs.plans.compacting import feed, judged_chunks, offset_set, trusted_chunks, wanted_batches
+from logyard.spark_jobs.plans.compacting import (
+    feed,
+    flags_of,
+    judged_chunks,
+    offset_set,
+    trusted_chunks,
+    wanted_batches,
+)
 from logyard.spark_jobs.segments import SegmentFile
 
 # A task that hashes deals out what it has whenever it holds so many keys: about 20 MB.
@@ -75,7 +82,7 @@ def hash_segment(segment: SegmentFile, survey: Survey, seed: bytes, buckets: int
     try:
         for chunk, wanted in judged_chunks(segment, survey):
             bytes_read += len(chunk.data)
-            tombstones.append(_with_header(chunk, feed(table, chunk, wanted, segment.name)))
+            tombstones.append(_with_header(chunk, feed(table, chunk, wanted, segment.where)))
             if table.count >= DEAL_KEYS:
                 records, keyless = records + table.records, keyless + table.keyless
                 yield from _deal(table, np.concatenate(tombstones), buckets)
@@ -90,7 +97,7 @@ def hash_segment(segment: SegmentFile, survey: Survey, seed: bytes, buckets: int
 def _with_header(chunk: Chunk, tombstones: Array) -> Array:
     """Tombstones as (offset, attributes, base timestamp, half of the key's hash)."""
     rows = chunk.headers[tombstones[:, 1]]
-    return np.stack([tombstones[:, 0], rows[:, k.ATTRIBUTES], rows[:, k.BASE_TIMESTAMP], tombstones[:, 2]], axis=1)
+    return np.stack([tombstones[:, 0], flags_of(rows), rows[:, k.BASE_TIMESTAMP], tombstones[:, 2]], axis=1)
 
 
 def _deal(table: KeyTable, tombstones: Array, buckets: int) -> Iterator[tuple[int, Piece]]:

@@ -184,7 +184,8 @@ def _spread(staged: "Staged", split: Split, output: Output, batch: pa.RecordBatc
         return
     # Of several topics and partitions in one directory, each has files of its own.
     name = f"{topic}-{split.segment.partition}-{name}"
-    times = batch.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False)
+    # One without a time (decode.record_batch) goes where those of no calendar go.
+    times = batch.column("timestamp").cast(pa.int64()).fill_null(2**62).to_numpy(zero_copy_only=False)
     found, rows = directories(output.partition_by, topic, times)
     for index, place in enumerate(found):
         mask = rows == index

@@ -5,7 +5,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.legacy_records import LegacyRecordBatch, LegacyRecordBatchBuilder
@@ -49,9 +49,11 @@ class OldBatch:
             builder.append(r.offset - start, timestamp=r.timestamp, key=r.key, value=r.value)
         data = bytearray(builder.build())
         data[:8] = self.last.to_bytes(8, "big")
-        if self.magic == 1 and self.append_time is not None:
-            data[17] |= APPEND_TIME
-            data[18:26] = self.append_time.to_bytes(8, "big")
+        if self.magic == 1:
+            # What a broker does: a wrapper has the latest time inside, or the one when it came.
+            latest = max(r.timestamp for r in self.records)
+            data[17] |= 0 if self.append_time is None else APPEND_TIME
+            data[18:26] = (latest if self.append_time is None else self.append_time).to_bytes(8, "big")
             data[12:16] = struct.pack(">I", zlib.crc32(data[16:]))
         return bytes(data)
 
@@ -106,17 +108,32 @@ def read_any(data: bytes) -> list[Rec]:
     return found
 
 
-def sizes(data: bytes) -> list[tuple[int, int, int]]:
-    """Magic, last offset and codec of each batch of a log, from its bytes alone."""
+class Head(NamedTuple):
+    """What a batch of any format says of itself at its front."""
+
+    magic: int
+    last: int
+    codec: int
+    max_timestamp: int
+    size: int
+
+
+def heads(data: bytes) -> list[Head]:
+    """Read the front of each batch of a log."""
     out = []
     at = 0
     while at < len(data):
         offset, length = struct.unpack_from(">qi", data, at)
-        magic = data[at + 16]
-        if magic == 2:
-            attributes, delta = struct.unpack_from(">hi", data, at + 21)
-        else:
-            attributes, delta = data[at + 17], 0
-        out.append((magic, offset + delta, attributes & 7))
+        magic, attributes, delta, latest = data[at + 16], data[at + 17], 0, -1
+        if magic == 1:
+            (latest,) = struct.unpack_from(">q", data, at + 18)
+        elif magic == 2:
+            attributes, delta, _, latest = struct.unpack_from(">hiqq", data, at + 21)
+        out.append(Head(magic, offset + delta, attributes & 7, latest, 12 + length))
         at += 12 + length
     return out
+
+
+def sizes(data: bytes) -> list[tuple[int, int, int]]:
+    """Magic, last offset and codec of each batch of a log."""
+    return [head[:3] for head in heads(data)]

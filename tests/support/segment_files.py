@@ -6,10 +6,10 @@ from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 
-from tests.support.batches import Batch, read_back
+from tests.support.old_logs import AnyBatch, heads
 
 
-def write_segment(directory: Path, batches: Sequence[Batch], base: int | None = None, interval: int = 100) -> Path:
+def write_segment(directory: Path, batches: Sequence[AnyBatch], base: int | None = None, interval: int = 100) -> Path:
     """Write one closed segment with its indexes; returns the log's path."""
     base = batches[0].base if base is None else base
     path = directory / f"{base:020d}.log"
@@ -23,7 +23,7 @@ def index_log(path: Path, interval: int = 100) -> None:
     base = int(path.stem)
     index, times = b"", b""
     since, position, latest, latest_at, written = 0, 0, -1, -1, -1
-    for b in read_back(path.read_bytes()):
+    for b in heads(path.read_bytes()):
         if since > interval:
             index += struct.pack(">ii", b.last - base, position)
             if latest > written:
@@ -55,7 +55,7 @@ def write_txn_indexes(directory: Path, aborted: Sequence[tuple[int, int, int, in
 def write_partition(
     log_dir: Path,
     name: str,
-    segments: Sequence[Sequence[Batch]],
+    segments: Sequence[Sequence[AnyBatch]],
     *,
     epochs: Sequence[tuple[int, int]] = ((0, 0),),
     high_watermark: int | None = None,

@@ -7,7 +7,6 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from logyard.spark_jobs import decode
-from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.segments import LocalFile
 from tests.support.batches import Batch, Rec, batch, marker
 
@@ -194,7 +193,10 @@ def test_old_formats_are_told_apart() -> None:
     old = bytearray(batch([Rec(0, b"a", b"1")]).encode())
     old[16] = 1
     (damage,) = decode.check_crcs(chunk_of(bytes(old)))
-    assert damage.reason == k.FAULT_TEXT[k.FAULT_MAGIC]
+    assert damage.reason == "its checksum (CRC-32) is wrong"
+    old[16] = 3
+    (damage,) = decode.check_crcs(chunk_of(bytes(old)))
+    assert "magic 3 is not known" in damage.reason
 
 
 @pytest.mark.parametrize("codec", CODECS)
