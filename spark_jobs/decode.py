@@ -78,10 +78,11 @@ class Chunk:
 
 
 def read_chunks(
-    source: Source, start: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES
+    source: Source, start: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES, *, opens_old: bool = True
 ) -> Iterator[Chunk | Damage]:
     """Yield the batches of bytes [start, end) (which must be batch boundaries), chunk by chunk.
 
+    Without `opens_old` messages of formats before v2 have nothing but place, offset, length and magic.
     A place where no batch can be yields one Damage and ends the iteration: nothing behind it can be framed.
     """
     stop = source.size if end is None else min(end, source.size)
@@ -94,7 +95,7 @@ def read_chunks(
             headers = np.zeros((count, k.HEADER_COLUMNS), np.int64)
             k.read_headers(data, headers)
             chunk = Chunk(position, data[:used], headers)
-            if (headers[:, k.MAGIC] != 2).any():
+            if opens_old and (headers[:, k.MAGIC] != 2).any():
                 chunk.old_payloads, chunk.old_faults = opened_messages(data, headers)
             yield chunk
             position += used

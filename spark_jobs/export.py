@@ -30,6 +30,7 @@ from logyard.spark_jobs.plans.upserting import Bucket
 from logyard.spark_jobs.plans.writing import File, Output, Written, write_split
 from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
 from logyard.spark_jobs.session import SparkWorkers, Workers
+from logyard.spark_jobs.stability import settled
 from logyard.spark_jobs.staged import check_seen
 from logyard.spark_jobs.tables.publishing import publisher, settings
 
@@ -94,7 +95,7 @@ class Export:
         """Return the leader's replica of every partition, leased."""
         arguments = self._arguments
         if arguments.log_dir:
-            replicas = list(of_log_directory(arguments.log_dir, 0, arguments.topic))
+            replicas = [settled(r) for r in of_log_directory(arguments.log_dir, 0, arguments.topic)]
             if not replicas:
                 raise session.JobFailed(f"--log-dir {arguments.log_dir}: no partition directory was found")
             return replicas

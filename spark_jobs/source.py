@@ -30,6 +30,7 @@ from logyard.spark_jobs.plans.pruning import offset_of_time
 from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
 from logyard.spark_jobs.source_filters import Bounds, take
 from logyard.spark_jobs.source_options import EARLIEST, LATEST, BadOption, Edge, Options, connection, parse
+from logyard.spark_jobs.stability import settled
 
 LEASE_TTL_S = 600
 BEAT_S = 60.0
@@ -134,7 +135,7 @@ def connect(options: Options, topics: Sequence[str] = ()) -> clusters.Cluster:
 def replicas(options: Options) -> list[Replica]:
     """Return a replica of every partition asked for: the leader's, under a lease, or a directory's."""
     if options.path:
-        return [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
+        return [settled(r) for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
     cluster = connect(options, options.names(()))
     found = cluster.partitions(options.names(cluster.metadata.topics))
     run_id = clusters.run_id("read")

@@ -34,6 +34,7 @@ from logyard.spark_jobs.source import (
     visible_end,
 )
 from logyard.spark_jobs.source_options import BadOption, Options, parse
+from logyard.spark_jobs.stability import settled
 
 
 class Position(NamedTuple):
@@ -161,7 +162,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def _replicas(self, tps: Sequence[TopicPartition]) -> list[Replica]:
         options = self._options
         if options.path:
-            return [r for r in of_log_directory(options.path, 0) if r.tp in tps]
+            return [settled(r) for r in of_log_directory(options.path, 0) if r.tp in tps]
         if not tps:
             return []
         cluster = connect(options, sorted({tp.topic for tp in tps}))
@@ -209,7 +210,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 def heads(options: Options) -> dict[TopicPartition, Head]:
     """Look at every partition asked for, without leases; one whose leader does not answer is left out."""
     if options.path:
-        wanted = (r for r in of_log_directory(options.path, 0) if options.wants(r.tp))
+        wanted = (settled(r) for r in of_log_directory(options.path, 0) if options.wants(r.tp))
         return {r.tp: _head_of(r, options) for r in wanted}
     cluster = connect(options, options.names(()))
     found = {}
