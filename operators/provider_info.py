@@ -157,6 +157,9 @@ def _config() -> dict[str, Any]:
                     "",
                     '{"spark.driver.host": "airflow.example", "spark.executor.memory": "4g"}',
                 ),
+                "export_timeout_minutes": _option(
+                    "When a run of the DAG export_segments is ended; what it has committed stays.", "float", "60", "600"
+                ),
                 "topics_directory": _option(
                     "The folder of the files that the DAG topics_as_code reads; the DAG file's own where empty.",
                     "string",

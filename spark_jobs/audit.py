@@ -27,7 +27,7 @@ from logyard.spark_jobs.plans.audit_partition import PartitionVerdict, SegmentRo
 from logyard.spark_jobs.plans.auditing import BAD, OK, WARN, Finding, SegmentAudit
 from logyard.spark_jobs.plans.standing import damaged_files, standing_findings, stray_findings
 from logyard.spark_jobs.progress import Progress, over_tasks
-from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
+from logyard.spark_jobs.replicas import Replica, check_topics, of_leased, of_log_directory
 
 FINDINGS_IN_SUMMARY = 50
 
@@ -121,8 +121,7 @@ def _of_directories(arguments: argparse.Namespace) -> list[Replica]:
         if not os.path.isdir(path):
             raise session.JobFailed(f"--log-dir {path}: there is no such directory")
         replicas += list(of_log_directory(path, broker_id, arguments.topic, arguments.cleanup_policy))
-    if not replicas:
-        raise session.JobFailed("no partition directory was found under --log-dir")
+    check_topics("--log-dir", replicas, arguments.topic)
     return replicas
 
 

@@ -40,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--split-mib", type=_positive, default=64, metavar="MIB", help="log bytes per file (64)")
     add(
+        "--commit-mib",
+        type=_positive,
+        metavar="MIB",
+        help="log bytes that are committed at once (4096, or four files for each core of Spark's, if that is more)",
+    )
+    add(
         "--target-file-mib",
         type=_natural,
         default=128,

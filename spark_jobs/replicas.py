@@ -15,6 +15,7 @@ from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.model import TopicPartition, topic_id_text
 from logyard.spark_jobs.leases import Lease
 from logyard.spark_jobs.segments import SegmentFile, of_directory, of_lease
+from logyard.spark_jobs.session import JobFailed
 
 UNKNOWN = -1
 Decoded = TypeVar("Decoded")
@@ -155,6 +156,15 @@ def of_log_directory(
         has_log = any(n.endswith(layout.LOG) for n in os.listdir(path))
         if has_log and (not topics or named.partition.topic in topics):
             yield of_partition_directory(path, broker_id, policy)
+
+
+def check_topics(where: str, replicas: Sequence[Replica], topics: Sequence[str]) -> None:
+    """Raise JobFailed where nothing was found, or nothing of a topic that was asked for."""
+    found = {r.topic for r in replicas}
+    if not found:
+        raise JobFailed(f"{where}: no partition directory was found")
+    if missing := [topic for topic in topics if topic not in found]:
+        raise JobFailed(f"{where}: no partition directory of topic {missing[0]} was found")
 
 
 def _loose_snapshots(directory: str, segments: Sequence[SegmentFile]) -> Iterator[str]:

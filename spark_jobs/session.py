@@ -110,6 +110,10 @@ class Workers(Protocol):
         """Return Spark's context; starts it if need be."""
         ...
 
+    def slots(self) -> int:
+        """Return how many items are worked at once."""
+        ...
+
 
 class SparkWorkers:
     """Spark's executors; nothing is started where there is nothing to do."""
@@ -122,6 +126,9 @@ class SparkWorkers:
         if self._context is None:
             self._context = start(self._app, self._settings)
         return self._context
+
+    def slots(self) -> int:
+        return int(self.context().defaultParallelism)
 
     def each(
         self, what: str, items: Sequence[Item], size: Callable[[Item], int], function: Callable[[Item], Answer]

@@ -12,8 +12,12 @@ def audit_replicas_dag(
     prefix: str = params.PREFIX,
     logyard_conn_id: str = params.CONNECTION,
     spark_conn_id: str = params.SPARK_CONNECTION,
+    timeout: timedelta = timedelta(hours=6),
 ) -> DAG:
-    """The DAG `<prefix>audit_replicas` on the cluster of that connection, by the Spark of the other."""
+    """The DAG `<prefix>audit_replicas` on the cluster of that connection, by the Spark of the other.
+
+    :param timeout: when a run is ended.
+    """
     with DAG(
         dag_id=f"{prefix}audit_replicas",
         description="Check every replica of topics: checksums, offsets, indexes, agreement",
@@ -21,7 +25,7 @@ def audit_replicas_dag(
         catchup=False,
         tags=[*params.TAGS, "segments", "spark"],
         default_args={"owner": params.OWNER},
-        dagrun_timeout=timedelta(hours=6),
+        dagrun_timeout=timeout,
         doc_md=__doc__,
         params={
             "topics": params.topics("Topics to audit."),

@@ -19,10 +19,12 @@ def compact_segments_dag(
     spark_conn_id: str = params.SPARK_CONNECTION,
     schedule: str | None = "17 2 * * *",
     at_once: int = 2,
+    timeout: timedelta = timedelta(hours=6),
 ) -> DAG:
     """The DAG `<prefix>compact_segments` on the cluster of that connection, by the Spark of the other.
 
     :param at_once: Spark jobs that run at the same time.
+    :param timeout: when a run is ended.
     """
     with DAG(
         dag_id=f"{prefix}compact_segments",
@@ -32,7 +34,7 @@ def compact_segments_dag(
         max_active_runs=1,
         tags=[*params.TAGS, "segments", "spark"],
         default_args={"owner": params.OWNER},
-        dagrun_timeout=timedelta(hours=6),
+        dagrun_timeout=timeout,
         doc_md=__doc__,
         params={
             "topics": params.topics("Topics to compact; empty: the largest compacted ones."),

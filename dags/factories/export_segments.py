@@ -8,9 +8,10 @@ destination (alias `logyard_exports`), so that other DAGs can follow.
 from collections.abc import Sequence
 from datetime import timedelta
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, conf
 
 from logyard.dags.factories import params
+from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.operators.spark import ExportSegmentsOperator
 
 _FORMATS = ("binary", "string", "json")
@@ -23,12 +24,17 @@ def export_segments_dag(
     topics: Sequence[str] = (),
     destination: str | None = None,
     schedule: str | None = "@hourly",
+    timeout: timedelta | None = None,
 ) -> DAG:
     """The DAG `<prefix>export_segments` on the cluster of that connection, by the Spark of the other.
 
     :param topics: what the scheduled runs export.
     :param destination: where to: a directory or URL.
+    :param timeout: when a run is ended; what it has committed by then stays, and the next one goes on. None: the
+        minutes of `[logyard] export_timeout_minutes`.
     """
+    if timeout is None:
+        timeout = timedelta(minutes=conf.getfloat(CONFIG_SECTION, "export_timeout_minutes", fallback=60.0))
     with DAG(
         dag_id=f"{prefix}export_segments",
         description="Export the records of topics to a table; a second run exports nothing twice",
@@ -37,7 +43,7 @@ def export_segments_dag(
         max_active_runs=1,
         tags=[*params.TAGS, "segments", "spark"],
         default_args={"owner": params.OWNER},
-        dagrun_timeout=timedelta(minutes=60),
+        dagrun_timeout=timeout,
         doc_md=__doc__,
         params={
             "topics": params.topics("Topics to export.", default=topics),

@@ -80,6 +80,11 @@ class Split:
     control: bool = False
 
     @property
+    def size(self) -> int:
+        """Bytes of the log."""
+        return self.position_end - self.position
+
+    @property
     def name(self) -> str:
         return f"p-{self.start:020d}-{self.end:020d}-{self.plan_hash}.parquet"
 

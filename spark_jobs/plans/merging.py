@@ -66,6 +66,16 @@ def plan_merges(
             group = [file] if file is not None and not alike and file["bytes"] * SMALLER < target_bytes else []
 
 
+def fitting(plan: Sequence[Merge], bytes_max: int) -> int:
+    """Return how many of these, from the first on, make about so many bytes; at least one."""
+    total = 0
+    for count, merge in enumerate(plan, 1):
+        total += merge.bytes
+        if total >= bytes_max:
+            return count
+    return len(plan)
+
+
 def write_merge(merge: Merge, directory: str, staging: str) -> dict[str, Any]:
     """Write the merged file to staging; returns what the manifest says of it. Raises ExportRefused, CorruptData."""
     first = merge.files[0]

@@ -32,6 +32,11 @@ class Flights:
         shutil.rmtree(self.log, ignore_errors=True)
         write_partition(self.log, "t-0", [batches[i : i + 3] for i in range(0, len(batches), 3)])
 
+    def again(self, other: "Flights") -> "Flights":
+        """Be the same log and export as another, with these workers."""
+        self.records = list(other.records)
+        return self
+
     def run(self, *words: str) -> dict[str, Any]:
         parser = argparse.ArgumentParser()
         cluster.add_arguments(parser)

@@ -14,3 +14,6 @@ class HereWorkers:
 
     def context(self) -> Any:
         raise AssertionError("no Spark is there")
+
+    def slots(self) -> int:
+        return 1

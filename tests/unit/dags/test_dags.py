@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 
+from logyard.dags.factories.audit_replicas import audit_replicas_dag
+from logyard.dags.factories.compact_segments import compact_segments_dag
+from logyard.dags.factories.export_segments import export_segments_dag
 from logyard.operators.approval import ApprovePlanOperator
 
 pytestmark = pytest.mark.airflow
@@ -136,6 +140,14 @@ def test_what_starts_brokers_by_itself_is_off_until_somebody_turns_it_on() -> No
         "logyard_export_segments",
         "logyard_retention_report",
     }
+
+
+def test_when_runs_of_spark_end_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert export_segments_dag().dagrun_timeout == timedelta(minutes=60)
+    monkeypatch.setenv("AIRFLOW__LOGYARD__EXPORT_TIMEOUT_MINUTES", "600")
+    assert export_segments_dag().dagrun_timeout == timedelta(hours=10)
+    for factory in (export_segments_dag, compact_segments_dag, audit_replicas_dag):
+        assert factory(timeout=timedelta(days=2)).dagrun_timeout == timedelta(days=2)
 
 
 def test_parsing_brings_in_nothing_heavy_and_takes_little_time() -> None:

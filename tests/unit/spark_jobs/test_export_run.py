@@ -13,6 +13,7 @@ import pytest
 from logyard.spark_jobs import cluster, export, export_options
 from logyard.spark_jobs.evolution import SchemaRefused
 from logyard.spark_jobs.export import MEBIBYTE
+from logyard.spark_jobs.export_writing import Upserting
 from logyard.spark_jobs.manifest import ManifestStore
 from logyard.spark_jobs.plans import merging
 from logyard.spark_jobs.plans.exporting import ExportRefused
@@ -67,8 +68,11 @@ def test_other_stores_are_refused_before_anything_is_made(url: str, flights: Fli
         ("--value-format", "json", "--value-schema", "SCHEMA"),
         ("--mode", "upsert"),
         ("--target-file-mib", "1", "--merge-files", "2"),
+        ("--commit-mib", "1", "--target-file-mib", "0"),
+        ("--commit-mib", "1", "--mode", "upsert"),
+        ("--commit-mib", "1", "--merge-files", "2"),
     ],
-    ids=["plain", "partitioned", "json", "upsert", "merged"],
+    ids=["plain", "partitioned", "json", "upsert", "merged", "pieces", "upserted pieces", "merged pieces"],
 )
 def test_dead_at_any_point_and_run_again_every_row_is_there_once(
     words: tuple[str, ...], flights: Flights, monkeypatch: pytest.MonkeyPatch
@@ -77,6 +81,9 @@ def test_dead_at_any_point_and_run_again_every_row_is_there_once(
     schema.write_text("id BIGINT NOT NULL")
     given = [str(schema) if word == "SCHEMA" else word for word in words]
     flights.grow([(b"k%d" % (i % 5), b'{"id": %d}' % i if i % 3 else b"no json") for i in range(20)], DAY_MS // 5)
+    if "--commit-mib" in words:  # so many bytes: a piece is a segment
+        monkeypatch.setattr(export, "MEBIBYTE", 100)
+        monkeypatch.setattr(Upserting, "piece_bytes", lambda _self, wanted, _manifest: wanted)
     flights.run(*given)
     flights.grow([(b"k%d" % (i % 7), b'{"id": %d}' % i if i % 3 else b"no json") for i in range(20)], DAY_MS // 5)
     os.rename(flights.target, flights.root / "base")
@@ -109,9 +116,13 @@ def test_dead_at_any_point_and_run_again_every_row_is_there_once(
         there = {str(p.relative_to(flights.target)) for p in flights.target.glob("d*/**/*.parquet")}
         assert live == there
         # What was never committed stays for a day: it may be another's, who is still at work.
+        assert not store.is_unpublished(store.latest())
         assert not os.path.exists(store.staging(store.latest().run_id))
 
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)  # nothing here asks the disk, and it takes seconds
+    begin()
+    versions = flights.run(*given)["versions"]
+    assert versions > 1 if "--commit-mib" in words else versions == 1
     begin()
     points = crash_points(lambda: flights.run(*given), monkeypatch, reset, STEP)
     check()
