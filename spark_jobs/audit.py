@@ -20,7 +20,8 @@ from typing import Any
 
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import report, session
-from logyard.spark_jobs.leases import Heartbeats, Lease, LeaseError, end_leases, partitions_status
+from logyard.spark_jobs.heartbeats import Heartbeats
+from logyard.spark_jobs.leases import Lease, LeaseError, end_leases, partitions_status
 from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.plans import quarantining
 from logyard.spark_jobs.plans.audit_partition import PartitionVerdict, SegmentRows, audit_bin, judge_rows

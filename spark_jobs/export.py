@@ -149,7 +149,7 @@ class Export:
                 made = self._writing.write(piece, manifest, run_id)
             except Exception as error:
                 # Whatever it was called on its way through Spark: a lost lease explains it.
-                if lost := self._leaders.lost():
+                if lost := self._leaders.lost(failed=True):
                     raise LeasesGone(lost) from error
                 raise
             if lost := self._leaders.lost():

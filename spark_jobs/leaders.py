@@ -2,18 +2,23 @@
 again where one is lost."""
 
 import argparse
+import time
 from contextlib import ExitStack
 from typing import Any
 
+from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
-from logyard.spark_jobs.leases import Heartbeats, Lease, end_leases
+from logyard.spark_jobs.heartbeats import Heartbeats
+from logyard.spark_jobs.leases import Lease, end_leases
 from logyard.spark_jobs.outcome import say
 from logyard.spark_jobs.replicas import Replica, of_leased
 from logyard.spark_jobs.session import JobFailed
 
 # A partition whose lease is lost this often in a row is given up.
 ATTEMPTS = 3
+# How long an election is waited for, and how long between looks.
+ELECTION_S, PAUSE_S = 60.0, 2.0
 
 
 class LeaseLost(JobFailed):
@@ -45,10 +50,15 @@ class Leaders:
             self._leases.append(cluster.lease_leader(tp, self._run_id, self._purpose))
         return [of_leased(lease) for lease in self._leases]
 
-    def lost(self) -> dict[TopicPartition, str]:
-        """Ask for every lease; returns the partitions whose lease is lost, and why."""
+    def lost(self, *, failed: bool = False) -> dict[TopicPartition, str]:
+        """Ask for every lease; returns the partitions whose lease is lost, and why.
+
+        :param failed: something that was read under them failed: then a broker that does not answer counts as well.
+        """
         self._beats.beat()
-        gone = self._beats.lost
+        gone = dict(self._beats.lost)
+        if failed:
+            gone |= {lease_id: reason for lease_id, (_, reason) in self._beats.silent.items()}
         return {TopicPartition(x.topic, x.partition): gone[x.lease_id] for x in self._leases if x.lease_id in gone}
 
     def went_well(self) -> None:
@@ -63,8 +73,24 @@ class Leaders:
         if self._attempts > ATTEMPTS:
             raise LeaseLost(f"{tp}: its lease was lost {self._attempts} times in a row: {reason}")
         say(f"{self._purpose}: {len(lost)} leases were lost and are taken again ({tp}: {reason})")
-        cluster = clusters.connect(self._arguments)
-        again = [cluster.lease_leader(tp, self._run_id, self._purpose) for tp in lost]
+        again = self._take_soon(list(lost))
         kept = [x for x in self._leases if TopicPartition(x.topic, x.partition) not in lost]
         self._leases[:] = kept + again
         return [of_leased(lease) for lease in again]
+
+    def _take_soon(self, tps: list[TopicPartition]) -> list[Lease]:
+        """Lease these, waiting for a leader that is about to be elected; raises what the last attempt raised."""
+        deadline = time.monotonic() + ELECTION_S
+        taken: dict[TopicPartition, Lease] = {}
+        while True:
+            try:
+                cluster = clusters.connect(self._arguments)
+                for tp in tps:
+                    if tp not in taken:
+                        taken[tp] = cluster.lease_leader(tp, self._run_id, self._purpose)
+                return list(taken.values())
+            except LogyardError:
+                if time.monotonic() > deadline:
+                    end_leases(taken.values(), "another could not be taken")
+                    raise
+            time.sleep(PAUSE_S)

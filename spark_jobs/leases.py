@@ -7,7 +7,6 @@ import hashlib
 import http.client
 import json
 import os
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -334,41 +333,3 @@ def sha256_of(path: str) -> tuple[int, str]:
             digest.update(piece)
             size += len(piece)
     return size, digest.hexdigest()
-
-
-class Heartbeats:
-    """Keeps leases alive from the driver: one thread, a beat every third of the time to live, until closed.
-
-    `leases` is looked at anew at every beat: a job starts the beats first and appends as it takes leases.
-    A lease that is lost is kept in `lost` with the broker's reason; the job asks before it commits.
-    """
-
-    def __init__(self, leases: list[Lease], ttl_ms: int = 60_000) -> None:
-        self._leases = leases
-        self._interval_s = ttl_ms / 3000
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lease-heartbeats", daemon=True)
-        self.lost: dict[str, str] = {}
-
-    def __enter__(self) -> "Heartbeats":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stop.set()
-        self._thread.join(timeout=15)
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
-            self.beat()
-
-    def beat(self) -> None:
-        """Renew every lease once; what passes (a broker that starts again) is left to the next beat."""
-        for lease in list(self._leases):
-            if lease.lease_id in self.lost or self._stop.is_set():
-                continue
-            try:
-                lease.heartbeat()
-            except LeaseError as error:
-                if error.code not in ("unreachable", "commit_in_progress", "starting"):
-                    self.lost[lease.lease_id] = str(error)

@@ -129,7 +129,8 @@ class FakeBroker:
     def expire(self) -> None:
         """End every lease as if its time to live had passed."""
         for lease in self.leases.values():
-            self._end(lease, "expired")
+            if lease["state"] == "active":
+                self._end(lease, "expired")
 
     # --- the protocol ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from logyard.spark_jobs.leases import BrokerHttp, Heartbeats, Lease, LeaseError, acquire, sha256_of
+from logyard.spark_jobs.heartbeats import Heartbeats
+from logyard.spark_jobs.leases import BrokerHttp, Lease, LeaseError, acquire, sha256_of
 from logyard.spark_jobs.segments import LocalFile, RemoteFile, of_lease
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica

@@ -1,0 +1,78 @@
+"""Leases kept alive from the driver, for as long as a job runs and whichever of its tasks read."""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from logyard.broker.errors import LogyardError
+from logyard.spark_jobs.leases import Lease, LeaseError
+from logyard.spark_jobs.outcome import say
+
+# What passes: the broker starts again, swaps, or does not answer for a while.
+PASSING = ("unreachable", "commit_in_progress", "starting")
+BROKERS_AT_ONCE = 16
+
+
+class Heartbeats:
+    """One thread, a beat every third of the time to live, until closed.
+
+    `leases` is looked at anew at every beat: a job starts the beats first and appends as it takes leases.
+    A lease that is lost is kept in `lost` with the broker's reason; the job asks before it commits. Brokers are asked
+    side by side: one that hangs must not cost the others their leases.
+    """
+
+    def __init__(self, leases: list[Lease], ttl_ms: int = 60_000) -> None:
+        self._leases = leases
+        self._interval_s = ttl_ms / 3000
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lease-heartbeats", daemon=True)
+        self.lost: dict[str, str] = {}
+        # Since when (time.monotonic) a lease was not heard of, and why.
+        self.silent: dict[str, tuple[float, str]] = {}
+
+    def __enter__(self) -> "Heartbeats":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=15)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            try:
+                self.beat()
+            except Exception as error:  # the next beat may do better; without any, every lease is lost
+                say(f"leases: a heartbeat failed: {type(error).__name__}: {error}")
+
+    def beat(self) -> None:
+        """Renew every lease once; what passes is left to the next beat."""
+        by_broker: dict[tuple[int, str], list[Lease]] = defaultdict(list)
+        for lease in list(self._leases):
+            if lease.lease_id not in self.lost:
+                by_broker[lease.broker.broker_id, lease.broker.address].append(lease)
+        if len(by_broker) < 2:
+            for leases in by_broker.values():
+                self._beat_one(leases)
+            return
+        with ThreadPoolExecutor(min(len(by_broker), BROKERS_AT_ONCE), "lease-heartbeats") as pool:
+            list(pool.map(self._beat_one, by_broker.values()))
+
+    def _beat_one(self, leases: Sequence[Lease]) -> None:
+        """Renew the leases of one broker; where it does not answer, the others of it wait for the next beat."""
+        for number, lease in enumerate(leases):
+            if self._stop.is_set():
+                return
+            try:
+                lease.heartbeat()
+            except LogyardError as error:
+                code = error.code if isinstance(error, LeaseError) else ""
+                if code not in PASSING:
+                    self.lost[lease.lease_id] = str(error)
+                elif code == "unreachable":
+                    for waiting in leases[number:]:
+                        self.silent.setdefault(waiting.lease_id, (time.monotonic(), str(error)))
+                    return
+            self.silent.pop(lease.lease_id, None)

@@ -1,0 +1,92 @@
+"""Leases kept alive from the driver, whatever single brokers do."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logyard.broker.errors import CorruptData
+from logyard.spark_jobs.heartbeats import Heartbeats
+from logyard.spark_jobs.leases import BrokerHttp, Lease, LeaseError, acquire
+from tests.support.batches import Rec, batch
+from tests.support.lease_server import FakeBroker, FakeReplica
+from tests.support.segment_files import write_partition
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[FakeBroker]:
+    directory = write_partition(tmp_path, "t-0", [[batch([Rec(0, b"k", b"v")])]])
+    with FakeBroker(1, {("t", 0): FakeReplica(directory, True, isr=(1,))}) as fake:
+        yield fake
+
+
+def taken(broker: FakeBroker, run: str = "r") -> Lease:
+    return acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, run, "export")
+
+
+def beaten(broker: FakeBroker) -> int:
+    return sum(request.endswith("/heartbeat") for request in broker.requests)
+
+
+def until(look: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_broker_that_hangs_does_not_cost_the_others_their_leases(broker: FakeBroker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # it takes connections and never answers
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        good = taken(broker)
+        hung = [replace(good, lease_id=f"h{n}", broker=BrokerHttp(2, address, "t")) for n in range(5)]
+        beats = Heartbeats([*hung, good])
+        thread = threading.Thread(target=beats.beat, daemon=True)
+        thread.start()
+        until(lambda: beaten(broker) == 1)
+        assert thread.is_alive(), "the other broker was not waited for"
+        beats._stop.set()
+
+
+def test_what_does_not_answer_is_silent_until_it_does(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = taken(broker)
+    beats = Heartbeats([lease, replace(lease, lease_id="second")])
+    beats._leases.pop()
+    asked: list[str] = []
+
+    def away(self: Lease) -> dict[str, Any]:
+        asked.append(self.lease_id)
+        raise LeaseError("unreachable", "no route")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Lease, "heartbeat", away)
+        beats._leases.append(replace(lease, lease_id="second"))
+        beats.beat()
+        assert asked == [lease.lease_id], "of a broker that does not answer, one lease is asked for"
+        assert sorted(beats.silent) == sorted([lease.lease_id, "second"])
+    beats._leases.pop()
+    beats.beat()
+    assert lease.lease_id not in beats.silent
+    assert beats.lost == {}
+
+
+def test_no_exception_ends_the_beats(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = taken(broker)
+    real, fails = Lease.heartbeat, [CorruptData("odd"), ValueError("odder"), RuntimeError("oddest")]
+
+    def failing(self: Lease) -> dict[str, Any]:
+        if fails:
+            raise fails.pop()
+        return real(self)
+
+    monkeypatch.setattr(Lease, "heartbeat", failing)
+    with Heartbeats([lease], ttl_ms=30) as beats:
+        until(lambda: not fails)
+        assert beats.lost == {lease.lease_id: "odd"}
+        beats.lost.clear()
+        until(lambda: beaten(broker) > 2)
