@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 import uvloop
 
+from logyard.broker import tasks
 from logyard.broker.app import Broker
 from logyard.broker.config import BrokerConfig
 from logyard.broker.errors import LogyardError
@@ -48,6 +49,7 @@ async def _run(config: BrokerConfig) -> int:
     broker = Broker(config)
     broker.before_serving = _spare_the_collector
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(tasks.uncaught)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, broker.stop)
     return await broker.run()

@@ -10,13 +10,14 @@ import random
 import resource
 import sys
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.cleaner.process import ChildProcess
 from logyard.broker.clock import SystemClock
 from logyard.broker.config import BrokerConfig
@@ -75,13 +76,14 @@ def real_world(config: BrokerConfig) -> World:
         ),
         admission=admission,
         open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
-        close=partial(_end_threads, pool, openers),
+        close=partial(_end, admission, pool, openers),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,
     )
 
 
-def _end_threads(*pools: ThreadPoolExecutor) -> None:
+def _end(admission: Admission, *pools: ThreadPoolExecutor) -> None:
+    admission.close()
     for pool in pools:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -95,7 +97,7 @@ class Broker:
         self._world = world
         self._stopping = asyncio.Event()
         self._failure: str | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._new_session: asyncio.Task[None] | None = None
         self.node: Node | None = None
         self._zk: Any = None
         self._registration: registration.BrokerRegistration | None = None
@@ -144,7 +146,7 @@ class Broker:
             node.services.http_address = self._http_address()
         self._registration = registration.BrokerRegistration(self._zk)
         self._zk.on_session_lost = self._session_lost
-        self._zk.on_session_established = lambda session_id: self._spawn(self._session_established())
+        self._zk.on_session_established = self._take_session
         await self._register()
         await node.start()
         if self._http is not None:
@@ -176,8 +178,8 @@ class Broker:
             await self._http.close()
         if node is not None:
             await node.close()
-        for task in list(self._tasks):
-            task.cancel()
+        if self._new_session is not None:
+            self._new_session.cancel()
         if self._zk is not None:
             self._zk.on_session_lost = lambda: None
             await self._zk.close()
@@ -229,7 +231,8 @@ class Broker:
         except LogyardError as error:
             self.fail(str(error))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _take_session(self, session_id: int) -> None:
+        """Register in a new session and begin anew; what an older one has begun is of no use any more."""
+        if self._new_session is not None:
+            self._new_session.cancel()
+        self._new_session = tasks.keep("new session", self._session_established)

@@ -4,6 +4,7 @@ The KRaft-only keys are left out, but for `node.id` and `process.roles`. Securit
 (config_security_keys.py). Which keys Logyard acts on is in config_acted_on.py.
 """
 
+from logyard.broker.config_addresses import ADDRESS_COUNTS
 from logyard.broker.config_security_keys import SECURITY_KEYS
 from logyard.broker.config_values import (
     DOUBLE_MAX,
@@ -106,7 +107,7 @@ NETWORK_KEYS = (
     Key("connection.failed.authentication.delay.ms", INT, 100, at_least(0)),
     Key("max.connections", INT, INT_MAX, at_least(0)),
     Key("max.connections.per.ip", INT, INT_MAX, at_least(0)),
-    Key("max.connections.per.ip.overrides", STRING, ""),
+    Key("max.connections.per.ip.overrides", STRING, "", ADDRESS_COUNTS),
     Key("max.connection.creation.rate", INT, INT_MAX, at_least(0)),
     Key("socket.connection.setup.timeout.ms", LONG, 10_000),
     Key("socket.connection.setup.timeout.max.ms", LONG, 30_000),

@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 from starlette.applications import Starlette
 
+from logyard.broker import tasks
 from logyard.broker.cleaner.side import CleaningSide
 from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.controller_channel import ControllerChannel
@@ -16,6 +17,7 @@ from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.client.to_controller import ToController
 from logyard.broker.config import BrokerConfig, topic_config
 from logyard.broker.config_protocol import IBP_2_7_IV2, IBP_3_0_IV0
+from logyard.broker.config_stored import readable
 from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
@@ -91,7 +93,6 @@ class Node:
         self._fail = fail
         self._info: BrokerInfo | None = None
         self._expiry: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         broker_id = config.broker_id
         self.metadata = MetadataCache()
@@ -294,7 +295,7 @@ class Node:
         """Begin the periodic work and stand for controller."""
         self.store.start()
         self.replicas.start()
-        self._expiry = asyncio.get_running_loop().create_task(self._expire_offsets(), name="expire offsets")
+        self._expiry = tasks.every("expire offsets", EXPIRE_OFFSETS_S, self.groups.expire_offsets)
         await self.controller.start()
         self.http.start()
         if self.cleaning is not None:
@@ -336,11 +337,6 @@ class Node:
         self.peers.close()
         await self.store.close()
 
-    async def _expire_offsets(self) -> None:
-        while True:
-            await asyncio.sleep(EXPIRE_OFFSETS_S)
-            await self.groups.expire_offsets()
-
     # What others tell
 
     def _config_changed(self, kind: str, name: str, settings: Mapping[str, str]) -> None:
@@ -357,8 +353,11 @@ class Node:
 
     def _broker_settings_changed(self) -> None:
         """Take over what may change while a broker runs (facts §20); raises ConfigProblems for what cannot be read."""
-        own = self.configs.entity_overrides(str(self.config.broker_id))
-        effective = self.config.with_dynamic(own, self.configs.entity_overrides(DEFAULT_ENTITY))
+        own, every = (
+            readable(self.configs.entity_overrides(entity), lambda text: log.warning("config", note=text))
+            for entity in (str(self.config.broker_id), DEFAULT_ENTITY)
+        )
+        effective = self.config.with_dynamic(own, every)
         defaults = effective.topic_defaults()
         self.configs.set_build(lambda overrides: topic_config(defaults, overrides))
         self.controller.update_settings(settings_from(effective, self._policies))
@@ -386,6 +385,4 @@ class Node:
             log.warning("the new session will tell the controller of the offline directory")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.spawn("node", work)

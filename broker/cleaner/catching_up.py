@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.cleaner import leased
 from logyard.broker.cleaner.leased import Leasing
 from logyard.broker.cleaner.process import CleaningWorker, WorkerDied
@@ -80,7 +81,7 @@ class CatchUp:
 
     def start(self) -> None:
         """Begin to look."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="catch up")
+        self._task = tasks.keep("catch up", self._run)
 
     async def close(self) -> None:
         """Stop, in the midst of work too."""
@@ -104,10 +105,7 @@ class CatchUp:
         try:
             while True:
                 await self._rest()
-                try:
-                    await self.look(worker)
-                except Exception as error:  # one bad answer must not end it
-                    log.error("catching up failed", error=repr(error), exc_info=error)
+                await self.look(worker)
                 await worker.end()
         finally:
             await worker.end()

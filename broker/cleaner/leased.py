@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any, Protocol
 
+from logyard.broker import tasks
 from logyard.broker.cleaner.process import CleaningWorker
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.model import TopicPartition
@@ -43,7 +44,7 @@ async def run(leasing: Leasing, worker: CleaningWorker, tp: TopicPartition, run_
 
 async def _work_at(leasing: Leasing, worker: CleaningWorker, lease: Json, request: Json) -> Json:
     """Have the parts written while the lease is kept alive; raises LeaseError where it is lost."""
-    job = asyncio.get_running_loop().create_task(worker.clean({**request, "lease": lease}))
+    job = tasks.answering(worker.clean({**request, "lease": lease}))
     try:
         while not job.done():
             await asyncio.wait({job}, timeout=TTL_MS / 3000)

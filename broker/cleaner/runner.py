@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.cleaner import leased, selection
 from logyard.broker.cleaner.leased import Leasing
 from logyard.broker.cleaner.process import CleaningWorker, WorkerDied
@@ -108,7 +109,7 @@ class LogCleaner:
     def _employ(self) -> None:
         for number in range(self._settings.threads):
             if number not in self._threads or self._threads[number].done():
-                self._threads[number] = asyncio.get_running_loop().create_task(self._thread(number), name="cleaner")
+                self._threads[number] = tasks.keep("cleaner", partial(self._thread, number))
 
     async def close(self) -> None:
         """Stop, in the midst of a cleaning too; leases are left to whoever closes them."""

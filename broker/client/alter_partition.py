@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.client.to_controller import ToController, known
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -63,7 +64,7 @@ class AlterPartitionSender:
         """
         self._changes[tp] = _Change(topic_id, leader_epoch, new_isr, partition_epoch, callback, broker_epochs or {})
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="alter partition")
+            self._task = tasks.keep("alter partition", self._run)
 
     def close(self) -> None:
         if self._task is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.client.link import Link
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import BrokerInfo
@@ -40,7 +41,7 @@ class _Sender:
         self._link = link
         self._queue: deque[_Queued] = deque()
         self._wake = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"controller to {broker_id}")
+        self._task = tasks.keep(f"controller to {broker_id}", self._run)
 
     def put(self, queued: _Queued) -> None:
         self._queue.append(queued)

@@ -7,6 +7,7 @@ itself, in ZooKeeper (`zk/producer_id_blocks.py`).
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from logyard.broker import tasks
 from logyard.broker.errors import ApiError, ErrorCode
 
 # The next block is asked for when the last tenth of the present one is begun (facts §21b).
@@ -48,7 +49,7 @@ class ProducerIds:
 
     def _fetch(self) -> "asyncio.Task[None]":
         if self._fetching is None or self._fetching.done():
-            self._fetching = asyncio.get_running_loop().create_task(self._fetch_block(), name="producer ids")
+            self._fetching = tasks.keep("producer ids", self._fetch_block)
         return self._fetching
 
     async def _fetch_block(self) -> None:

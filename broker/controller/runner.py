@@ -20,6 +20,7 @@ from typing import Any
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.clock import Clock
 from logyard.broker.controller import collector, dispatch, effects, election, events, gauges, lifecycle, wire
 from logyard.broker.controller.api import ControllerApi
@@ -104,7 +105,7 @@ class ControllerRunner(ControllerApi):
 
     async def start(self) -> None:
         """Stand for controller; the broker must be registered."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="controller")
+        self._task = tasks.keep("controller", self._run, pause_s=0.0)
         self._put(events.Started())
 
     async def stop(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.clock import Clock
 from logyard.broker.coordinator import effects as fx
 from logyard.broker.coordinator import groups, loading, rebalance, storage
@@ -256,11 +257,6 @@ class GroupCoordinator:
         self._perform(group, rebalance.stored(group, effect, code, self._now(), self._rules.initial_delay_ms))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        task = tasks.spawn("groups", work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("group work failed", exc_info=task.exception())
+        task.add_done_callback(self._tasks.discard)

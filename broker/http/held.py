@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.clock import Clock
-from logyard.broker.errors import StorageError
+from logyard.broker.errors import LogyardError
 from logyard.broker.http import journal, statuses
 from logyard.broker.http.decisions import KeptDecision
 from logyard.broker.http.holding import Holding
@@ -104,15 +105,16 @@ class HeldLeases:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Have something done whoever may stop waiting for it."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = tasks.answering(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # seen: whoever waits gets it
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, LogyardError):
+            tasks.failed("leases", error)  # whoever waits gets it too, but they may have gone
 
     # -- what others tell (the log store, and the replicas' LeadershipListener) ------------------------------------
 
@@ -178,7 +180,7 @@ class HeldLeases:
     async def _remove(self, path: str) -> None:
         try:
             await self.ports.run_blocking(partial(journal.remove_leftovers, self.ports.disk, [path]))
-        except StorageError as error:
+        except Exception as error:
             # Only space is lost, until the next start removes what no living lease needs.
             log.warning("what a lease leaves is not removed", path=path, error=str(error))
 

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from logyard.broker import tasks
 from logyard.broker.http.held import HeldLeases, LeasedStore
 from logyard.broker.log.leases import Purpose
 from logyard.broker.replication.ports import TimerHandle, Timers
@@ -103,6 +104,7 @@ class BrokerCollector(Collector):
         yield from _logs(sources.store)
         yield _leases(sources.leases)
         yield from _gauges(sources.cleaner_gauges(), "of this broker")
+        yield _tasks()
         yield GaugeMetricFamily(
             "logyard_event_loop_longest_pause_seconds",
             "The longest time the event loop was late since the last scrape",
@@ -148,6 +150,15 @@ def _leases(leases: HeldLeases) -> Metric:
     family = GaugeMetricFamily("logyard_segment_leases", "Living segment leases, by purpose", labels=["purpose"])
     for purpose in Purpose:
         family.add_metric([purpose.value], sum(lease.living and lease.purpose is purpose for lease in leases.book))
+    return family
+
+
+def _tasks() -> Metric:
+    family = CounterMetricFamily(
+        "logyard_task_failures", "What a task or a callback did not expect, by its name", labels=["task"]
+    )
+    for name, count in tasks.failures.items():
+        family.add_metric([name], count)
     return family
 
 

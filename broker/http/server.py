@@ -8,6 +8,7 @@ from typing import Any
 
 import uvicorn
 
+from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
 
 
@@ -45,7 +46,7 @@ class HttpServer:
         # Signals belong to the broker.
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
         self._server = server
-        self._task = asyncio.get_running_loop().create_task(server.serve(sockets=[self._socket]))
+        self._task = tasks.spawn("http", server.serve(sockets=[self._socket]))
         while not server.started and not self._task.done():
             await asyncio.sleep(0.01)
 

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
+
+CHORES = "upkeep of the logs"
 
 
 class Chores:
-    """Tasks and timers of one owner, ended together. What goes wrong in one is said through `note`."""
+    """Tasks and timers of one owner, ended together. What is known to go wrong in one is said through `note`."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
@@ -17,24 +20,15 @@ class Chores:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin now."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        self._hold(tasks.spawn(CHORES, self._noting(work)))
 
     def every(self, interval_ms: int, work: Callable[[], Awaitable[None]], delay_ms: int = 0) -> None:
         """Do it again and again, first after delay and interval."""
+        self._hold(tasks.every(CHORES, interval_ms / 1000, lambda: self._noting(work()), delay_ms / 1000))
 
-        async def repeat() -> None:
-            await asyncio.sleep(delay_ms / 1000)
-            while True:
-                await asyncio.sleep(interval_ms / 1000)
-                try:
-                    await work()
-                except Exception as error:
-                    # One bad turn must not end what keeps every log in order.
-                    self._note(_told(error))
-
-        self.spawn(repeat())
+    def keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin what goes on until it is stopped."""
+        self._hold(tasks.keep(CHORES, lambda: self._noting(work())))
 
     def later(self, delay_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do it once, after a while; not at all if `stop` comes first."""
@@ -56,11 +50,13 @@ class Chores:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._note(_told(error))
+    def _hold(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-
-def _told(error: BaseException) -> str:
-    return str(error) if isinstance(error, LogyardError) else f"upkeep of the logs: {error!r}"
+    async def _noting(self, work: Awaitable[None]) -> None:
+        """Say in a line what is known to go wrong; the rest is told by `tasks`."""
+        try:
+            await work
+        except LogyardError as error:
+            self._note(str(error))

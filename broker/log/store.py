@@ -323,7 +323,7 @@ class LogStore:
             lambda: upkeep.expire_producers(self.producer_id_expiration_ms),
             delay,
         )
-        self._chores.spawn(self._flush_waiting())
+        self._chores.keep(self._flush_waiting)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every directory where it has changed."""

@@ -232,7 +232,8 @@ class ColdReads:
         def loaded(read: Pending[Any]) -> None:
             try:
                 result.records = read.result()
-            except (ApiError, StorageError, OSError) as error:
+            except Exception as error:
+                # Whatever it is: who asked must not wait for ever.
                 _fail(result, error)
             if partition.log is not log or partition.leader_epoch != epoch:
                 result.records = b""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.errors import CorruptData, ErrorCode, StorageError
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import (
@@ -77,7 +78,7 @@ class LeaderFetcher:
         self._changed[partition.tp] = None
         self._wake.set()
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetch from {self.leader}")
+            self._task = tasks.keep(f"fetch from {self.leader}", self._run)
 
     def remove(self, tp: TopicPartition) -> None:
         """Fetch this one no more."""

@@ -91,10 +91,9 @@ class Hosted:
                 return
             try:
                 finished.result()
+                pending.set_result(outcome())
             except Exception as error:
                 pending.set_exception(error)
-            else:
-                pending.set_result(outcome())
 
         (run or self.run_blocking)(work).add_done_callback(done)
         return pending

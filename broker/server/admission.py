@@ -10,17 +10,17 @@ Rule 3: memory is granted for a whole request before its bytes are read, so that
 """
 
 import asyncio
-import socket
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from logyard.broker.config import BrokerConfig
-from logyard.broker.errors import LogyardError
+from logyard.broker.config_addresses import address_counts, is_address
 from logyard.broker.metadata.configs import DEFAULT_ENTITY, Quota
 from logyard.broker.security.quotas import IP_QUOTA
 from logyard.broker.security.rates import SampledRate
+from logyard.broker.server.addresses import HostNames
 
 UNLIMITED = 2**31 - 1
 ADDRESSES_SWEPT_AT = 1024
@@ -41,6 +41,7 @@ class Limits:
     connections_max: int = UNLIMITED
     per_ip_max: int = UNLIMITED
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    per_name_overrides: Mapping[str, int] = field(default_factory=dict)
     creation_rate: int = UNLIMITED
     listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
     idle_ms: int = 600_000
@@ -50,8 +51,10 @@ class Limits:
     window_ms: int = 1000
 
     def take_over(self, config: BrokerConfig) -> None:
-        """Take what may change while the broker runs; raises LogyardError for an override that does not parse."""
-        self.per_ip_overrides = overrides(config.str("max.connections.per.ip.overrides"))
+        """Take what may change while the broker runs."""
+        counts = address_counts(config.str("max.connections.per.ip.overrides"))
+        self.per_ip_overrides = {host: count for host, count in counts.items() if is_address(host)}
+        self.per_name_overrides = {host: count for host, count in counts.items() if not is_address(host)}
         self.connections_max = config.int("max.connections")
         self.per_ip_max = config.int("max.connections.per.ip")
         self.creation_rate = config.int("max.connection.creation.rate")
@@ -84,22 +87,6 @@ def limits_from(config: BrokerConfig) -> Limits:
     return limits
 
 
-def overrides(text: str) -> dict[str, int]:
-    """Read `address:count,…` by address; a host's name stands for all its addresses."""
-    found: dict[str, int] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, count = entry.rpartition(":")
-        host = host.strip("[]")
-        if not colon or not host or not count.strip().isdigit():
-            raise LogyardError(f"max.connections.per.ip.overrides: address:count is expected, not {entry!r}")
-        try:
-            addresses = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-        except OSError as error:
-            raise LogyardError(f"max.connections.per.ip.overrides: {host} is not known ({error.strerror})") from error
-        found |= {str(address): int(count) for address in addresses}
-    return found
-
-
 class Guest(Protocol):
     """A connection, as far as this file knows it."""
 
@@ -128,14 +115,28 @@ class Admission:
         self._listener_rates: dict[str, SampledRate] = {}
         self._ip_rates: dict[str, SampledRate] = {}
         self._room = asyncio.Event()
+        self._of_names: Mapping[str, int] = {}
+        self._names = HostNames(self._addresses_changed)
+        if limits.per_name_overrides:
+            self._names.want(limits.per_name_overrides)
 
     def __len__(self) -> int:
         return len(self._guests)
 
     def take_over(self, config: BrokerConfig) -> None:
-        """Take the limits that changed; who waits for room looks again. Raises LogyardError as `Limits.take_over`."""
+        """Take the limits that changed; who waits for room looks again."""
         self.limits.take_over(config)
         self._room.set()
+        self._names.want(self.limits.per_name_overrides)
+
+    def _addresses_changed(self, known: Mapping[str, frozenset[str]]) -> None:
+        """A host's name stands for all its addresses; an address that is named itself has its own count."""
+        counts = self.limits.per_name_overrides
+        self._of_names = {address: counts[name] for name, found in known.items() if name in counts for address in found}
+
+    def close(self) -> None:
+        """Look no more names up."""
+        self._names.close()
 
     async def wait_for_room(self, listener: str, *, protected: bool) -> None:
         """Return when one more connection may be taken; a protected listener's never waits for the others'."""
@@ -165,7 +166,8 @@ class Admission:
 
     def refusal(self, host: str) -> str | None:
         """Why a connection that has just come from that address is closed at once; None: it is not."""
-        most = self.limits.per_ip_overrides.get(host, self.limits.per_ip_max)
+        limits = self.limits
+        most = limits.per_ip_overrides.get(host, self._of_names.get(host, limits.per_ip_max))
         return f"{most} connections of one address are taken" if self._per_ip[host] >= most else None
 
     def delay_ms(self, host: str, listener: str, *, protected: bool) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.header import parse_request_header
@@ -82,7 +83,7 @@ class Dispatcher:
         if isinstance(outcome, Awaitable):
             if request.begun_s:
                 outcome = Timed(request, outcome)
-            return asyncio.ensure_future(self._finish(handler, request, message, outcome))
+            return tasks.answering(self._finish(handler, request, message, outcome))
         return self._encode(request, outcome)
 
     async def _finish(self, handler: Handler, request: Request, message: Any, outcome: Awaitable[Fields]) -> Encoded:

@@ -3,9 +3,11 @@
 import asyncio
 import itertools
 import socket
+from functools import partial
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import Endpoint
 from logyard.broker.server.admission import Admission, RequestMemory
@@ -45,10 +47,9 @@ class Listener:
 
     async def serve(self, dispatcher: Dispatcher) -> None:
         """Begin to accept; connections made since the bind wait in the backlog."""
-        loop = asyncio.get_running_loop()
-        self._tasks.append(loop.create_task(self._accept(dispatcher), name=f"accept {self.name}"))
+        self._tasks.append(tasks.keep(f"accept {self.name}", partial(self._accept, dispatcher), ACCEPT_RETRY_S))
         if self._admission.limits.idle_ms > 0:
-            self._tasks.append(loop.create_task(self._sweep(), name=f"idle {self.name}"))
+            self._tasks.append(tasks.keep(f"idle {self.name}", self._sweep))
 
     async def _accept(self, dispatcher: Dispatcher) -> None:
         loop = asyncio.get_running_loop()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from logyard.broker import tasks
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.model import PartitionState, TopicId, TopicPartition
 from logyard.broker.replication.ports import IsrChangeResult
@@ -68,7 +69,7 @@ class DirectIsrWriter:
         """
         self._changes[tp] = _Change(leader_epoch, new_isr, partition_epoch, callback)
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.get_running_loop().create_task(self._write_all(), name="isr writer")
+            self._writing = tasks.keep("isr writer", self._write_all)
 
     def close(self) -> None:
         for task in (self._writing, self._telling):
@@ -143,7 +144,7 @@ class DirectIsrWriter:
             self._oldest_untold_s = self._last_change_s
         self._untold[tp] = None
         if self._telling is None or self._telling.done():
-            self._telling = loop.create_task(self._tell_when_due(), name="isr notifications")
+            self._telling = tasks.keep("isr notifications", self._tell_when_due)
 
     async def _tell_when_due(self) -> None:
         loop = asyncio.get_running_loop()

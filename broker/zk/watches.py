@@ -6,7 +6,9 @@ does not parse is noted and skipped: its entity keeps what it had.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from logyard.broker import tasks
 from logyard.broker.clock import Clock
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.znodes import config_changes, configs
@@ -43,7 +45,7 @@ class ConfigWatcher:
         names = await self._list_and_watch(dirty)
         self._handled = dict.fromkeys(names)
         await self._load_all()
-        self._task = asyncio.get_running_loop().create_task(self._follow(dirty), name="config-watcher")
+        self._task = tasks.keep("config watcher", partial(self._follow, dirty))
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -56,7 +58,11 @@ class ConfigWatcher:
             while True:
                 await dirty.wait()
                 dirty.clear()
-                await self._process(await self._list_and_watch(dirty))
+                try:
+                    await self._process(await self._list_and_watch(dirty))
+                except BaseException:
+                    dirty.set()  # what was not taken is looked at again
+                    raise
         except SessionExpired:
             return  # whoever hears of the new session calls start again
 
@@ -109,6 +115,11 @@ class ConfigWatcher:
                 self._changed(kind, name, settings)
             except LogyardError as problem:
                 self._note(f"{kind}/{name} keeps its settings: {problem}")
+            except Exception as bug:
+                # One entity that nobody can take must not keep this broker from the settings of all others, nor from
+                # starting: whoever stored it may be another kind of broker.
+                tasks.failed("config watcher", bug)
+                self._note(f"{kind}/{name} keeps its settings: {bug!r}")
 
     async def _purge(self, notifications: Mapping[str, Znode | None]) -> None:
         oldest_ms = self._clock.now_ms() - config_changes.EXPIRATION_MS

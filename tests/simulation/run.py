@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from logyard.broker import tasks
 from tests.simulation.faults import KINDS
 from tests.simulation.ledger import BrokenPromise, Ledger
 from tests.simulation.loop import SimLoop
@@ -90,6 +91,7 @@ def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False)
     gc.set_threshold(*GC_THRESHOLDS)
     trace.capture_logs()
     loop.set_exception_handler(lambda _loop, context: _unexpected(trace, context))
+    tell, tasks.failed = tasks.failed, lambda name, error, again_in_s=None: _failed(trace, name, error)
     asyncio.set_event_loop(loop)
     scenario: Scenario | None = None
     begun = loop.now
@@ -102,6 +104,7 @@ def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False)
         raise BrokenPromise(f"seed {seed}, {steps} steps: {error}\n{tail}") from error
     finally:
         trace.over = True
+        tasks.failed = tell
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if scenario is not None:
@@ -118,6 +121,12 @@ def _unexpected(trace: Trace, context: dict[str, Any]) -> None:
     if trace.over or not isinstance(error, Exception):
         return  # what is buried has nothing to say, and a stopped machine's last breath is no mistake
     trace.mistake(f"{context.get('message')}: {error!r} {context.get('future') or context.get('handle')}")
+
+
+def _failed(trace: Trace, name: str, error: BaseException) -> None:
+    """What a task did not expect would be logged and tried again: here it is a mistake."""
+    if not trace.over and isinstance(error, Exception):
+        trace.mistake(f"task {name}: {error!r}")
 
 
 def main(arguments: list[str] | None = None) -> int:

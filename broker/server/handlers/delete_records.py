@@ -1,6 +1,5 @@
 """DeleteRecords (21): moves the log start of led partitions; -1 means all that is committed (KIP-107)."""
 
-import asyncio
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
@@ -14,7 +13,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
         (TopicPartition(topic.name, p.partition_index), p.offset) for topic in message.topics for p in topic.partitions
     ]
     outcome = services.replicas.delete_records(wanted, timeout_ms=message.timeout_ms)
-    results = outcome if isinstance(outcome, list) else await asyncio.ensure_future(outcome)
+    results = outcome if isinstance(outcome, list) else await outcome
     topics: dict[str, list[Fields]] = {}
     for result in results:
         topics.setdefault(result.tp.topic, []).append(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Sequence
 
+from logyard.broker import tasks
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.metadata.configs import DynamicConfigs
 from logyard.broker.protocol import fetch
@@ -48,14 +49,17 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
         return _answer(services, quotas, request, context, [])
     outcome = services.replicas.fetch_from(params, context.source)
     if version < OLD_FORMATS_BELOW:
-        return asyncio.ensure_future(_answer_old(services, quotas, request, context, outcome))
+        return tasks.answering(_answer_old(services, quotas, request, context, outcome))
     if isinstance(outcome, list):
         return _answer(services, quotas, request, context, outcome)
     answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
 
     def done(future: "asyncio.Future[list[FetchedPartition]]") -> None:
         if not answer.done():
-            answer.set_result(_answer(services, quotas, request, context, future.result()))
+            try:
+                answer.set_result(_answer(services, quotas, request, context, future.result()))
+            except Exception as error:
+                answer.set_exception(error)
 
     outcome.add_done_callback(done)
     return answer

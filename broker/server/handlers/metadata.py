@@ -7,6 +7,7 @@ and every client asks the same.
 import asyncio
 from typing import Any
 
+from logyard.broker import tasks
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.answer import INTERNAL_TOPICS, NOT_ASKED, TopicQuery, metadata_response, queries
 from logyard.broker.protocol import codec
@@ -31,7 +32,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     unknown = [q.name for q in wanted or () if q.name is not None and q.name not in services.metadata]
     may_create = request.api_version < 4 or message.allow_auto_topic_creation
     if unknown and may_create and services.config.bool("auto.create.topics.enable"):
-        return asyncio.ensure_future(_create_and_answer(services, request, message, wanted, unknown))
+        return tasks.answering(_create_and_answer(services, request, message, wanted, unknown))
     answer = _answer(services, request, message, wanted, {})
     if not unknown:
         services.kept_metadata.put(request, services.metadata.version, answer)

@@ -7,6 +7,7 @@ acks=0 gets no answer; where something went wrong then, the connection is closed
 import asyncio
 from collections.abc import Awaitable, Sequence
 
+from logyard.broker import tasks
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.log.log import Origin
 from logyard.broker.model import TopicPartition
@@ -37,7 +38,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     opening = services.replicas.opening(entries, ())
     if opening is not None:
         request.session.is_appending = True
-        return asyncio.ensure_future(_append_opened(services, request, asked, opening, refused))
+        return tasks.answering(_append_opened(services, request, asked, opening, refused))
     outcome = services.replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
     if isinstance(outcome, list):
         return _answer(services, request, asked.acks, outcome + refused)
@@ -45,7 +46,10 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
 
     def done(future: "asyncio.Future[list[ProduceResult]]") -> None:
         if not answer.done():
-            answer.set_result(_answer(services, request, -1, future.result() + refused))
+            try:
+                answer.set_result(_answer(services, request, -1, future.result() + refused))
+            except Exception as error:
+                answer.set_exception(error)
 
     outcome.add_done_callback(done)
     return answer

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -9,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker.config import BrokerConfig
-from logyard.broker.errors import LogyardError
+from logyard.broker.config_addresses import address_counts
 from logyard.broker.model import Endpoint
-from logyard.broker.server.admission import UNLIMITED, Admission, Limits, ListenerLimits, limits_from, overrides
+from logyard.broker.server.admission import UNLIMITED, Admission, Limits, ListenerLimits, limits_from
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.listener import Listener
 
@@ -31,12 +32,49 @@ def admission(now: Callable[[], float] = lambda: 0.0, **limits: Any) -> Admissio
 
 
 def test_overrides_by_address_and_by_name() -> None:
-    assert overrides("10.0.0.1:5, [::1]:7,") == {"10.0.0.1": 5, "::1": 7}
-    assert overrides("localhost:3")["127.0.0.1"] == 3
-    assert overrides("") == {}
-    for bad in ("10.0.0.1", ":5", "10.0.0.1:many", "10.0.0.1:-1"):
-        with pytest.raises(LogyardError, match="address:count is expected"):
-            overrides(bad)
+    assert address_counts("10.0.0.1:5, [::1]:7,local-host.example:3") == {
+        "10.0.0.1": 5,
+        "::1": 7,
+        "local-host.example": 3,
+    }
+    assert address_counts("") == {}
+    for bad in ("10.0.0.1", "10.0.0.1:many", "10.0.0.1:-1", "10.0.0.1:²", "10.0.0.1:99999999999"):
+        with pytest.raises(ValueError, match="address:count is expected"):
+            address_counts(bad)
+    for bad in (":5", "db..internal:5", f"{'a' * 64}:5", "-a:1", "böse:1", "a b:1", f"{'a.' * 130}:1"):
+        with pytest.raises(ValueError, match="neither an address nor a host's name"):
+            address_counts(bad)
+
+
+async def test_a_name_stands_for_its_addresses_and_is_looked_up_in_a_thread() -> None:
+    on_the_loop = threading.get_ident()
+    asked: list[tuple[str, int]] = []
+    answers: dict[str, Any] = {"db": UnicodeError("label empty"), "web": frozenset({"10.0.0.7", "10.0.0.8"})}
+
+    def look_up(name: str) -> frozenset[str]:
+        asked.append((name, threading.get_ident()))
+        answer = answers[name]
+        if isinstance(answer, Exception):
+            raise answer
+        return cast("frozenset[str]", answer)
+
+    doors = admission(per_ip_max=1, per_ip_overrides={"10.0.0.8": 5})
+    doors._names._look_up = look_up
+    config = BrokerConfig.parse("zookeeper.connect=z:1\nlog.dirs=/x\nmax.connections.per.ip=0\n")
+    stored = {"max.connections.per.ip.overrides": "db:2,web:3,10.0.0.8:5"}
+    doors.take_over(config.with_dynamic(stored))
+    async with asyncio.timeout(10):
+        while doors.refusal("10.0.0.7") is not None:
+            await asyncio.sleep(0.001)
+    assert doors.refusal("10.0.0.8") is None
+    assert doors.refusal("10.0.0.9") is not None
+    assert [name for name, _ in asked] == ["db", "web"], "one that is not known does not keep the others from it"
+    assert on_the_loop not in {thread for _, thread in asked}
+    doors.take_over(config)
+    async with asyncio.timeout(10):
+        while doors.refusal("10.0.0.7") is None:
+            await asyncio.sleep(0.001)
+    doors.close()
 
 
 def test_limits_come_from_the_configuration_and_change_with_it() -> None:

@@ -1,0 +1,49 @@
+"""`address:count,…` of max.connections.per.ip.overrides: addresses, or names of hosts, which are not looked up here."""
+
+import ipaddress
+import re
+
+from logyard.broker.config_values import Allowed, ConfigValue
+
+# What a resolver takes without a doubt: labels of at most 63 letters, digits, hyphens and underscores.
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_NAME_CHARS_MAX = 253
+
+
+def address_counts(text: str) -> dict[str, int]:
+    """Read the counts by address or host name; raises ValueError, whose text names the entry that is wrong."""
+    found: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, count = entry.rpartition(":")
+        host, count = host.strip("[]"), count.strip()
+        if not colon or not count.isascii() or not count.isdigit() or len(count) > 10:
+            raise ValueError(f"address:count is expected, not {entry!r}")
+        if not is_address(host) and not _is_name(host):
+            raise ValueError(f"{host!r} is neither an address nor a host's name")
+        found[host] = int(count)
+    return found
+
+
+def is_address(host: str) -> bool:
+    """Whether it is an IP address, not a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_name(host: str) -> bool:
+    name = host.removesuffix(".")
+    return 0 < len(name) <= _NAME_CHARS_MAX and all(_LABEL.fullmatch(label) for label in name.split("."))
+
+
+def _accepts(value: ConfigValue) -> bool:
+    try:
+        address_counts(str(value))
+    except ValueError:
+        return False
+    return True
+
+
+ADDRESS_COUNTS = Allowed("address:count, comma-separated, by addresses or names of hosts", _accepts)

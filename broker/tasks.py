@@ -1,0 +1,97 @@
+"""The one way to run tasks on the event loop: each has a name, and none ends in silence.
+
+Whatever a task did not expect is logged with its traceback and counted (`failures`, the metric
+`logyard_task_failures_total`). What has to go on goes on after a pause (`keep`, `every`); what is done once is not done
+again (`spawn`). Nothing else creates tasks: tests/architecture looks for it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import structlog
+
+PAUSE_S = 1.0
+
+T = TypeVar("T")
+
+log = structlog.get_logger("logyard.tasks")
+
+failures: Counter[str] = Counter()
+"""How often a task of each name has failed in this process."""
+
+# The loop itself holds tasks weakly.
+_running: "WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Task[Any]]]" = WeakKeyDictionary()
+
+
+def spawn(name: str, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    """Begin something that is done once; what goes wrong is logged and counted."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work, name=name)
+    _running.setdefault(loop, set()).add(task)
+    task.add_done_callback(_ended)
+    return task
+
+
+def keep(
+    name: str, work: Callable[[], Coroutine[Any, Any, None]], pause_s: float | None = None
+) -> "asyncio.Task[None]":
+    """Begin something that goes on until it returns: begun again `pause_s` (a second) after an exception."""
+    return spawn(name, _kept(name, work, PAUSE_S if pause_s is None else pause_s))
+
+
+def every(
+    name: str, interval_s: float, work: Callable[[], Awaitable[None]], delay_s: float = 0.0
+) -> "asyncio.Task[None]":
+    """Do something every `interval_s` seconds, first after delay and interval; one bad turn does not end it."""
+
+    async def repeat() -> None:
+        await asyncio.sleep(delay_s)
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await work()
+            except Exception as error:
+                failed(name, error, interval_s)
+
+    return spawn(name, repeat())
+
+
+def answering(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    """Begin something whose outcome, exceptions too, is taken by whoever is handed the task: an answer to a request."""
+    return asyncio.get_running_loop().create_task(work)
+
+
+def failed(name: str, error: BaseException, again_in_s: float | None = None) -> None:
+    """Log and count what a task did not expect."""
+    failures[name] += 1
+    again = {} if again_in_s is None else {"again_in_s": again_in_s}
+    log.error("task failed", task=name, error=repr(error), exc_info=error, **again)
+
+
+def uncaught(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """The event loop's exception handler: what a timer or another callback has raised."""
+    error = context.get("exception")
+    if error is not None:
+        failed("callback", error)
+    else:
+        log.error("event loop", note=context.get("message", ""))
+
+
+async def _kept(name: str, work: Callable[[], Coroutine[Any, Any, None]], pause_s: float) -> None:
+    while True:
+        try:
+            await work()
+        except Exception as error:
+            failed(name, error, pause_s)
+        else:
+            return
+        await asyncio.sleep(pause_s)
+
+
+def _ended(task: "asyncio.Task[Any]") -> None:
+    _running[task.get_loop()].discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        failed(task.get_name(), error)

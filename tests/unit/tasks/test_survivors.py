@@ -1,0 +1,241 @@
+"""Each loop, watcher and periodic task of a broker meets an exception that nobody expected, and goes on."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from logyard.broker import tasks
+from logyard.broker.app import Broker
+from logyard.broker.client.alter_partition import AlterPartitionSender
+from logyard.broker.client.peers import ControllerPeers
+from logyard.broker.client.producer_ids import ProducerIds
+from logyard.broker.clock import ManualClock
+from logyard.broker.config import BrokerConfig
+from logyard.broker.controller.runner import ControllerRunner
+from logyard.broker.errors import ErrorCode
+from logyard.broker.log.runner import Chores
+from logyard.broker.model import Endpoint, TopicPartition
+from logyard.broker.replication.ports import IsrChangeResult
+from logyard.broker.server.admission import Admission, Limits
+from logyard.broker.server.listener import Listener
+from logyard.broker.zk.isr_writer import DirectIsrWriter
+from logyard.broker.zk.memory import MemoryZooKeeper
+from logyard.broker.zk.registration import create_persistent_paths
+from logyard.broker.zk.tree import ZooKeeperTree
+from logyard.broker.zk.watches import ConfigWatcher
+from logyard.broker.znodes import config_changes, configs, partition_state, paths
+from logyard.broker.znodes.ops import Create
+from tests.support.scripted_broker import ScriptedBroker
+
+
+class Unexpected(Exception):
+    """What nobody thought of."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "PAUSE_S", 0.01)
+
+
+def fails_once(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The same work, but the first call raises."""
+    calls = 0
+
+    def call(*args: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise Unexpected
+        return work(*args, **named)
+
+    return call
+
+
+async def until(done: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not done():
+            await asyncio.sleep(0.002)
+
+
+async def config_world() -> tuple[MemoryZooKeeper, MemoryZooKeeper, dict[str, dict[str, str]]]:
+    tree = ZooKeeperTree(ManualClock())
+    admin = MemoryZooKeeper(tree)
+    await create_persistent_paths(admin)
+    return MemoryZooKeeper(tree), admin, {}
+
+
+async def tell(admin: MemoryZooKeeper, topic: str) -> None:
+    await admin.multi([Create(configs.path("topics", topic), configs.encode({"retention.ms": "1"}))])
+    change = config_changes.encode("topics", topic)
+    await admin.multi([Create(config_changes.SEQUENCE_PREFIX, change, sequential=True)])
+
+
+async def test_settings_are_followed_though_one_entity_cannot_be_taken() -> None:
+    zk, admin, told = await config_world()
+
+    def changed(kind: str, name: str, settings: dict[str, str]) -> None:
+        if name.startswith("bad"):
+            raise UnicodeError("label empty or too long")
+        told[name] = settings
+
+    notes: list[str] = []
+    watcher = ConfigWatcher(zk, ManualClock(), changed, notes.append)
+    for topic in ("a", "bad", "z"):
+        await tell(admin, topic)
+    await watcher.start()  # as at every start, and in every new session
+    assert told.keys() == {"a", "z"}
+    assert "keeps its settings" in notes[0]
+    for topic in ("bad2", "later"):
+        await tell(admin, topic)
+    await until(lambda: "later" in told)
+    await watcher.stop()
+
+
+async def test_settings_are_followed_though_a_read_failed() -> None:
+    zk, admin, told = await config_world()
+    watcher = ConfigWatcher(zk, ManualClock(), lambda kind, name, settings: told.update({name: settings}), print)
+    await watcher.start()
+    zk.read = fails_once(zk.read)  # type: ignore[method-assign]
+    await tell(admin, "t")
+    await until(lambda: "t" in told)
+    await watcher.stop()
+
+
+@pytest.mark.parametrize("what", ["refusal", "delay_ms", "wait_for_room", "enter"])
+async def test_connections_are_accepted(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    doors = Admission(Limits(), lambda: 0.0)
+    monkeypatch.setattr(doors, what, fails_once(getattr(doors, what)))
+    listener = Listener(Endpoint("L", "PLAINTEXT", "127.0.0.1", 0), doors)
+    await listener.serve(cast(Any, SimpleNamespace(may_pipeline=lambda key: False)))
+    opened = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(2)]
+    await until(lambda: listener.connection_count)
+    for _, writer in opened:
+        writer.close()
+    await listener.close()
+
+
+async def test_silent_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    doors = Admission(Limits(idle_ms=40), lambda: 0.0)
+    listener = Listener(Endpoint("L", "PLAINTEXT", "127.0.0.1", 0), doors)
+    await listener.serve(cast(Any, SimpleNamespace(may_pipeline=lambda key: False)))
+    monkeypatch.setattr(doors, "active", fails_once(doors.active))
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    async with asyncio.timeout(20):
+        assert await reader.read() == b""
+    writer.close()
+    await listener.close()
+
+
+async def test_the_controller_s_requests_are_sent() -> None:
+    answers: list[Any] = []
+    async with ScriptedBroker(lambda asked: {"error_code": 0}) as broker:
+        peers = ControllerPeers("PLAINTEXT", "controller")
+        peers.add_broker(broker.info)
+        link = peers._senders[1]._link
+        link.request = fails_once(link.request)  # type: ignore[method-assign]
+        fields = {"controller_id": 1, "controller_epoch": 1, "broker_epoch": 1}
+        peers.send(1, 5, 3, fields, answers.append)
+        await until(lambda: answers)
+        peers.close()
+    assert answers[0].error_code == 0
+
+
+async def test_isr_changes_are_asked_for() -> None:
+    heard: list[IsrChangeResult] = []
+    partition = {"partition_index": 0, "error_code": int(ErrorCode.FENCED_LEADER_EPOCH)}
+    answer = SimpleNamespace(
+        error_code=0, topics=[SimpleNamespace(topic_name="t", partitions=[SimpleNamespace(**partition)])]
+    )
+
+    async def request(*asked: Any) -> Any:
+        return answer
+
+    controller = SimpleNamespace(request=fails_once(request), close=lambda: None)
+    sender = AlterPartitionSender(cast(Any, controller), 1, lambda: 1)
+    sender.submit(TopicPartition("t", 0), None, 1, (1,), 0, heard.append)
+    await until(lambda: heard)
+    sender.close()
+
+
+@pytest.mark.parametrize("what", ["read", "pipeline", "multi"])
+async def test_isr_changes_are_written_and_told(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logyard.broker.zk.isr_writer.CHECK_S", 0.005)
+    monkeypatch.setattr("logyard.broker.zk.isr_writer.LINGER_S", 0.0)
+    tree = ZooKeeperTree(ManualClock())
+    zk = MemoryZooKeeper(tree)
+    await create_persistent_paths(zk)
+    path = partition_state.path(TopicPartition("t", 0))
+    await zk.pipeline([[Create(parent)] for parent in paths.ancestors(path)])
+    state = partition_state.decode(
+        b'{"version":1,"leader":1,"leader_epoch":4,"controller_epoch":9,"isr":[1,2]}', 0, path
+    )
+    await zk.multi([Create(path, partition_state.encode(state))])
+    setattr(zk, what, fails_once(getattr(zk, what)))
+    heard: list[IsrChangeResult] = []
+    writer = DirectIsrWriter(zk, 1)
+    writer.submit(TopicPartition("t", 0), None, 4, (1,), 0, heard.append)
+    await until(lambda: heard and tree.children("/isr_change_notification"))
+    assert heard[0].error is ErrorCode.NONE
+    writer.close()
+
+
+async def test_producer_ids_are_fetched() -> None:
+    async def allocate() -> range:
+        return range(5, 10)
+
+    ids = ProducerIds(fails_once(allocate))
+    assert await ids.next() == 5
+    ids.close()
+
+
+async def test_the_controller_takes_the_next_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    handled: list[str] = []
+
+    async def handle(runner: Any, envelope: Any) -> None:
+        handled.append(type(envelope.event).__name__)
+
+    monkeypatch.setattr(ControllerRunner, "_handle", fails_once(handle))
+    settings = SimpleNamespace(broker_id=1, level=0)
+    runner = ControllerRunner.__new__(ControllerRunner)
+    monkeypatch.setattr("logyard.broker.controller.runner.wire.Encoder", lambda *a: None)
+    runner.__init__(  # type: ignore[misc]
+        cast(Any, None), cast(Any, None), ManualClock(), cast(Any, settings)
+    )
+    await runner.start()
+    runner.on_session_established()
+    await until(lambda: handled == ["SessionRestored"])
+    cast(Any, runner._task).cancel()
+
+
+async def test_logs_are_kept_up() -> None:
+    turns = {"every": 0, "keep": 0}
+
+    async def work(which: str) -> None:
+        turns[which] += 1
+        if turns[which] == 1:
+            raise Unexpected
+
+    chores = Chores(print)
+    chores.every(5, partial(work, "every"))
+    chores.keep(partial(work, "keep"))
+    await until(lambda: turns["every"] > 2 and turns["keep"] == 2)
+    await chores.stop()
+
+
+async def test_a_new_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(BrokerConfig.parse("zookeeper.connect=z:1\nlog.dirs=/x\nbroker.id=1\n"))
+    restored = []
+
+    async def register() -> None: ...
+
+    async def session_restored() -> None:
+        restored.append(True)
+
+    broker.node = cast(Any, SimpleNamespace(session_restored=session_restored))
+    monkeypatch.setattr(broker, "_register", fails_once(register))
+    broker._take_session(1)
+    await until(lambda: restored)
