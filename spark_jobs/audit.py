@@ -25,7 +25,8 @@ from logyard.spark_jobs.leases import Lease, LeaseError, end_leases, partitions_
 from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.plans import quarantining
 from logyard.spark_jobs.plans.audit_partition import PartitionVerdict, SegmentRows, audit_bin, judge_rows
-from logyard.spark_jobs.plans.auditing import BAD, OK, WARN, Finding, SegmentAudit
+from logyard.spark_jobs.plans.auditing import SegmentAudit
+from logyard.spark_jobs.plans.findings import BAD, OK, WARN, Finding
 from logyard.spark_jobs.plans.standing import damaged_files, standing_findings, stray_findings
 from logyard.spark_jobs.progress import Progress, over_tasks
 from logyard.spark_jobs.replicas import Replica, check_topics, of_leased, of_log_directory

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logyard.spark_jobs.outcome import write_aside
-from logyard.spark_jobs.plans.auditing import BAD, WARN, Finding
+from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.report_page import page
 
 FINDINGS_SCHEMA = pa.schema(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from logyard.spark_jobs.plans.auditing import BAD, WARN, Finding
+from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 
 ROWS_MAX = 500
 BARS_MAX = 40

@@ -24,7 +24,10 @@ SUFFIXES = INDEXES | {"snapshot": layout.SNAPSHOT, "epochs": ".epochs"}
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """One segment of one replica; `last_offset` is -1 where nobody said (a directory)."""
+    """One segment of one replica; `last_offset` is -1 where nobody said (a directory).
+
+    `files`: the size of each file that is there.
+    """
 
     topic: str
     partition: int
@@ -140,7 +143,8 @@ def of_directory(directory: str, replica: int = -1) -> list[SegmentFile]:
         files: dict[str, int] = {}
         for kind, suffix in SUFFIXES.items():
             path = os.path.join(directory, layout.file_name(base, suffix))
-            files[kind] = os.path.getsize(path) if os.path.exists(path) else 0
+            if os.path.exists(path):
+                files[kind] = os.path.getsize(path)
         is_last = base == bases[-1]
         segments.append(
             SegmentFile(
@@ -149,7 +153,7 @@ def of_directory(directory: str, replica: int = -1) -> list[SegmentFile]:
                 replica=replica,
                 base_offset=base,
                 size=files["log"],
-                files={kind: files[kind] for kind in ("log", "snapshot")} if is_last else files,
+                files={kind: files.get(kind, 0) for kind in ("log", "snapshot")} if is_last else files,
                 directory=os.path.abspath(directory),
                 active=is_last,
             )

@@ -196,7 +196,15 @@ def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentMoment
             files[name] = 0
             continue
         path = f"{links}/{layout.file_name(segment.base_offset, kind)}"
-        disk.link(f"{directory}/{layout.file_name(segment.base_offset, kind)}", path)
+        try:
+            disk.link(f"{directory}/{layout.file_name(segment.base_offset, kind)}", path)
+        except FileNotFoundError:
+            # An index alone may be lost, which an audit tells; without its log the segment is.
+            if kind == layout.LOG or not disk.exists(
+                f"{directory}/{layout.file_name(segment.base_offset, layout.LOG)}"
+            ):
+                raise
+            continue
         files[name] = segment.size if kind == layout.LOG else disk.status(path).size
     if segment.is_audited:
         files |= _link_besides(disk, directory, links, segment)
@@ -247,7 +255,10 @@ def _last_offset(disk: Disk, links: str, segment: SegmentMoment) -> int:
 
 
 def _last_indexed(disk: Disk, links: str, segment: SegmentMoment) -> int:
-    file = disk.open(f"{links}/{layout.file_name(segment.base_offset, layout.INDEX)}")
+    path = f"{links}/{layout.file_name(segment.base_offset, layout.INDEX)}"
+    if not disk.exists(path):
+        return 0
+    file = disk.open(path)
     size = file.size() // OFFSET_ENTRY_SIZE * OFFSET_ENTRY_SIZE
     if size == 0:
         return 0

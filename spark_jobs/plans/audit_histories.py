@@ -13,13 +13,15 @@ from logyard.broker.compaction.transactions import ABORT_MARKER
 from logyard.broker.log import layout
 from logyard.broker.log.index import AbortedTxn
 from logyard.spark_jobs.kernels import Array
-from logyard.spark_jobs.plans.auditing import BAD, NO_MARKER, WARN, Finding
+from logyard.spark_jobs.plans.auditing import NO_MARKER
+from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
+from logyard.spark_jobs.plans.framed import Blind
 from logyard.spark_jobs.replicas import Replica
 
 Columns = Mapping[str, Array]
 
 
-def epoch_findings(replica: Replica, c: Columns) -> Iterator[Finding]:
+def epoch_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) -> Iterator[Finding]:
     """Find epochs that begin where no batch begins, above what cleaning and retention have changed."""
     if not len(c["base"]):
         return
@@ -29,15 +31,16 @@ def epoch_findings(replica: Replica, c: Columns) -> Iterator[Finding]:
     for epoch, start in replica.leader_epochs:
         at = int(np.searchsorted(c["base"], start))
         begins = at < len(c["base"]) and int(c["base"][at]) == start
-        if start > known_from and not begins and start != end:
+        if start > known_from and not begins and start != end and not any(b.meets(start, start) for b in blind):
             text = f"epoch {epoch} begins at {start}, where no batch begins"
             yield Finding(BAD, "epochs", *replica.tp, replica.broker_id, file, -1, start, text)
 
 
 def transaction_findings(
-    replica: Replica, c: Columns, indexes: Mapping[int, Sequence[AbortedTxn]]
+    replica: Replica, c: Columns, indexes: Mapping[int, Sequence[AbortedTxn]], blind: Sequence[Blind] = ()
 ) -> Iterator[Finding]:
-    """Find transaction indexes that do not say what the markers in their segments say.
+    """Find transaction indexes that do not say what the markers in their segments say; one that reaches into `blind`
+    offsets is not judged by what is missing there.
 
     Where cleaning or retention took batches away, only what is left can be compared.
     """
@@ -51,19 +54,21 @@ def transaction_findings(
             entry = listed.pop(last, None)
             if found.first_offset < 0:
                 continue  # its records are gone, or it never had any
+            is_seen = is_whole and not any(b.meets(0, last) for b in blind)
             if entry is None:
                 yield _finding(replica, base, last, BAD, f"the transaction aborted at {last} is not listed")
             elif entry.producer_id != found.producer_id:
                 text = f"the transaction aborted at {last} is producer {found.producer_id}'s, not {entry.producer_id}'s"
                 yield _finding(replica, base, last, BAD, text)
-            elif is_whole and entry.first_offset != found.first_offset:
+            elif is_seen and entry.first_offset != found.first_offset:
                 text = f"the transaction aborted at {last} began at {found.first_offset}, not {entry.first_offset}"
                 yield _finding(replica, base, last, BAD, text)
-            elif is_whole and not _is_stable(entry.last_stable_offset, found, begun):
+            elif is_seen and not _is_stable(entry.last_stable_offset, found, begun):
                 text = f"the last stable offset was {found.last_stable_offset} after {last}, not"
                 yield _finding(replica, base, last, WARN, f"{text} {entry.last_stable_offset}")
         for last in listed:
-            if last >= max(replica.clean_offset, replica.log_start_offset):
+            is_unknown = any(b.meets(last, last) for b in blind)
+            if last >= max(replica.clean_offset, replica.log_start_offset) and not is_unknown:
                 yield _finding(replica, base, last, BAD, f"no transaction was aborted at {last}")
 
 

@@ -7,6 +7,7 @@ No Spark SQL here: measured, windows and joins cost more than everything else an
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ import pyarrow as pa
 from logyard.broker.log.index import AbortedTxn
 from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.plans.audit_histories import epoch_findings, transaction_findings
-from logyard.spark_jobs.plans.auditing import BAD, BATCH_SCHEMA, WARN, Finding, SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.plans.auditing import BATCH_SCHEMA, SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.plans.divergence import compare_partition, merged
+from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
+from logyard.spark_jobs.plans.framed import OPEN_END, Blind
 from logyard.spark_jobs.replicas import Replica
 
 CONTROL = 0x20
@@ -42,6 +45,8 @@ class SegmentRows:
     batches: bytes
     findings: tuple[Finding, ...]
     aborted: tuple[int, tuple[AbortedTxn, ...]] | None = None  # the segment's base, and its transaction index
+    blind: tuple[Blind, ...] = ()
+    base: int = 0
 
 
 def audit_bin(work: Iterable[SegmentAudit]) -> Iterator[tuple[str, SegmentRows]]:
@@ -53,7 +58,14 @@ def audit_bin(work: Iterable[SegmentAudit]) -> Iterator[tuple[str, SegmentRows]]
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         aborted = None if auditor.aborted is None else (item.segment.base_offset, auditor.aborted)
-        rows = SegmentRows(item.segment.replica, sink.getvalue().to_pybytes(), tuple(auditor.findings), aborted)
+        rows = SegmentRows(
+            item.segment.replica,
+            sink.getvalue().to_pybytes(),
+            tuple(auditor.findings),
+            aborted,
+            auditor.blind,
+            item.segment.base_offset,
+        )
         yield f"{item.segment.topic}-{item.segment.partition}", rows
 
 
@@ -62,38 +74,52 @@ def judge_rows(replicas: Sequence[Replica], rows: Iterable[SegmentRows]) -> Part
     tables: dict[int, list[pa.Table]] = defaultdict(list)
     aborted: dict[int, dict[int, tuple[AbortedTxn, ...]]] = defaultdict(dict)
     findings: list[Finding] = []
+    blind: dict[int, list[Blind]] = defaultdict(list)
+    following = {r.broker_id: _following(r) for r in replicas}
     for part in rows:
+        end = following.get(part.replica, {}).get(part.base, OPEN_END)
+        blind[part.replica] += [Blind(b.first, min(b.last, end)) for b in part.blind]
         tables[part.replica].append(pa.ipc.open_stream(part.batches).read_all())
         findings += part.findings
         if part.aborted is not None:
             aborted[part.replica][part.aborted[0]] = part.aborted[1]
-    verdict = judge_partition(replicas, tables, aborted)
+    verdict = judge_partition(replicas, tables, aborted, blind)
     verdict.findings = findings + verdict.findings
     return verdict
+
+
+def _following(replica: Replica) -> dict[int, int]:
+    """The last offset that each segment's successor leaves it."""
+    bases = [segment.base_offset for segment in replica.segments]
+    return {base: following - 1 for base, following in pairwise(bases)}
 
 
 def judge_partition(
     replicas: Sequence[Replica],
     tables: Mapping[int, Sequence[pa.Table]],
     aborted: Mapping[int, Mapping[int, Sequence[AbortedTxn]]] | None = None,
+    blind: Mapping[int, Sequence[Blind]] | None = None,
 ) -> PartitionVerdict:
     """Judge all replicas of one partition.
 
     :param tables: the batches (BATCH_SCHEMA) of each broker's segments, in any order.
     :param aborted: what each broker's transaction indexes say, by the base offset of closed segments.
+    :param blind: offsets of each broker's log of which only damaged bytes tell: those are findings already.
     """
     verdict = PartitionVerdict()
     rows = {r.broker_id: _columns(tables.get(r.broker_id, ())) for r in replicas}
     for replica in replicas:
-        columns = rows[replica.broker_id]
-        verdict.findings += _cut(order_findings(replica, columns))
-        verdict.findings += _cut(sequence_findings(replica, columns))
-        verdict.findings += _cut(epoch_findings(replica, columns))
+        columns, unknown = rows[replica.broker_id], list((blind or {}).get(replica.broker_id, ()))
+        verdict.findings += _cut(order_findings(replica, columns, unknown))
+        unknown += [Blind(first, last) for _, first, last in gaps(replica, columns)]
+        verdict.findings += _cut(sequence_findings(replica, columns, unknown))
+        verdict.findings += _cut(epoch_findings(replica, columns, unknown))
         if aborted is not None:
-            verdict.findings += _cut(transaction_findings(replica, columns, aborted.get(replica.broker_id, {})))
+            indexes = aborted.get(replica.broker_id, {})
+            verdict.findings += _cut(transaction_findings(replica, columns, indexes, unknown))
         verdict.totals.append(_totals(replica, columns))
     if len(replicas) > 1:
-        verdict.findings += replica_findings(replicas, rows)
+        verdict.findings += replica_findings(replicas, rows, [b for spans in (blind or {}).values() for b in spans])
     return verdict
 
 
@@ -104,33 +130,59 @@ def _columns(tables: Sequence[pa.Table]) -> Columns:
     return {name: column[order] for name, column in columns.items()}
 
 
-def order_findings(replica: Replica, c: Columns) -> Iterator[Finding]:
+def order_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) -> Iterator[Finding]:
     """Find offsets that repeat, gaps that cleaning does not explain, epochs that fall, a log that ends too early or
     late."""
     base, last, epoch = c["base"], c["last"], c["epoch"].astype(np.int64)
     if not len(base):
         return
-    before = np.concatenate([[replica.log_start_offset - 1], last[:-1]])
+    before = _before(replica, c)
     later = np.arange(len(base)) > 0
     for row in np.flatnonzero(later & (base <= before)).tolist():
         yield _finding(replica, c, row, BAD, "offsets", f"offset {base[row]} follows offset {before[row]}")
-    # Below the cleaner's checkpoint a gap is what cleaning leaves; at the log's start it may be what DeleteRecords
-    # leaves.
-    explained = max(replica.clean_offset, replica.log_start_offset)
-    for row in np.flatnonzero((base > before + 1) & (base > explained)).tolist():
-        text = f"offsets {before[row] + 1} to {base[row] - 1} are missing, and nothing cleaned there"
-        yield _finding(replica, c, row, BAD, "gap", text)
+    for row, first, end in gaps(replica, c):
+        if not any(b.covers(first, end) for b in blind):
+            yield _gap(replica, c, row, first)
     # Messages before v2 carry none.
     rows = np.flatnonzero(epoch >= 0)
     for at in (np.flatnonzero(np.diff(epoch[rows]) < 0) + 1).tolist():
         row, earlier = int(rows[at]), int(rows[at - 1])
         yield _finding(replica, c, row, BAD, "epochs", f"leader epoch {epoch[row]} follows {epoch[earlier]}")
-    if 0 <= replica.log_end_offset != last[-1] + 1:
+    is_known = not any(b.meets(int(last[-1]) + 1, OPEN_END) for b in blind)
+    if 0 <= replica.log_end_offset != last[-1] + 1 and is_known:
         text = f"the files end at offset {last[-1]}, the log at {replica.log_end_offset - 1}"
         yield _finding(replica, c, len(base) - 1, BAD, "end", text)
 
 
-def sequence_findings(replica: Replica, c: Columns) -> Iterator[Finding]:
+def _before(replica: Replica, c: Columns) -> Array:
+    """The offset that each batch has to follow."""
+    return np.concatenate([[replica.log_start_offset - 1], c["last"][:-1]])
+
+
+def gaps(replica: Replica, c: Columns) -> Iterator[tuple[int, int, int]]:
+    """Yield row, first and last offset of what is missing before a batch, where nothing explains it."""
+    if not len(c["base"]):
+        return
+    base, before = c["base"], _before(replica, c)
+    # Below the cleaner's checkpoint a gap is what cleaning leaves; at the log's start it may be what DeleteRecords
+    # leaves.
+    explained = max(replica.clean_offset, replica.log_start_offset)
+    for row in np.flatnonzero((base > before + 1) & (base > explained)).tolist():
+        yield row, int(before[row]) + 1, int(base[row]) - 1
+
+
+def _gap(replica: Replica, c: Columns, row: int, first: int) -> Finding:
+    """Offsets that are missing before a batch; where it begins a segment, the one before may have lost its tail."""
+    text = f"offsets {first} to {c['base'][row] - 1} are missing, and nothing cleaned there"
+    if not row or c["segment"][row] == c["segment"][row - 1]:
+        return _finding(replica, c, row, BAD, "gap", text)
+    file = f"{replica.directory}/{int(c['segment'][row - 1]):020d}.log"
+    position = int(c["position"][row - 1] + c["length"][row - 1])
+    text += f": this segment lost its tail, or segment {int(c['segment'][row])} its front"
+    return Finding(BAD, "gap", *replica.tp, replica.broker_id, file, position, first, text)
+
+
+def sequence_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) -> Iterator[Finding]:
     """Find gaps in a producer's sequence numbers, above what has been cleaned."""
     data = (c["producer_id"] >= 0) & (c["sequence"] >= 0) & (c["attributes"] & CONTROL == 0)
     rows = np.flatnonzero(data & (c["base"] >= replica.clean_offset))
@@ -142,17 +194,27 @@ def sequence_findings(replica: Replica, c: Columns) -> Iterator[Finding]:
     expected = (sequence + c["last"][rows] - c["base"][rows] + 1)[:-1] % SEQUENCES
     same = (producer[1:] == producer[:-1]) & (epoch[1:] == epoch[:-1])
     for at in np.flatnonzero(same & (expected != sequence[1:])).tolist():
+        between = int(c["last"][rows[at]]), int(c["base"][rows[at + 1]])
+        if any(b.meets(*between) for b in blind):
+            continue
         text = f"producer {producer[at]} goes on with sequence {sequence[at + 1]}, {expected[at]} is expected"
         yield _finding(replica, c, int(rows[at + 1]), WARN, "sequence", text)
 
 
-def replica_findings(replicas: Sequence[Replica], rows: Mapping[int, Columns]) -> list[Finding]:
-    """Compare replicas below what all of them hold: by batch, and by record where one of them was cleaned."""
+def replica_findings(
+    replicas: Sequence[Replica], rows: Mapping[int, Columns], blind: Sequence[Blind] = ()
+) -> list[Finding]:
+    """Compare replicas below what all of them hold: by batch, and by record where one of them was cleaned.
+
+    :param blind: offsets that are damaged on one of them: that is a finding already.
+    """
     start = max(r.log_start_offset for r in replicas)
     end = min((r.high_watermark for r in replicas if r.high_watermark >= 0), default=2**62)
     cleaned_to = max(r.clean_offset for r in replicas)
     findings, spans = [], []
     for base, last, holders, text in unlike_batches(replicas, rows, start, end):
+        if any(b.meets(base, last) for b in blind):
+            continue
         if base < cleaned_to:
             spans.append((base, last))
         else:

@@ -1,13 +1,11 @@
 """Auditing one segment inside one task: its batches as rows, and what is wrong with them as findings.
 
-Checked here: framing, checksums, format, records (deep), order inside the file, offset index, time index, transaction
-index, leader epochs, timestamps. What needs neighbours or other replicas is audit_partition.py's.
+Checked here: framing, checksums, records (deep), order inside the file, leader epochs, timestamps; the indexes with
+audit_indexes.py. What needs neighbours or other replicas is audit_partition.py's.
 """
 
-import bisect
 import os
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -25,29 +23,13 @@ from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.decode import Chunk, CorruptBatch, Damage, check_crcs, open_payloads, read_chunks, walk
 from logyard.spark_jobs.hashing import batch_hashes
 from logyard.spark_jobs.kernels import Array
+from logyard.spark_jobs.plans.audit_indexes import TAIL, index_faults
+from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
+from logyard.spark_jobs.plans.framed import OPEN_END, Blind, believed_last, framed
 from logyard.spark_jobs.segments import SegmentFile
 
-OK, WARN, BAD = "ok", "warn", "bad"
 FUTURE_MS = 3_600_000
 NO_MARKER = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong (bad) or odd (warn): where exactly, and what."""
-
-    level: str
-    check: str
-    topic: str
-    partition: int
-    replica: int
-    file: str
-    position: int
-    offset: int
-    message: str
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 BATCH_SCHEMA = pa.schema(
@@ -90,7 +72,11 @@ class SegmentAuditor:
         self._segment = work.segment
         self.findings: list[Finding] = []
         self.aborted: tuple[AbortedTxn, ...] | None = None  # what the transaction index says, where it can be read
+        self.blind: tuple[Blind, ...] = ()  # offsets of which only damaged bytes tell
         self._headers: list[Array] = []
+        self._sound: list[Array] = []
+        self._end = 0
+        self._is_whole = True
 
     def run(self) -> pa.Table:
         """Return one row per batch (BATCH_SCHEMA)."""
@@ -99,9 +85,11 @@ class SegmentAuditor:
             for chunk in read_chunks(self._segment.open()):
                 if isinstance(chunk, Damage):
                     self._add(BAD, "framing", chunk)
+                    self._is_whole = False
                 else:
                     rows.append(self._batch_rows(chunk))
-            self._check_indexes()
+                    self._end = chunk.file_position + len(chunk.data)
+            self._check_files()
         except (OSError, LogyardError) as error:
             self._note(BAD, "readable", -1, -1, f"{error}")
         return pa.Table.from_batches(rows, BATCH_SCHEMA)
@@ -115,11 +103,12 @@ class SegmentAuditor:
         for damage in broken:
             self._add(BAD, "crc" if "checksum" in damage.reason else "format", damage)
         sound = ~np.isin(headers[:, k.POSITION], list(damaged))
+        self._sound.append(sound)
         content = np.zeros(len(headers), np.int64)
         if self._work.deep and sound.any():
             content[sound] = self._open(chunk.select(sound))
         self._check_headers(chunk, headers, sound)
-        return self._rows(headers, content, self._markers(chunk, headers, sound))
+        return self._rows(_believed(headers, sound), content, self._markers(chunk, headers, sound))
 
     def _markers(self, chunk: Chunk, headers: Array, sound: Array) -> Array:
         """Return the type of marker that each batch is, NO_MARKER for data."""
@@ -218,19 +207,19 @@ class SegmentAuditor:
 
     # --- indexes -----------------------------------------------------------------------------------------------------
 
-    def _check_indexes(self) -> None:
-        headers = np.concatenate(self._headers) if self._headers else np.empty((0, k.HEADER_COLUMNS), np.int64)
-        last = headers[:, k.BASE_OFFSET] + headers[:, k.LAST_DELTA]
-        said = self._segment.last_offset
-        if len(headers) and said >= 0 and int(last[-1]) != said:
-            self._note(
-                BAD, "offsets", -1, int(last[-1]), f"the segment ends at {int(last[-1])}, the broker says {said}"
-            )
+    def _check_files(self) -> None:
+        batches = framed(self._headers, self._sound, self._end, is_whole=self._is_whole)
+        self.blind = tuple(batches.blind())
+        said, last = self._segment.last_offset, batches.last_offset
+        if last >= 0 and said >= 0 and last != said and self._is_whole and batches.sound[-1]:
+            self._note(BAD, "offsets", -1, last, f"the segment ends at {last}, the broker says {said}")
         self._check_besides()
         if self._segment.active:
             return
-        self._check_offset_index(headers, last)
-        self._check_time_index(headers, last)
+        for fault in index_faults(self._segment, batches, compacted=self._work.compacted):
+            self._note(fault.level, fault.check, fault.position, fault.offset, fault.text, fault.suffix)
+            if fault.check == TAIL:
+                self.blind += (Blind(fault.offset, OPEN_END),)
         try:
             self.aborted = tuple(decode_aborted(self._segment.read_all("txnindex")))
         except CorruptData as error:
@@ -257,67 +246,6 @@ class SegmentAuditor:
         s = self._segment
         file = f"{os.path.dirname(s.name)}/{LEADER_EPOCHS}"
         self.findings.append(Finding(BAD, "epochs", s.topic, s.partition, s.replica, file, -1, offset, text))
-
-    def _check_offset_index(self, headers: Array, last: Array) -> None:
-        entries = self._entries("index", np.dtype([("offset", ">i4"), ("position", ">i4")]))
-        offsets = entries["offset"].astype(np.int64) + self._segment.base_offset
-        positions = entries["position"].astype(np.int64)
-        if not self._ascends("index", offsets, positions):
-            return
-        starts = headers[:, k.POSITION].tolist()
-        # Kafka indexes an append by the last offset of its last batch and the position of its first.
-        ends = np.isin(offsets, last) | self._work.compacted
-        for number, (offset, position) in enumerate(zip(offsets.tolist(), positions.tolist(), strict=True)):
-            row = bisect.bisect_left(starts, position)
-            text = f"entry {number} ({offset} at {position})"
-            if row == len(starts) or starts[row] != position:
-                self._note(BAD, "index", number * 8, offset, f"{text} points at no batch", ".index")
-            elif not headers[row, k.BASE_OFFSET] <= offset <= last[-1]:
-                found = f"{text} points at a batch that begins at {int(headers[row, k.BASE_OFFSET])}"
-                self._note(BAD, "index", number * 8, offset, found, ".index")
-            elif not ends[number]:
-                self._note(BAD, "index", number * 8, offset, f"{text} is not where a batch ends", ".index")
-            elif number + 1 < len(positions) and offset >= _base_at(headers, starts, int(positions[number + 1])):
-                found = f"{text} reaches into what the next entry points at"
-                self._note(BAD, "index", number * 8, offset, found, ".index")
-
-    def _check_time_index(self, headers: Array, last: Array) -> None:
-        entries = self._entries("timeindex", np.dtype([("timestamp", ">i8"), ("offset", ">i4")]))
-        timestamps = entries["timestamp"].astype(np.int64)
-        offsets = entries["offset"].astype(np.int64) + self._segment.base_offset
-        if not self._ascends("timeindex", timestamps, offsets, strictly=True):
-            return
-        latest = np.maximum.accumulate(headers[:, k.MAX_TIMESTAMP]) if len(headers) else np.empty(0, np.int64)
-        for number, (timestamp, offset) in enumerate(zip(timestamps.tolist(), offsets.tolist(), strict=True)):
-            # A search for `timestamp` + 1 starts at `offset`: nothing that ends before it may be later.
-            before = int(np.searchsorted(last, offset)) - 1
-            text = f"entry {number} ({timestamp} at {offset})"
-            if not len(last) or offset > last[-1]:
-                self._note(BAD, "timeindex", number * 12, offset, f"{text} lies behind the segment's end", ".timeindex")
-            elif before >= 0 and latest[before] > timestamp:
-                found = f"{text} skips a record of {int(latest[before])}"
-                self._note(BAD, "timeindex", number * 12, offset, found, ".timeindex")
-            elif timestamp != headers[before + 1, k.MAX_TIMESTAMP]:
-                found = f"{text}: the batch there has {int(headers[before + 1, k.MAX_TIMESTAMP])}"
-                self._note(WARN, "timeindex", number * 12, offset, found, ".timeindex")
-        if len(latest) and len(timestamps) and timestamps[-1] < latest[-1]:
-            text = f"its last entry is {int(timestamps[-1])}, the segment's largest timestamp {int(latest[-1])}"
-            self._note(WARN, "timeindex", -1, -1, text, ".timeindex")
-
-    def _entries(self, kind: str, entry: np.dtype[Any]) -> Array:
-        data = self._segment.read_all(kind)
-        extra = len(data) % entry.itemsize
-        if extra:
-            text = f"{len(data)} bytes are not whole entries of {entry.itemsize}"
-            self._note(BAD, kind, len(data) - extra, -1, text, f".{kind}")
-        return np.frombuffer(data[: len(data) - extra], entry)
-
-    def _ascends(self, kind: str, first: Array, second: Array, strictly: bool = False) -> bool:
-        falls = (np.diff(first) <= 0) | ((np.diff(second) < 0) if strictly else (np.diff(second) <= 0))
-        for number in np.flatnonzero(falls)[:1].tolist():
-            text = f"entry {number + 1} is not larger than the one before"
-            self._note(BAD, kind, -1, int(second[number + 1]) if strictly else int(first[number + 1]), text, f".{kind}")
-        return not falls.any()
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -353,7 +281,15 @@ class SegmentAuditor:
         return pa.RecordBatch.from_arrays(arrays, schema=BATCH_SCHEMA)
 
 
-def _base_at(headers: Array, starts: list[int], position: int) -> int:
-    """The base offset of the batch at a position, or of the one behind it."""
-    row = min(bisect.bisect_left(starts, position), len(starts) - 1)
-    return int(headers[row, k.BASE_OFFSET])
+def _believed(headers: Array, sound: Array) -> Array:
+    """Return the headers as other checks may believe them: of a batch whose checksum is wrong its place and offsets, a
+    record, and nothing else."""
+    if sound.all():
+        return headers
+    out = headers.copy()
+    bad = ~sound
+    out[:, k.LAST_DELTA] = believed_last(headers, sound) - headers[:, k.BASE_OFFSET]
+    for column, value in ((k.ATTRIBUTES, 0), (k.MAX_TIMESTAMP, -1), (k.PRODUCER_ID, -1), (k.BASE_SEQUENCE, -1)):
+        out[bad, column] = value
+    out[bad, k.COUNT] = 1
+    return out

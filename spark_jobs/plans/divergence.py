@@ -15,7 +15,7 @@ import numpy as np
 from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.decode import Damage, check_crcs, open_payloads, read_chunks, walk
 from logyard.spark_jobs.hashing import key_hashes, record_hashes
-from logyard.spark_jobs.plans.auditing import BAD, WARN, Finding
+from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.replicas import Replica
 from logyard.spark_jobs.segments import SegmentFile
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.leases import BrokerHttp, LeaseError, partition_status, quarantine_replica
-from logyard.spark_jobs.plans.auditing import BAD, Finding
+from logyard.spark_jobs.plans.findings import BAD, Finding
 from logyard.spark_jobs.replicas import Replica
 
 # What is said of a replica only in comparison with others, of a broker's belief rather than its files, or of a file

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from logyard.spark_jobs.plans.auditing import BAD, WARN, Finding
+from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.replicas import UNKNOWN, Replica
 
 

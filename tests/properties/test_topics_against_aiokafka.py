@@ -18,7 +18,8 @@ from logyard.broker.errors import CorruptData
 from logyard.spark_jobs import decode
 from logyard.spark_jobs.keytable import KeyTable
 from logyard.spark_jobs.plans import compacting
-from logyard.spark_jobs.plans.auditing import BAD, SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.plans.findings import BAD
 from logyard.spark_jobs.segments import SegmentFile, of_directory
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Batch, Rec, batch, read_back

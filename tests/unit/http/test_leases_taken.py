@@ -4,6 +4,7 @@ import asyncio
 import errno
 from typing import Any
 
+from logyard.broker.log import layout
 from logyard.broker.log.checkpoints import decode_epochs
 from logyard.broker.log.log import Origin
 from logyard.broker.log.memory_disk import MemoryDisk
@@ -42,6 +43,19 @@ class TestTake:
             names = [e.name for e in world.disk.list(lease["links_dir"])]
             assert len(names) == 3 * len(closed)
             assert world.disk.list(lease["parts_dir"]) == []
+
+    async def test_an_index_that_is_lost_is_left_out(self) -> None:
+        async with LeaseWorld() as world:
+            log = world.lead()
+            fill(log, 60)
+            for kind in (layout.INDEX, layout.TIME_INDEX):
+                world.disk.remove(log.segments[1].path(kind))
+            for purpose in ("audit", "compact"):
+                lease = await world.take(purpose)
+                first, second = lease["segments"][:2]
+                assert {"log", "index", "timeindex"} <= set(first["files"])
+                assert {"index", "timeindex"} & set(second["files"]) == set()
+                assert second["last_offset"] == log.end_of(1) - 1
 
     async def test_audit_and_export_get_the_active_segment_as_well(self) -> None:
         async with LeaseWorld(config=TopicConfig(segment_bytes=2000)) as world:

@@ -13,7 +13,8 @@ from logyard.broker.log.recovery import Checkpointed
 from logyard.broker.records import batch
 from logyard.broker.topic_config import TopicConfig
 from logyard.spark_jobs.plans.audit_partition import audit_bin, judge_rows
-from logyard.spark_jobs.plans.auditing import Finding, SegmentAudit
+from logyard.spark_jobs.plans.auditing import SegmentAudit
+from logyard.spark_jobs.plans.findings import Finding
 from logyard.spark_jobs.plans.standing import damaged_files
 from logyard.spark_jobs.replicas import of_partition_directory
 from tests.support.lease_world import LeaseWorld, commit_body, fill

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from logyard.spark_jobs.plans.audit_partition import PartitionVerdict, audit_bin, judge_rows
-from logyard.spark_jobs.plans.auditing import BAD, WARN, SegmentAudit
+from logyard.spark_jobs.plans.auditing import SegmentAudit
+from logyard.spark_jobs.plans.findings import BAD, WARN
 from logyard.spark_jobs.replicas import Replica, of_partition_directory
 from tests.support.batches import CONTROL, Batch, Rec, batch, marker
 from tests.support.segment_files import write_partition
@@ -39,12 +40,18 @@ def test_equal_replicas_cut_into_other_segments_are_sound(tmp_path: Path) -> Non
 
 def test_gaps_repeats_and_falling_epochs(tmp_path: Path) -> None:
     holey = replica(tmp_path, 1, [LOG[:2], LOG[4:6]])
-    assert found(holey) == [(BAD, "gap", 1, 12)]
+    assert found(holey) == [(BAD, "gap", 1, 6)]
     finding = judge(holey).findings[0]
-    assert finding.message == "offsets 6 to 11 are missing, and nothing cleaned there"
-    assert (finding.file, finding.position) == (f"{holey.directory}/{12:020d}.log", 0)
+    text = "offsets 6 to 11 are missing, and nothing cleaned there: this segment lost its tail, or segment 12 its front"
+    assert finding.message == text
+    size = sum(len(b.encode()) for b in LOG[:2])
+    assert (finding.file, finding.position) == (f"{holey.directory}/{0:020d}.log", size)
     assert found(replace(holey, clean_offset=12)) == []
-    assert found(replace(holey, clean_offset=11)) == [(BAD, "gap", 1, 12)]
+    assert found(replace(holey, clean_offset=11)) == [(BAD, "gap", 1, 6)]
+    inside = replica(tmp_path, 4, [[*LOG[:2], *LOG[4:6]]])
+    assert [(f.offset, f.position, f.message) for f in judge(inside).findings] == [
+        (12, size, "offsets 6 to 11 are missing, and nothing cleaned there")
+    ]
     twice = replica(tmp_path, 2, [[LOG[0], LOG[1], LOG[1]]])
     assert found(twice) == [(BAD, "offsets", 2, 3)]
     fallen = replica(tmp_path, 3, [[replace(LOG[0], epoch=4), replace(LOG[1], epoch=3)]])

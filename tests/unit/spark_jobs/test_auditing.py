@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from logyard.spark_jobs.plans.auditing import BAD, WARN, Finding, SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.segments import of_directory
 from tests.support.batches import Batch, Rec, batch
 from tests.support.segment_files import write_partition

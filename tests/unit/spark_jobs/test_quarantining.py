@@ -9,7 +9,7 @@ import pytest
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.leases import BrokerHttp, LeaseError
 from logyard.spark_jobs.plans import quarantining
-from logyard.spark_jobs.plans.auditing import BAD, WARN, Finding
+from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.plans.quarantining import suspects
 from logyard.spark_jobs.replicas import Replica, of_partition_directory
 from tests.support.batches import Rec, batch

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from logyard.spark_jobs import report
-from logyard.spark_jobs.plans.auditing import BAD, OK, WARN, Finding
+from logyard.spark_jobs.plans.findings import BAD, OK, WARN, Finding
 from logyard.spark_jobs.report_page import BARS_MAX, ROWS_MAX, page
 
 HOSTILE = "<img src=x onerror=alert(1)>"

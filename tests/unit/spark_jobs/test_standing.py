@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from logyard.spark_jobs.leases import BrokerHttp, acquire
-from logyard.spark_jobs.plans.auditing import BAD, WARN
+from logyard.spark_jobs.plans.findings import BAD, WARN
 from logyard.spark_jobs.plans.standing import standing_findings, stray_findings
 from logyard.spark_jobs.replicas import Replica, of_leased
 from tests.support.batches import Rec, batch
