@@ -29,6 +29,7 @@ from logyard.broker.log.disk import OsDisk
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.node import Node, read_identity
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
+from logyard.broker.server.answers import Answers
 from logyard.broker.server.listener import Listener
 from logyard.broker.world import World
 from logyard.broker.zk import registration
@@ -54,6 +55,7 @@ def real_world(config: BrokerConfig) -> World:
     clock = SystemClock()
     limits = limits_from(config)
     admission = Admission(limits, lambda: clock.monotonic() * 1000)
+    answers = Answers(config.int("logyard.queued.max.answer.bytes"), clock.monotonic)
     memory = RequestMemory(limits.memory_bytes) if limits.memory_bytes > 0 else None
     return World(
         clock=clock,
@@ -72,9 +74,11 @@ def real_world(config: BrokerConfig) -> World:
             endpoint,
             admission,
             memory,
+            answers,
             protected=len(config.listeners) > 1 and endpoint.listener == config.inter_broker_listener,
         ),
         admission=admission,
+        answers=answers,
         open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
         close=partial(_end, admission, pool, openers),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],

@@ -129,6 +129,7 @@ ACTED_ON: Mapping[str, str] = {
     "http.listener": "Where metrics, health and segment leases are served: host:port, port 0 for any free one.",
     "http.token.file": "A file with the bearer token of that side; not set: http.token in the first log directory.",
     "http.advertised.listener": "The address of that side as others reach it; not set: the one bound.",
+    "logyard.queued.max.answer.bytes": "How many bytes of answers may wait for their readers, in all; -1 for no bound.",
     "logyard.validate.records": "Whether every record of a batch is opened and checked, not only the batch.",
 }
 

@@ -285,6 +285,7 @@ OWN_KEYS = (
     Key("http.advertised.listener", STRING),
     Key("http.token.file", STRING),
     Key("logyard.validate.records", BOOLEAN, False),
+    Key("logyard.queued.max.answer.bytes", LONG, 1 << 30),
 )
 
 KEYS: dict[str, Key] = {

@@ -123,6 +123,8 @@ class Node:
         self.configs.on_topics(self.replicas.topic_configs_changed)
         if world.admission is not None:
             world.admission.ip_quotas = self.configs.ip_quotas
+        if world.answers is not None:
+            self.replicas.hosted.loading = world.answers.loading
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, HANDLERS)
         self.http = self._http_side(loop)
@@ -231,8 +233,12 @@ class Node:
             controller_gauges=self.controller.gauges,
             apis=self.dispatcher.counters,
             health=self.health,
-            cleaner_gauges=lambda: {} if self.cleaning is None else self.cleaning.gauges(),
+            other_gauges=self._gauges,
         )
+
+    def _gauges(self) -> dict[str, int]:
+        answers = {} if self._world.answers is None else self._world.answers.gauges()
+        return answers | ({} if self.cleaning is None else self.cleaning.gauges())
 
     def _cleaning(self, zk: Any) -> CleaningSide | None:
         world = self._world

@@ -13,6 +13,7 @@ from logyard.broker.log.disk import Disk
 from logyard.broker.model import Endpoint
 from logyard.broker.replication.ports import RunBlocking
 from logyard.broker.server.admission import Admission
+from logyard.broker.server.answers import Answers
 
 
 @dataclass(slots=True)
@@ -38,3 +39,4 @@ class World:
     open_files_max: int = 1 << 20
     open_cleaner: Callable[[], CleaningWorker] | None = None
     run_opening: RunBlocking | None = None
+    answers: Answers | None = None

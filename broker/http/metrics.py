@@ -77,7 +77,7 @@ class Sources:
     leases: HeldLeases
     pauses: LoopPauses
     identity: Mapping[str, str]
-    cleaner_gauges: Callable[[], Mapping[str, int]] = dict
+    other_gauges: Callable[[], Mapping[str, int]] = dict
 
 
 class BrokerCollector(Collector):
@@ -103,7 +103,7 @@ class BrokerCollector(Collector):
         yield from _apis(sources.apis.values())
         yield from _logs(sources.store)
         yield _leases(sources.leases)
-        yield from _gauges(sources.cleaner_gauges(), "of this broker")
+        yield from _gauges(sources.other_gauges(), "of this broker")
         yield _tasks()
         yield GaugeMetricFamily(
             "logyard_event_loop_longest_pause_seconds",

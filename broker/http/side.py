@@ -28,7 +28,7 @@ class HttpSide:
         controller_gauges: Callable[[], Mapping[str, int]],
         apis: Mapping[int, ApiFigures],
         health: Health,
-        cleaner_gauges: Callable[[], Mapping[str, int]] = dict,
+        other_gauges: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self.leasing = SegmentLeasing(ports, broker_id, cluster_id)
         self._pauses = LoopPauses(ports.timers, ports.clock.monotonic)
@@ -42,7 +42,7 @@ class HttpSide:
                 leases=self.leasing.leases,
                 pauses=self._pauses,
                 identity={"broker_id": str(broker_id), "cluster_id": cluster_id},
-                cleaner_gauges=cleaner_gauges,
+                other_gauges=other_gauges,
             )
         )
         ports.replicas.add_listener(self.leasing.leases)

@@ -227,9 +227,11 @@ class ColdReads:
             self._load(result, found, partition, epoch)
 
     def _load(self, result: FetchedPartition, found: Slice, partition: Partition, epoch: int) -> None:
-        log = partition.log
+        log, size = partition.log, found.size
+        self._hosted.loading(size)
 
         def loaded(read: Pending[Any]) -> None:
+            self._hosted.loading(-size)
             try:
                 result.records = read.result()
             except Exception as error:

@@ -52,6 +52,7 @@ class Hosted:
         self.new_pending = new_pending
         self.run_blocking = run_blocking
         self.run_opening = run_opening  # for what looks into records; None: where the disk is waited for
+        self.loading: Callable[[int], None] = lambda size: None  # told what cold reads will bring, and have brought
         self.counters = Counters()
         self.throttled_out = ByteRate(settings.throttle_windows, settings.throttle_window_ms)
         self.controller_epoch = 0

@@ -6,6 +6,8 @@ Rule 2: as in Kafka one request of a connection is worked on at a time, except t
         that takes a thread, the next waits like any other).
 Rule 3: the buffer grows only as bytes arrive, never by what a size field promises.
 Rule 4: a connection that a quota has muted sends what it owes and reads on when its time is up (KIP-219).
+Rule 5: whoever does not read its answers gets none: nothing waits for it for longer than `connections.max.idle.ms`
+        (listener.py), and all of them together hold no more than answers.py allows.
 """
 
 import asyncio
@@ -13,13 +15,13 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.server.admission import RequestMemory
-from logyard.broker.server.request import Encoded, Session, never_muted
+from logyard.broker.server.answers import SMALL_ANSWERS, Answers
+from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted
 
 BUFFER_BYTES_MIN = 64 * 1024
 # What a connection that sent large requests may keep: growing anew for each would copy more than it saves.
@@ -33,12 +35,6 @@ TOGETHER_BYTES = 32 * 1024
 _SIZE = struct.Struct(">i")
 
 log = structlog.get_logger("logyard.connection")
-
-
-class Dispatch(Protocol):
-    """Where a connection takes its frames."""
-
-    def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]": ...
 
 
 @dataclass(slots=True)
@@ -62,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         on_open: Callable[["Connection"], bool],
         on_close: Callable[["Connection"], None],
         memory: RequestMemory | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self._dispatch = dispatch
         self._may_pipeline = may_pipeline
@@ -87,7 +84,11 @@ class Connection(asyncio.BufferedProtocol):
         self._memory = memory
         self._granted = 0  # bytes of `memory` for the large request that is being received
         self._starved = False  # waiting for `memory`
-        self._active = True
+        self._unread = answers
+        self._held = False  # waiting for others to read their answers
+        self._closing: asyncio.Transport | None = None  # closed, with something yet to be sent
+        self._sent = 0
+        self._frames = 0
 
     # -- the transport's side
 
@@ -107,14 +108,15 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
         self._filled = self._end == len(self._buffer)
-        self._active = True
         self._process()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        self._transport = self._closing = None
+        if self._unread is not None:
+            self._unread.done(self)
         self._slots.clear()
         self._answers.clear()
         if self._unmute is not None:
@@ -125,9 +127,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._write_paused = True
+        if self._unread is not None:
+            self._unread.add(self, self._unsent())
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        if self._unread is not None:
+            self._unread.done(self)
         self._process()
 
     # -- our side
@@ -135,12 +141,38 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def busy(self) -> bool:
         """Whether an answer is still owed, or the peer is being kept waiting."""
-        return bool(self._slots) or self._unmute is not None or self._starved
+        return bool(self._slots) or self.is_kept_waiting
 
-    def was_active(self) -> bool:
-        """Whether anything has come since this was last asked."""
-        active, self._active = self._active, False
-        return active
+    @property
+    def signs_of_life(self) -> int:
+        """A figure that grows with every request that is taken and every byte that the peer takes.
+
+        Not with the bytes of a request that is never whole: a byte a minute is no life.
+        """
+        return self._frames + self.bytes_read
+
+    @property
+    def bytes_read(self) -> int:
+        """How many bytes of answers the peer has taken."""
+        return self._sent - self._unsent()
+
+    @property
+    def peer(self) -> str:
+        return self.session.client_host
+
+    @property
+    def is_kept_waiting(self) -> bool:
+        """Whether we take no request of it now: by a quota, for want of memory, for others who do not read."""
+        return self._unmute is not None or self._starved or self._held
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is closed and gone as soon as the peer has read, or never."""
+        return self._closing is not None
+
+    def _unsent(self) -> int:
+        transport = self._transport or self._closing
+        return 0 if transport is None else transport.get_write_buffer_size()
 
     def drain(self) -> None:
         """Take no further request; close as soon as nothing is owed."""
@@ -169,7 +201,14 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         transport, self._transport = self._transport, None
         if transport is not None:
+            self._closing = transport
             transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what was not sent is dropped."""
+        transport, self._transport = self._transport or self._closing, None
+        if transport is not None:
+            transport.abort()
 
     def _make_room(self) -> None:
         """Move what is unread to the front of a buffer that has room for what is still to come."""
@@ -200,6 +239,10 @@ class Connection(asyncio.BufferedProtocol):
             if self._write_paused or (self._slots and not self._may_start()):
                 self._hold_reading()
                 return
+            if self._unread is not None and self._unread.is_full and self._must_wait(self._unread):
+                self._hold_reading()
+                return
+            self._frames += 1
             begin = self._start + 4
             self._start = begin + frame_size
             self._handle(memoryview(self._buffer)[begin : self._start])
@@ -237,6 +280,22 @@ class Connection(asyncio.BufferedProtocol):
             memory.wait(self._fed)
         return False
 
+    def _must_wait(self, unread: Answers) -> bool:
+        """Whether the next request has to wait until others have read their answers."""
+        if self.session.is_broker or self._frame_key() in SMALL_ANSWERS:
+            return False
+        if not self._held:
+            self._held = True
+            unread.wait(self._let_in)
+        return True
+
+    def _let_in(self) -> None:
+        self._held = False
+        self._process()
+
+    def _frame_key(self) -> int:
+        return int.from_bytes(self._buffer[self._start + 4 : self._start + 6], "big")
+
     def _fed(self) -> None:
         self._starved = False
         self._process()
@@ -262,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the next frame may be started although answers are owed."""
         if not self._last_pipelined or self.session.is_appending or len(self._slots) >= PIPELINE_MAX:
             return False
-        return self._may_pipeline(int.from_bytes(self._buffer[self._start + 4 : self._start + 6], "big"))
+        return self._may_pipeline(self._frame_key())
 
     def _hold_reading(self) -> None:
         """Stop the peer only when the buffer is nearly full: a pause costs two system calls."""
@@ -318,6 +377,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         if isinstance(answer, list):
             self._flush()
+            size = sum(map(len, answer))
+            self._sent += size
+            if self._write_paused and self._unread is not None:
+                self._unread.add(self, size)
             self._transport.writelines(answer)
             return
         self._answers.append(answer)
@@ -328,5 +391,8 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         answers = self._answers
         if answers and self._transport is not None:
+            self._sent += self._answers_size
+            if self._write_paused and self._unread is not None:
+                self._unread.add(self, self._answers_size)
             self._answers, self._answers_size = [], 0
             self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))

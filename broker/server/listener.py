@@ -11,6 +11,7 @@ from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import Endpoint
 from logyard.broker.server.admission import Admission, RequestMemory
+from logyard.broker.server.answers import Answers
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.dispatch import Dispatcher
 
@@ -18,6 +19,8 @@ BACKLOG = 1024
 # How often silent connections are looked for, as a part of the time they may be silent.
 SWEEPS_PER_IDLE_TIME = 4
 ACCEPT_RETRY_S = 0.1
+# How long a connection that is closed may take to read what it is still to get.
+CLOSING_S = 30.0
 
 log = structlog.get_logger("logyard.listener")
 
@@ -32,11 +35,18 @@ class Listener:
     _ids = itertools.count(1)
 
     def __init__(
-        self, endpoint: Endpoint, admission: Admission, memory: RequestMemory | None = None, *, protected: bool = False
+        self,
+        endpoint: Endpoint,
+        admission: Admission,
+        memory: RequestMemory | None = None,
+        answers: Answers | None = None,
+        *,
+        protected: bool = False,
     ) -> None:
         self.name = endpoint.listener
         self._admission = admission
         self._memory = memory
+        self._answers = answers
         self._protected = protected
         self._connections: dict[Connection, None] = {}
         self._turned_away: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -48,8 +58,7 @@ class Listener:
     async def serve(self, dispatcher: Dispatcher) -> None:
         """Begin to accept; connections made since the bind wait in the backlog."""
         self._tasks.append(tasks.keep(f"accept {self.name}", partial(self._accept, dispatcher), ACCEPT_RETRY_S))
-        if self._admission.limits.idle_ms > 0:
-            self._tasks.append(tasks.keep(f"idle {self.name}", self._sweep))
+        self._tasks.append(tasks.keep(f"idle {self.name}", self._sweep))
 
     async def _accept(self, dispatcher: Dispatcher) -> None:
         loop = asyncio.get_running_loop()
@@ -71,6 +80,7 @@ class Listener:
                 continue
             try:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 await loop.connect_accepted_socket(lambda: self._connection(dispatcher), sock)
             except OSError:
                 sock.close()  # the peer has gone already
@@ -89,6 +99,7 @@ class Listener:
             self._opened,
             self._closed,
             self._memory,
+            self._answers,
         )
 
     def _turn_away(self, sock: socket.socket, delay_ms: int) -> None:
@@ -102,21 +113,36 @@ class Listener:
             close()
 
     async def _sweep(self) -> None:
-        """Close who was silent for `connections.max.idle.ms`; who is owed an answer waits for us, not we for him."""
+        """Close who did nothing for `connections.max.idle.ms`: nothing asked, nothing read.
+
+        As in Kafka who waits that long for an answer is closed as well: a peer that is gone without a word looks alike.
+
+        One that is closed already, but does not read what it is still to get, is cut off sooner.
+        """
         idle_s = self._admission.limits.idle_ms / 1000
-        silent_since: dict[Connection, float] = {}
+        closing_s = min(idle_s, CLOSING_S) if idle_s > 0 else CLOSING_S
+        watched: dict[Connection, tuple[int, float]] = {}
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(idle_s / SWEEPS_PER_IDLE_TIME)
+            await asyncio.sleep(closing_s / SWEEPS_PER_IDLE_TIME)
             now = loop.time()
+            still: dict[Connection, tuple[int, float]] = {}
             for connection in list(self._connections):
-                if connection.was_active() or connection.busy:
-                    silent_since[connection] = now
+                life = connection.signs_of_life
+                before, since = watched.get(connection, (-1, now))
+                if life != before or (connection.is_kept_waiting and not connection.is_closing):
+                    still[connection] = (life, now)
                     self._admission.active(connection)
-                elif now - silent_since.setdefault(connection, now) >= idle_s:
-                    log.info("connection closed, idle", listener=self.name, peer=connection.session.client_host)
-                    connection.close()
-            silent_since = {c: since for c, since in silent_since.items() if c in self._connections}
+                    continue
+                still[connection] = (life, since)
+                if connection.is_closing:
+                    if now - since >= closing_s:
+                        log.info("connection cut off, closing", listener=self.name, peer=connection.peer)
+                        connection.abort()
+                elif 0 < idle_s <= now - since:
+                    log.info("connection closed, idle", listener=self.name, peer=connection.peer)
+                    connection.abort()
+            watched = still
 
     async def close(self, grace_s: float = 5.0) -> None:
         """Accept nothing more, answer what is being worked on for at most `grace_s` seconds, close the rest."""
@@ -135,6 +161,7 @@ class Listener:
             await asyncio.sleep(0.02)
         for connection in list(self._connections):
             connection.close()
+            connection.abort()
 
     @property
     def connection_count(self) -> int:

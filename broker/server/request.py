@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from logyard.broker.errors import ErrorCode
 
@@ -31,6 +31,8 @@ class Session:
     client_software: str = "unknown"
     # Read nothing more of this connection for so many milliseconds: set by the connection (KIP-219).
     mute: Callable[[int], None] = never_muted
+    # A follower's, as far as what it asks tells: replication goes on where clients have to wait.
+    is_broker: bool = False
     # A Produce that is not appended yet, though its handler has returned: nothing may overtake it.
     is_appending: bool = False
 
@@ -71,3 +73,9 @@ class Handler:
     error: ErrorFields = field(default=top_level_error)
     # The next request of the connection may be started before this one is answered (answers keep their order).
     pipelined: bool = False
+
+
+class Dispatch(Protocol):
+    """Where a connection takes its frames."""
+
+    def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]": ...

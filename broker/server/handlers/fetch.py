@@ -27,6 +27,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     version = request.api_version
     asked = fetch.parse_request(version, request.body)
     params = wire_fetch.fetch_params(asked, version, request.session.listener)
+    request.session.is_broker = params.from_follower
     if not params.from_follower:
         params.max_bytes = min(params.max_bytes, services.fetch_bytes_max)
         if services.quotas.fetch is not None:

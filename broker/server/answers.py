@@ -1,0 +1,128 @@
+"""Answers that peers have not read yet: how many bytes of them a broker keeps, over all its connections.
+
+Rule 1: what a transport takes without pause is not counted (64 KiB a connection); what lies beyond it is.
+Rule 2: beyond `bytes_max` no connection begins a request whose answer may be large; produces, groups and replication
+        go on. Who waits goes on, first come first served, when others have read.
+Rule 3: meanwhile who reads less than 64 KiB in ten seconds is cut off: a few that stand still must not hold up all.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from logyard.broker import tasks
+
+LOOK_S = 1.0
+STALLED_S = 10.0
+STALLED_BYTES = 64 * 1024
+# Produce, offsets committed, coordinator, join, heartbeat, leave, sync, ApiVersions, producer ids, and what brokers say
+# to each other: their answers are as small as their questions, and whoever waits for them loses more than time.
+SMALL_ANSWERS = frozenset({0, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 17, 18, 22, 36, 56, 67})
+
+log = structlog.get_logger("logyard.answers")
+
+
+class Reader(Protocol):
+    """A connection whose peer has not read all it asked for."""
+
+    @property
+    def bytes_read(self) -> int: ...
+
+    @property
+    def peer(self) -> str: ...
+
+    def abort(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Unread:
+    size: int
+    read: int
+    since: float
+
+
+class Answers:
+    """See the head of this file; `bytes_max` below 0 is no bound. `monotonic` gives seconds."""
+
+    def __init__(self, bytes_max: int, monotonic: Callable[[], float]) -> None:
+        self._bytes_max = bytes_max
+        self._monotonic = monotonic
+        self._unread: dict[Reader, _Unread] = {}
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._watch: asyncio.Task[None] | None = None
+        self.size = 0
+        self.cut_off = 0
+        self.is_full = False  # nothing large is to be begun
+
+    @property
+    def waiting(self) -> int:
+        """How many connections wait for others to read."""
+        return len(self._waiting)
+
+    def add(self, reader: Reader, size: int) -> None:
+        """A peer has so many bytes more to read than its transport takes."""
+        unread = self._unread.get(reader)
+        if unread is None:
+            self._unread[reader] = _Unread(size, reader.bytes_read, self._monotonic())
+        else:
+            unread.size += size
+        self._change(size)
+
+    def loading(self, size: int) -> None:
+        """So many bytes more (or less, below 0) of answers are being read from disks."""
+        self._change(size)
+
+    def done(self, reader: Reader) -> None:
+        """The peer has read, or is gone."""
+        unread = self._unread.pop(reader, None)
+        if unread is not None:
+            self._change(-unread.size)
+
+    def wait(self, retry: Callable[[], None]) -> None:
+        """Call `retry` once when there is room."""
+        self._waiting.append(retry)
+
+    def gauges(self) -> dict[str, int]:
+        """Figures for /metrics."""
+        return {
+            "unread_answer_bytes": self.size,
+            "connections_waiting_for_room": self.waiting,
+            "connections_cut_off_unread": self.cut_off,
+        }
+
+    def _change(self, size: int) -> None:
+        self.size += size
+        self.is_full = 0 <= self._bytes_max <= self.size
+        if not self.is_full:
+            self._let_in()
+        elif self._watch is None:
+            self._watch = tasks.keep("unread answers", self._cut_off_who_stands_still)
+
+    def _let_in(self) -> None:
+        for _ in range(len(self._waiting)):
+            if self.is_full:
+                break
+            self._waiting.popleft()()
+
+    async def _cut_off_who_stands_still(self) -> None:
+        while self.is_full:
+            await asyncio.sleep(LOOK_S)
+            if self.is_full:
+                self._look()
+        self._watch = None
+
+    def _look(self) -> None:
+        now = self._monotonic()
+        for reader, unread in list(self._unread.items()):
+            read = reader.bytes_read
+            if read - unread.read >= STALLED_BYTES:
+                unread.read, unread.since = read, now
+            elif now - unread.since >= STALLED_S:
+                log.warning("connection cut off, it does not read its answers", peer=reader.peer, unread=unread.size)
+                self.cut_off += 1
+                self.done(reader)
+                reader.abort()

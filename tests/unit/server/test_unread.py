@@ -1,0 +1,207 @@
+"""Peers that do not read, or never come to an end: they are cut off, and what they leave unread has a bound."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from logyard.broker.model import Endpoint
+from logyard.broker.server import answers as answers_module
+from logyard.broker.server import listener as listener_module
+from logyard.broker.server.admission import Admission, Limits
+from logyard.broker.server.answers import Answers
+from logyard.broker.server.dispatch import Dispatcher
+from logyard.broker.server.listener import Listener
+
+LARGE = 8 << 20
+FETCH, HEARTBEAT, METADATA = 1, 12, 3
+
+
+class Large:
+    """Answers a Fetch with megabytes and everything else with four bytes."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.never: asyncio.Future[Any] | None = None
+
+    def may_pipeline(self, api_key: int) -> bool:
+        return False
+
+    def __call__(self, session: Any, frame: memoryview) -> Any:
+        key = int.from_bytes(frame[:2], "big")
+        self.taken.append(key)
+        if self.never is not None:
+            return self.never
+        body = bytes(LARGE if key == FETCH else 4)
+        return [struct.pack(">i", len(body)), body]
+
+
+@asynccontextmanager
+async def listening(large: Large, answers: Answers | None = None, idle_ms: int = 600_000) -> AsyncIterator[Listener]:
+    endpoint = Endpoint("L", "PLAINTEXT", "127.0.0.1", 0)
+    listener = Listener(endpoint, Admission(Limits(idle_ms=idle_ms), lambda: 0.0), None, answers)
+    await listener.serve(cast(Dispatcher, large))
+    try:
+        yield listener
+    finally:
+        await listener.close(grace_s=0.1)
+
+
+def asked(key: int) -> bytes:
+    return struct.pack(">ih", 2, key)
+
+
+class Silent:
+    """A client that sends and never reads."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", listener.port))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+    def ask(self, key: int = FETCH) -> None:
+        self.socket.sendall(asked(key))
+
+
+async def until(done: Callable[[], object], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not done():
+            await asyncio.sleep(0.005)
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: int) -> int:
+    writer.write(asked(key))
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return len(await reader.readexactly(size))
+
+
+async def test_who_stops_reading_is_cut_off_after_the_idle_time() -> None:
+    large = Large()
+    async with listening(large, idle_ms=200) as listener:
+        silent = Silent(listener)
+        silent.ask()
+        await until(lambda: large.taken)
+        await until(lambda: not listener.connection_count)
+        silent.socket.close()
+
+
+async def test_who_reads_slowly_is_not_cut_off() -> None:
+    large = Large()
+    async with listening(large, idle_ms=1000) as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, limit=1024)
+        writer.write(asked(FETCH))
+        begun = asyncio.get_running_loop().time()
+        for _ in range(20):
+            await reader.readexactly(LARGE // 20)
+            await asyncio.sleep(0.1)
+        await reader.readexactly(4 + LARGE % 20)
+        assert asyncio.get_running_loop().time() - begun > 1.5
+        writer.close()
+
+
+async def test_a_closed_connection_does_not_wait_for_who_never_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "CLOSING_S", 0.2)
+    large = Large()
+    async with listening(large) as listener:
+        silent = Silent(listener)
+        silent.ask()
+        await until(lambda: large.taken)
+        (connection,) = listener._connections
+        connection.close()  # as a bad frame would
+        await asyncio.sleep(0.05)
+        assert listener.connection_count == 1
+        await until(lambda: not listener.connection_count)
+        silent.socket.close()
+
+
+async def test_a_request_that_never_ends_is_no_sign_of_life() -> None:
+    async with listening(Large(), idle_ms=200) as listener:
+        _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(struct.pack(">i", 1000))
+
+        async def drip() -> None:
+            while listener.connection_count or not opened:
+                writer.write(b"x")
+                await asyncio.sleep(0.01)
+
+        await until(lambda: listener.connection_count)
+        opened = True
+        async with asyncio.timeout(20):
+            await drip()
+        writer.close()
+
+
+async def test_a_half_open_peer_that_waits_for_an_answer_is_closed_as_in_kafka() -> None:
+    large = Large()
+    large.never = asyncio.get_running_loop().create_future()
+    async with listening(large, idle_ms=100) as listener:
+        silent = Silent(listener)
+        silent.ask()
+        await until(lambda: large.taken)
+        await until(lambda: not listener.connection_count)
+        silent.socket.close()
+
+
+async def test_unread_answers_have_a_bound_over_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers_module, "LOOK_S", 0.02)
+    monkeypatch.setattr(answers_module, "STALLED_S", 0.4)
+    large = Large()
+    answers = Answers(LARGE, asyncio.get_running_loop().time)
+    async with listening(large, answers) as listener:
+        silent = [Silent(listener) for _ in range(6)]
+        for each in silent:
+            each.ask()
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        await until(lambda: answers.waiting)
+        assert answers.size <= 4 * LARGE
+        assert large.taken.count(FETCH) <= 4, "the others' are not begun"
+        async with asyncio.timeout(10):
+            assert await ask(reader, writer, HEARTBEAT) == 4, "what is small goes on"
+        assert answers.waiting, "still"
+        async with asyncio.timeout(20):
+            assert await ask(reader, writer, FETCH) == LARGE, "who stood still was cut off for it"
+        assert answers.cut_off >= 1
+        await until(lambda: large.taken.count(FETCH) == 7)
+        assert answers.gauges()["connections_cut_off_unread"] == answers.cut_off
+        for each in silent:
+            each.socket.close()
+        writer.close()
+        await until(lambda: not listener.connection_count)
+        assert (answers.size, answers.waiting) == (0, 0)
+
+
+async def test_replication_goes_on_where_clients_have_to_wait() -> None:
+    large = Large()
+    answers = Answers(LARGE // 8, asyncio.get_running_loop().time)
+    async with listening(large, answers) as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        assert await ask(reader, writer, HEARTBEAT) == 4
+        for connection in listener._connections:
+            connection.session.is_broker = True
+        silent = Silent(listener)
+        silent.ask()
+        await until(lambda: answers.is_full)
+        async with asyncio.timeout(10):
+            assert await ask(reader, writer, FETCH) == LARGE
+        silent.socket.close()
+        writer.close()
+
+
+async def test_cold_reads_count_before_they_are_answers() -> None:
+    answers = Answers(100, asyncio.get_running_loop().time)
+    answers.loading(150)
+    assert answers.is_full
+    let_in = []
+    answers.wait(lambda: let_in.append(True))
+    answers.loading(-150)
+    assert let_in
+    assert not answers.is_full
+
+
+def test_no_bound() -> None:
+    answers = Answers(-1, lambda: 0.0)
+    answers.size = 1 << 40
+    assert not answers.is_full
