@@ -16,6 +16,11 @@ class Clock(Protocol):
         ...
 
 
+def passed_ms(clock: Clock) -> int:
+    """What has passed on the clock that never goes back, in whole milliseconds."""
+    return int(clock.monotonic() * 1000)
+
+
 class SystemClock:
     """The machine's own clock."""
 
@@ -43,3 +48,7 @@ class ManualClock:
         """Move both times forward together."""
         self._now_ms += round(seconds * 1000)
         self._monotonic += seconds
+
+    def set_wall(self, seconds: float) -> None:
+        """Set the wall clock forward or back; the other one goes on as if nothing were."""
+        self._now_ms += round(seconds * 1000)

@@ -117,9 +117,7 @@ class Node:
         self.controller = self._controller(zk)
         self.channel = ControllerChannel(self.to_controller, broker_id, lambda: self.broker_epoch, config.ibp)
         self.producer_ids = self._producer_ids(zk)
-        self._watcher = ConfigWatcher(
-            zk, world.clock, self._config_changed, lambda note: log.warning("config", note=note)
-        )
+        self._watcher = ConfigWatcher(zk, self._config_changed, lambda note: log.warning("config", note=note))
         self.configs.on_topics(self.replicas.topic_configs_changed)
         if world.admission is not None:
             world.admission.ip_quotas = self.configs.ip_quotas

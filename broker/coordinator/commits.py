@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from logyard.broker.clock import Clock
+from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.coordinator import groups, offsets, storage, subscription
 from logyard.broker.coordinator.append_errors import answer_for
 from logyard.broker.coordinator.events import OffsetCommit
@@ -59,8 +59,7 @@ class Commits:
             else:
                 group = Group(group_id, state_since_ms=self._clock.now_ms())
         if code is ErrorCode.NONE and group is not None:
-            now_ms = round(self._clock.monotonic() * 1000)
-            code = groups.commit_refusal(group, member_id, instance_id, generation, now_ms)
+            code = groups.commit_refusal(group, member_id, instance_id, generation, passed_ms(self._clock))
         if code is not ErrorCode.NONE or group is None:
             return [code] * len(commits)
         longest = self._metadata_chars_max  # characters, whatever the setting is called: Kafka counts those

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.clock import Clock
+from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.coordinator import effects as fx
 from logyard.broker.coordinator import groups, loading, rebalance, storage
 from logyard.broker.coordinator.append_errors import answer_for
@@ -59,7 +59,7 @@ class GroupCoordinator:
 
     def _now_ms(self) -> int:
         """Never goes back."""
-        return round(self._clock.monotonic() * 1000)
+        return passed_ms(self._clock)
 
     # -- leadership of offsets partitions
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.clock import Clock
+from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import LogyardError
 from logyard.broker.http import journal, statuses
 from logyard.broker.http.decisions import KeptDecision
@@ -69,7 +69,7 @@ class HeldLeases:
     def __init__(self, ports: LeasingPorts, broker_id: int) -> None:
         self.ports = ports
         self.broker_id = broker_id
-        self.book = LeaseBook(ports.clock.now_ms(), self._ended, self._forgotten)
+        self.book = LeaseBook(ports.clock.now_ms(), lambda: passed_ms(ports.clock), self._ended, self._forgotten)
         self.decisions: dict[TopicPartition, KeptDecision] = {}
         self._holdings: dict[str, Holding] = {}
         self._tasks: set[asyncio.Task[Any]] = set()

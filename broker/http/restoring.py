@@ -56,8 +56,9 @@ async def _take_up(leases: HeldLeases, kept: PartitionLog, shelf: Shelf) -> None
         if lease.tp != kept.tp:
             leftovers.append(path)
         elif lease.state is LeaseState.COMMITTED:
-            if lease.ended_at_ms + REMEMBERED_MS > leases.ports.clock.now_ms():
-                leases.book.restore(lease)
+            now_ms = leases.ports.clock.now_ms()
+            if lease.ended_at_ms + REMEMBERED_MS > now_ms:
+                leases.book.restore(lease, now_ms)
             else:
                 leftovers.append(journal.ended_path(directory, lease.lease_id))
         elif found.swapped:
@@ -83,8 +84,7 @@ def _lives_on(lease: Lease, kept: PartitionLog, found: Found, compacting: bool) 
 
 def _live_on(leases: HeldLeases, holding: Holding) -> None:
     lease = holding.lease
-    leases.book.beat(lease, leases.ports.clock.now_ms())
-    leases.book.restore(lease)
+    leases.book.restore(lease, leases.ports.clock.now_ms())
     leases.add(holding)
     if lease.purpose is Purpose.COMPACT:
         holding.log.hold(lease.lease_id, list(holding.segments))
@@ -106,7 +106,7 @@ async def _finish_commit(leases: HeldLeases, holding: Holding, found: Found) -> 
     if lease.run_id not in OWN_RUNS:
         record = {"committing": found.committed}
         await ports.run_blocking(partial(journal.write_committed, ports.disk, directory, holding, now_ms, **record))
-        leases.book.restore(lease)
+        leases.book.restore(lease, now_ms)
     log.info("a commit that the last run had swapped in is finished", lease=lease.lease_id, replica=str(lease.tp))
 
 

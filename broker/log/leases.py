@@ -56,6 +56,9 @@ class Purpose(Enum):
 class Lease:
     """One lease. `log_end_offset` is the end of what it covers: a truncation below it loses the lease.
 
+    `expires_at_ms` and `ended_at_ms` are shown and stored, wall-clock time; what counts is `due_ms`, on the clock that
+    never goes back: when it expires, and once it has ended, when it is forgotten.
+
     Once `swapped`, the commit can only be brought to its end: nothing loses the lease any more.
     """
 
@@ -74,6 +77,7 @@ class Lease:
     ended_at_ms: int = 0
     decision_sha256: str | None = None
     swapped: bool = False
+    due_ms: int = 0
     result: dict[str, Any] | None = None
 
     @property
@@ -99,16 +103,19 @@ class Lease:
 class LeaseBook:
     """All leases of one broker; `on_end` is called once for each lease as it reaches an end state.
 
-    `on_forget` is called as an ended one is not remembered any more.
+    `on_forget` is called as an ended one is not remembered any more. `passed_ms` is a clock that never goes back; the
+    `now_ms` of the methods is wall-clock time.
     """
 
     def __init__(
         self,
         first_generation: int,
+        passed_ms: Callable[[], int],
         on_end: Callable[[Lease], None],
         on_forget: Callable[[Lease], None] = lambda _lease: None,
     ) -> None:
         self._generation = first_generation
+        self._passed_ms = passed_ms
         self._on_end = on_end
         self._on_forget = on_forget
         self._leases: dict[str, Lease] = {}
@@ -169,13 +176,19 @@ class LeaseBook:
             end_offset,
             log_end_offset,
             ttl_ms,
-            now_ms + ttl_ms,
+            0,
         )
+        self.beat(lease, now_ms)
         self._leases[lease_id] = lease
         return lease
 
-    def restore(self, lease: Lease) -> None:
+    def restore(self, lease: Lease, now_ms: int) -> None:
         """Enter a lease that outlived a restart, living or committed; later ones get larger generations."""
+        if lease.living:
+            self.beat(lease, now_ms)
+        else:
+            left_ms = lease.ended_at_ms + REMEMBERED_MS - now_ms
+            lease.due_ms = self._passed_ms() + max(0, min(left_ms, REMEMBERED_MS))
         self._generation = max(self._generation, lease.generation)
         self._leases[lease.lease_id] = lease
 
@@ -203,6 +216,7 @@ class LeaseBook:
         if ttl_ms is not None:
             lease.ttl_ms = ttl_ms
         lease.expires_at_ms = now_ms + lease.ttl_ms
+        lease.due_ms = self._passed_ms() + lease.ttl_ms
 
     def begin_commit(self, lease: Lease, decision_sha256: str) -> None:
         lease.state, lease.decision_sha256 = LeaseState.COMMITTING, decision_sha256
@@ -241,15 +255,19 @@ class LeaseBook:
 
     def tick(self, now_ms: int) -> None:
         """Expire what had no heartbeat, forget what ended long ago."""
+        passed_ms = self._passed_ms()
         for lease in list(self._leases.values()):
-            if lease.state is LeaseState.ACTIVE and lease.expires_at_ms <= now_ms:
+            if lease.due_ms > passed_ms:
+                continue
+            if lease.state is LeaseState.ACTIVE:
                 self._end(lease, LeaseState.EXPIRED, f"no heartbeat for {lease.ttl_ms} ms", now_ms)
-            elif not lease.living and lease.ended_at_ms + REMEMBERED_MS <= now_ms:
+            elif not lease.living:
                 del self._leases[lease.lease_id]
                 self._on_forget(lease)
 
     def _end(self, lease: Lease, state: LeaseState, reason: str | None, now_ms: int) -> None:
         lease.state, lease.reason, lease.ended_at_ms = state, reason, now_ms
+        lease.due_ms = self._passed_ms() + REMEMBERED_MS
         self._on_end(lease)
 
 

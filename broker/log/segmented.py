@@ -71,7 +71,8 @@ class SegmentedLog:
         self.keeper = NoKeeper(disk) if keeper is None else keeper
         self.open_segments = OpenSegments() if open_segments is None else open_segments
         self.now_ms = now_ms
-        self.flushed_at_ms = now_ms
+        # When it was last flushed, on the clock that never goes back; None until somebody has looked.
+        self.flushed_at: float | None = None
         self._held: dict[str, frozenset[int]] = {}
         self._end_found = state.log_end_offset
         self._unsynced = Unsynced(disk, directory, synced=state.synced, is_new=is_new)

@@ -97,12 +97,12 @@ class Upkeep:
 
     async def flush(self, log: SegmentedLog, up_to: int | None = None) -> None:
         """Make a log durable up to an offset (default: its end) without holding up the event loop."""
-        now_ms = self._clock.now_ms()
+        begun = self._clock.monotonic()
         plan = log.prepare_flush(up_to)
         if plan is not None:
             await self._run(plan.run)
             log.flushed(plan)
-        log.flushed_at_ms = now_ms
+        log.flushed_at = begun
 
     async def flush_waiting(self) -> None:
         """Flush logs that have begun new segments, up to these, and logs that were cut, to the end."""
@@ -113,9 +113,11 @@ class Upkeep:
 
     async def flush_overdue(self) -> None:
         """Flush the logs whose flush.ms has passed."""
-        now_ms = self._clock.now_ms()
+        now = self._clock.monotonic()
         for log in self._logs():
-            if log.recovery_point < log.log_end_offset and now_ms - log.flushed_at_ms >= log.config.flush_ms:
+            if log.flushed_at is None:
+                log.flushed_at = now
+            if log.recovery_point < log.log_end_offset and (now - log.flushed_at) * 1000 >= log.config.flush_ms:
                 with suppress(StorageError):
                     await self.flush(log)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from logyard.broker.clock import Clock
+from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -76,7 +76,7 @@ class Hosted:
 
     def now_ms(self) -> int:
         """Milliseconds that never go back: for lags, not for records."""
-        return int(self.clock.monotonic() * 1000)
+        return passed_ms(self.clock)
 
     def in_thread(
         self, work: Callable[[], None], outcome: Callable[[], T], run: RunBlocking | None = None

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from logyard.broker import tasks
-from logyard.broker.clock import Clock
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.ops import Delete, SessionExpired, WatchEvent, Znode, ZooKeeper
@@ -28,9 +27,8 @@ class ConfigWatcher:
     Call `start` after every new session: watches and notifications of the old one are gone.
     """
 
-    def __init__(self, zk: ZooKeeper, clock: Clock, changed: ConfigChanged, note: Callable[[str], None]) -> None:
+    def __init__(self, zk: ZooKeeper, changed: ConfigChanged, note: Callable[[str], None]) -> None:
         self._zk = zk
-        self._clock = clock
         self._changed = changed
         self._note = note
         self._known: dict[tuple[str, str], None] = {}
@@ -122,8 +120,11 @@ class ConfigWatcher:
                 self._note(f"{kind}/{name} keeps its settings: {bug!r}")
 
     async def _purge(self, notifications: Mapping[str, Znode | None]) -> None:
-        oldest_ms = self._clock.now_ms() - config_changes.EXPIRATION_MS
-        old = [name for name, znode in notifications.items() if znode is not None and znode.mtime_ms < oldest_ms]
+        """Remove what is 15 minutes older than the newest, by ZooKeeper's clock alone: with a clock of ours that is
+        wrong, changes would go that other brokers have not seen."""
+        there = {name: znode.mtime_ms for name, znode in notifications.items() if znode is not None}
+        oldest_ms = max(there.values(), default=0) - config_changes.EXPIRATION_MS
+        old = [name for name, mtime_ms in there.items() if mtime_ms < oldest_ms]
         for start in range(0, len(old), OPS_PER_MULTI):
             # One by one: every broker purges, so any of them may be gone already.
             await self._zk.pipeline([[Delete(config_changes.path(n))] for n in old[start : start + OPS_PER_MULTI]])

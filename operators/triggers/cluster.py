@@ -65,16 +65,18 @@ class FullyReplicatedTrigger(ClusterTrigger):
         super().__init__(**waiting)
         self.topics = topics
         self.hold_s = hold_s
-        self._well_since_ms: int | None = None
+        self._monotonic = time.monotonic
+        self._well_since: float | None = None
 
     def look(self, seen: Look) -> dict[str, Any] | None:
         snapshot = seen.snapshot
         if snapshot.unled(self.topics) or snapshot.under_replicated(self.topics):
-            self._well_since_ms = None
+            self._well_since = None
             return None
-        if self._well_since_ms is None:
-            self._well_since_ms = snapshot.taken_at_ms
-        held_s = (snapshot.taken_at_ms - self._well_since_ms) / 1000
+        now = self._monotonic()
+        if self._well_since is None:
+            self._well_since = now
+        held_s = now - self._well_since
         if held_s < self.hold_s:
             return None
         return {

@@ -138,19 +138,21 @@ class Cluster:
     def _look(self, client: DescribingClient) -> Seen:
         before: Seen | None = self.poll.peek(SNAPSHOT)
         epoch: EpochView | None = self.poll.peek(EPOCH)
-        seen = look(client, self.settings, before, self._history, epoch, self._clocks.wall_ms())
+        seen = look(
+            client, self.settings, before, self._history, epoch, self._clocks.wall_ms(), self._clocks.monotonic()
+        )
         if before is not None and before.controller.id != seen.controller.id:
             self.poll.expire(EPOCH)
         return seen
 
     def _ask_epoch(self, _: DescribingClient) -> EpochView:
-        asked_ms = self._clocks.wall_ms()
+        asked_s = self._clocks.monotonic()
         ensemble = self._connector.ensemble(self._brief)
         try:
             view = ensemble.controller()
         finally:
             ensemble.close()
-        return EpochView(view.holder, view.epoch, asked_ms)
+        return EpochView(view.holder, view.epoch, asked_s)
 
 
 class Clusters:

@@ -26,11 +26,11 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class EpochView:
-    """What ZooKeeper said about the controller, and when it was asked."""
+    """What ZooKeeper said about the controller, and when it was asked, on the clock that never goes back."""
 
     holder: int | None
     epoch: int | None
-    asked_ms: int
+    asked_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,17 @@ def look(
     history: ControllerHistory,
     epoch: EpochView | None,
     now_ms: int,
+    now_s: float,
 ) -> Seen:
     """Look once. What did not change since `before` is taken from there. Raises ClusterUnreachable, ApiError."""
     snapshot = client.snapshot()
     controller = who_controls(client, snapshot)
     if controller.known:
-        history.saw(controller.id, controller.epoch, now_ms)
+        history.saw(controller.id, controller.epoch, now_ms, now_s)
         current = history.current
         if epoch is not None and current is not None and epoch.holder == current.id:
             # What was asked before this reign began tells of another one.
-            history.saw(current.id, epoch.epoch if epoch.asked_ms >= current.since_ms else None, now_ms)
+            history.saw(current.id, epoch.epoch if epoch.asked_s >= current.begun_s else None, now_ms, now_s)
     same = before is not None and (before.snapshot.topics, before.snapshot.brokers) == (
         snapshot.topics,
         snapshot.brokers,

@@ -16,6 +16,8 @@ from tests.simulation.machine import Machine
 
 UNSEEN_WEIGHT = 5  # a kind that has not been yet is drawn so many times as often: a long run meets them all
 SHORT_S = (0.05, 0.8)
+# How far a wall clock is set: seconds to hours, of which a retention of days must not notice.
+CLOCK_STEPS_MS = (15_000, 3_600_000, 6 * 3_600_000)
 LONG_S = (1.0, 2.5 * SESSION_TIMEOUT_S)
 
 
@@ -34,6 +36,7 @@ KINDS = (
     "slow disk",
     "directory failed",
     "all killed",
+    "clock set",
 )
 
 
@@ -61,6 +64,7 @@ class Faults:
             "slow disk": (2, self._slow_disk),
             "directory failed": (2, self._fail_directory),
             "all killed": (1, self._kill_all),
+            "clock set": (8, self._set_clock),
         }
 
     def strike(self) -> None:
@@ -268,4 +272,11 @@ class Faults:
             self._cluster.start_again(machine)
 
         self._later(self._duration(), replace)
+        return True
+
+    def _set_clock(self) -> bool:
+        """Somebody sets the wall clock of a machine. It stays so: nothing but what has passed may be measured by it."""
+        machine = self._chance.choice(list(self._cluster.machines.values()))
+        machine.clock.error_ms = self._chance.choice((-1, 1)) * self._chance.choice(CLOCK_STEPS_MS)
+        self._cluster.trace.event(f"{machine}'s wall clock is wrong by {machine.clock.error_ms} ms")
         return True

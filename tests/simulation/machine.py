@@ -26,13 +26,14 @@ LISTENER = "PLAINTEXT"
 
 
 class SimClock:
-    """Wall clock and monotonic clock over the loop's virtual time."""
+    """A monotonic clock over the loop's virtual time, and a wall clock that is wrong by `error_ms`."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
+        self.error_ms = 0
 
     def now_ms(self) -> int:
-        return WALL_CLOCK_AT_0_MS + int(self._loop.now * 1000)
+        return WALL_CLOCK_AT_0_MS + int(self._loop.now * 1000) + self.error_ms
 
     def monotonic(self) -> float:
         return self._loop.now
@@ -148,7 +149,8 @@ class Machine:
         self.id = broker_id
         self.name = f"b{broker_id}"
         self.boots = 0
-        self.disk: SimDisk = SimDisk(SimClock(loop).now_ms, self._choose)
+        self.clock = SimClock(loop)
+        self.disk: SimDisk = SimDisk(self.clock.now_ms, self._choose)
         self.disk.stopped = self._stopped_in_write
         self.disk.make_directory(f"/{self.name}")
         self.disk.sync_directory("/")
@@ -224,7 +226,7 @@ class Machine:
             return self.zk
 
         return World(
-            clock=SimClock(loop),
+            clock=self.clock,
             disk=self.disk,
             chance=SeededChance(chance),
             new_uuid=lambda: uuid.UUID(int=chance.getrandbits(128), version=4),

@@ -15,6 +15,7 @@ from tests.simulation.ledger import BrokenPromise, Ledger
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
+from tests.simulation.team import Team
 from tests.simulation.trace import Trace
 
 STEP_S = (0.02, 0.12)
@@ -41,6 +42,7 @@ class Scenario:
         self._producers = self._make_producers(name)
         self._consumer = Consumer("consumer", self.cluster, name, self.ledger, TOPICS)
         self._committer = Committer("group", self.cluster, name)
+        self._team = Team(self.cluster, name)
 
     def _make_producers(self, seed: str) -> list[Producer]:
         def make(name: str, topic: str, pause_s: float = 0.1, **how: Any) -> Producer:
@@ -60,7 +62,7 @@ class Scenario:
 
     @property
     def _clients(self) -> list[Client]:
-        return [*self._producers, self._consumer, self._committer, self._admin]
+        return [*self._producers, self._consumer, self._committer, *self._team.members, self._admin]
 
     # The course of events
 
@@ -83,7 +85,7 @@ class Scenario:
         await self._until(lambda: len(self.cluster.serving()) == len(self.cluster.machines), "the brokers do not start")
         for topic, partitions in TOPICS.items():
             await self._create(topic, partitions)
-        for client in (*self._producers, self._consumer, self._committer):
+        for client in (*self._producers, self._consumer, self._committer, *self._team.members):
             client.start()
         await asyncio.sleep(0.5)
 
@@ -123,6 +125,7 @@ class Scenario:
 
     def _look(self) -> None:
         self.rules.check()
+        self._team.check()
         for client in self._clients:
             for failure in client.process.failures:
                 raise failure
@@ -135,6 +138,7 @@ class Scenario:
         """Nothing is broken any more: the cluster has to become whole, and to have kept what it promised."""
         self.trace.event("rest")
         self.faults.heal()
+        self._team.calm(True)
         why = ""
 
         def is_well() -> bool:
@@ -142,11 +146,12 @@ class Scenario:
             self._look()
             for machine in self.cluster.machines.values():
                 self.cluster.start_again(machine)  # a supervisor's part, where one could not start
-            why = self.rules.unrest(ends=ends)
+            why = self.rules.unrest(ends=ends) or self._team.unrest()
             return why == ""
 
         if not await self.cluster.until(is_well, REST_WITHIN_S):
             raise BrokenPromise(f"no rest within {REST_WITHIN_S:.0f} s: {why}")
+        self._team.calm(False)
         self.faults.rested()
         self.rules.check(whole=True)
         self.rules.compare_replicas()

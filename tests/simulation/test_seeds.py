@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.replication.events import PartitionFetch
 from logyard.broker.replication.following import FetchState
 from tests.simulation.ledger import BrokenPromise
@@ -98,5 +99,17 @@ def test_a_planted_bug_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
             run_seed(seed, CAUGHT_STEPS)
         except BrokenPromise as caught:
             if "below the high watermark" in str(caught):
+                return
+    pytest.fail(f"not caught within {CAUGHT_WITHIN} seeds")
+
+
+def test_sessions_on_the_wall_clock_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they were: a clock set forward threw every member out, one set back kept the dead for as long."""
+    monkeypatch.setattr(GroupCoordinator, "_now_ms", lambda coordinator: coordinator._clock.now_ms())
+    for seed in range(1, CAUGHT_WITHIN + 1):
+        try:
+            run_seed(seed, CAUGHT_STEPS)
+        except BrokenPromise as caught:
+            if "out for silence" in str(caught) or "alive are" in str(caught):
                 return
     pytest.fail(f"not caught within {CAUGHT_WITHIN} seeds")

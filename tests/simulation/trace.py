@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, NoReturn
 
 import structlog
@@ -23,6 +23,8 @@ class Trace:
         self.counts: Counter[str] = Counter()
         self.mistakes: list[str] = []
         self.over = False
+        # Told of every log line: who says it, what, and with which values.
+        self.listeners: list[Callable[[str, str, MutableMapping[str, Any]], None]] = []
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
         self._noted: list[bytes] = []
         self._digest = hashlib.blake2b(digest_size=16)
@@ -80,6 +82,8 @@ class Trace:
         what, failure = str(event.pop("event")), event.pop("exception", None)
         rest = " ".join(f"{key}={value}" for key, value in event.items())
         self.count(f"log: {what}")
+        for listener in self.listeners:
+            listener(who, what, event)
         self.event(f"[{who}] {method} {what} {rest}")
         if failure is not None and (process is None or process.alive):  # the dying see strange things
             self.mistake(f"[{who}] {what} {rest}\n{failure}")

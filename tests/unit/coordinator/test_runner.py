@@ -148,3 +148,45 @@ async def test_metadata_is_bounded_in_characters() -> None:
     answers = await made.commits.commit("g", "", None, -1, commits)
     assert answers == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
     await made.close()
+
+
+async def test_a_wall_clock_that_is_set_neither_keeps_dead_members_nor_throws_out_living_ones() -> None:
+    clock, timers = ManualClock(), ManualTimers()
+    made = GroupCoordinator(
+        MemoryOffsetsLog(1), clock, timers.call_later, lambda: "id", groups.Rules(initial_delay_ms=0)
+    )
+    made.on_leader(0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    joined = await made.join("g", JOIN)
+    given = ((joined.member_id, b""),)
+    await made.sync("g", Sync(joined.member_id, None, 1, assignments=given))
+    clock.advance(9)
+    assert made.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
+    clock.advance(1)
+    clock.set_wall(3600)
+    timers.fire()
+    assert made.describe("g").state == "Stable"
+    clock.set_wall(-7200)
+    clock.advance(9)
+    timers.fire()
+    assert made.describe("g").state == "Empty"
+    await made.close()
+
+
+class ManualTimers:
+    """Timers that a test fires."""
+
+    def __init__(self) -> None:
+        self.set: list[Callable[[], None]] = []
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> "ManualTimers":
+        self.set.append(callback)
+        return self
+
+    def cancel(self) -> None:
+        pass
+
+    def fire(self) -> None:
+        """Fire the one that was set last."""
+        self.set.pop()()

@@ -13,8 +13,16 @@ class Book:
 
     def __init__(self) -> None:
         self.ended: list[tuple[str, LeaseState]] = []
-        self.book = LeaseBook(1000, lambda lease: self.ended.append((lease.lease_id, lease.state)))
+        self.book = LeaseBook(
+            1000, lambda: self.passed_ms, lambda lease: self.ended.append((lease.lease_id, lease.state))
+        )
         self.made = 0
+        self.passed_ms = 0
+
+    def tick(self, now_ms: int) -> None:
+        """Both clocks are there."""
+        self.passed_ms = now_ms
+        self.book.tick(now_ms)
 
     def take(self, run: str = "r", purpose: Purpose = Purpose.COMPACT, now_ms: int = 0, end: int = 100) -> Lease:
         self.made += 1
@@ -67,13 +75,14 @@ def test_the_same_run_takes_its_lease_again_with_a_larger_generation() -> None:
 def test_a_silent_lease_expires_and_is_forgotten_later() -> None:
     made = Book()
     lease = made.take()
+    made.passed_ms = 50_000
     made.book.beat(lease, 50_000)
-    made.book.tick(60_000)
+    made.tick(60_000)
     assert lease.state is LeaseState.ACTIVE
-    made.book.tick(110_000)
+    made.tick(110_000)
     assert made.ended == [("L1", LeaseState.EXPIRED)]
     assert made.book.find("L1") is lease
-    made.book.tick(110_000 + 600_000)
+    made.tick(110_000 + 600_000)
     with pytest.raises(LeaseError) as unknown:
         made.book.find("L1")
     assert code(unknown) == "unknown_lease"
@@ -83,7 +92,7 @@ def test_committing_neither_expires_nor_is_retaken() -> None:
     made = Book()
     lease = made.take()
     made.book.begin_commit(lease, "digest")
-    made.book.tick(10**9)
+    made.tick(10**9)
     assert lease.state is LeaseState.COMMITTING
     with pytest.raises(LeaseError) as busy:
         made.take()
@@ -106,3 +115,13 @@ def test_truncation_below_the_end_loses_the_lease_above_it_does_not() -> None:
     made.book.lose(TP, "truncated", 0, truncated_to=99)
     assert lease.state is LeaseState.LOST
     assert not made.book.compacting(TP)
+
+
+def test_a_wall_clock_that_is_set_neither_ends_nor_prolongs_a_lease() -> None:
+    made = Book()
+    lease = made.take()
+    made.book.tick(now_ms=10**9)
+    assert lease.state is LeaseState.ACTIVE
+    made.passed_ms = 60_000
+    made.book.tick(now_ms=-(10**9))
+    assert lease.state is LeaseState.EXPIRED

@@ -354,8 +354,10 @@ class TestUpkeep:
         log = store.get_or_create(A0, ID, TopicConfig(flush_ms=1000), is_new=True)
         store.start()
         write(store, A0)
+        house.clock.set_wall(3600)
         await asyncio.sleep(0.02)
         assert log.recovery_point == 0
+        house.clock.set_wall(-7200)
         house.clock.advance(2)
         await until(lambda: log.recovery_point == 2)
 

@@ -98,16 +98,16 @@ def test_documents_say_the_same_by_the_same_name() -> None:
 
 def test_the_history_of_controllers() -> None:
     history = ControllerHistory()
-    assert history.saw(1, None, 10)
-    assert not history.saw(1, 7, 20)  # its epoch became known
-    assert not history.saw(1, None, 30)
-    assert history.saw(1, 8, 40)  # elected again
-    assert history.saw(None, None, 50)
+    assert history.saw(1, None, 10, 10)
+    assert not history.saw(1, 7, 20, 20)  # its epoch became known
+    assert not history.saw(1, None, 30, 30)
+    assert history.saw(1, 8, 40, 40)  # elected again
+    assert history.saw(None, None, 50, 50)
     assert [(r["id"], r["epoch"], r["since_ms"], r["until_ms"]) for r in history.as_json()] == [
         (None, None, 50, None), (1, 8, 40, 50), (1, 7, 10, 40),
     ]  # fmt: skip
     for number in range(100):
-        history.saw(number, None, number)
+        history.saw(number, None, number, number)
     assert len(history.as_json()) == REMEMBERED
 
 
@@ -115,9 +115,9 @@ def test_an_epoch_from_before_a_reign_is_not_its_own() -> None:
     cluster = MemoryCluster({1: None, 2: None})
     history = ControllerHistory()
     client = MemoryClient(cluster)
-    look(client, SETTINGS, None, history, EpochView(1, 6, 50), 100)
+    look(client, SETTINGS, None, history, EpochView(1, 6, 50), 100, 100)
     assert history.as_json()[0]["epoch"] is None
-    look(client, SETTINGS, None, history, EpochView(1, 7, 150), 200)
+    look(client, SETTINGS, None, history, EpochView(1, 7, 150), 200, 200)
     assert history.as_json()[0]["epoch"] == 7
 
 
@@ -126,13 +126,13 @@ def test_what_did_not_change_is_not_made_again() -> None:
     client, history = MemoryClient(cluster), ControllerHistory()
     client.create_topic(NewTopic("t", 2, 2))
     client.snapshot()
-    first = look(client, SETTINGS, None, history, None, 0)
-    again = look(client, SETTINGS, first, history, None, 1)
+    first = look(client, SETTINGS, None, history, None, 0, 0)
+    again = look(client, SETTINGS, first, history, None, 1, 1)
     assert again.topics is first.topics
     assert again.tally is first.tally
     assert first.expected == (1, 2, 3, 9)
     client.create_topic(NewTopic("u", 1, 1))
-    changed = look(client, SETTINGS, again, history, None, 2)
+    changed = look(client, SETTINGS, again, history, None, 2, 2)
     assert changed.topics.version != first.topics.version
 
 

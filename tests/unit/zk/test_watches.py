@@ -21,7 +21,7 @@ class World:
         self.admin = MemoryZooKeeper(self.tree)
         self.told: asyncio.Queue[tuple[str, str, dict[str, str]]] = asyncio.Queue()
         self.notes: list[str] = []
-        self.watcher = ConfigWatcher(self.zk, self.clock, lambda *c: self.told.put_nowait(c), self.notes.append)
+        self.watcher = ConfigWatcher(self.zk, lambda *c: self.told.put_nowait(c), self.notes.append)
 
     async def notify(self, kind: str, name: str) -> None:
         await self.raw_notify(config_changes.encode(kind, name))
@@ -91,6 +91,17 @@ async def test_old_notifications_are_purged_with_a_later_one(world: World) -> No
     if (await world.admin.read(["/config/changes/config_change_0000000000"]))[0] is not None:
         await gone.wait()
     assert await world.admin.children([config_changes.PATH]) == [["config_change_0000000001"]]
+    await world.watcher.stop()
+
+
+async def test_younger_notifications_stay_for_brokers_that_have_not_seen_them(world: World) -> None:
+    await world.notify("topics", "first")
+    await world.watcher.start()
+    world.clock.advance(14 * 60)
+    await world.notify("topics", "second")
+    assert (await world.told.get())[1] == "second"
+    await asyncio.sleep(0.05)
+    assert len((await world.admin.children([config_changes.PATH]))[0] or []) == 2
     await world.watcher.stop()
 
 

@@ -1,0 +1,144 @@
+"""Where the product asks what time it is by the wall, and why it may: everything else is measured on a monotonic clock.
+
+A wall clock is set by people and by NTP, forward and back. So it may be used for what people read, for what is stored
+beside records and compared with their timestamps, and for what has to mean the same in another process.
+"""
+
+import ast
+from collections.abc import Iterator
+
+# Calls and attributes that tell the time by the wall, by their last two names.
+ASKING = frozenset(
+    {
+        ("time", "time"),
+        ("time", "time_ns"),
+        ("time", "localtime"),
+        ("time", "gmtime"),
+        ("time", "ctime"),
+        ("time", "strftime"),
+        ("datetime", "now"),
+        ("datetime", "utcnow"),
+        ("datetime", "today"),
+        ("date", "today"),
+        ("timezone", "utcnow"),
+        ("path", "getmtime"),
+        ("path", "getctime"),
+    }
+)
+# Names of our own: the clock's port, and the times of a file.
+OWN = frozenset({"now_ms", "wall_ms", "st_mtime", "st_mtime_ns", "st_ctime", "st_ctime_ns"})
+CLOCKS = ("clock", "clocks")
+
+
+def uses(source: str) -> Iterator[tuple[str, int]]:
+    """Yield the function (`Class.method`, "" for the module) and line of every place that asks a wall clock."""
+    yield from _uses(ast.parse(source), "")
+
+
+def _uses(node: ast.AST, within: str) -> Iterator[tuple[str, int]]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        within = f"{within}.{node.name}" if within else node.name
+    if isinstance(node, ast.Attribute) and _asks(node):
+        yield within, node.lineno
+    if isinstance(node, ast.ImportFrom) and node.module in ("time", "os.path"):
+        for alias in node.names:
+            if (node.module.rpartition(".")[2], alias.name) in ASKING:
+                yield within, node.lineno
+    for child in ast.iter_child_nodes(node):
+        yield from _uses(child, within)
+
+
+def _asks(node: ast.Attribute) -> bool:
+    owner = _last_name(node.value)
+    if (owner, node.attr) in ASKING:
+        return True
+    if node.attr in ("now_ms", "wall_ms"):
+        return owner.strip("_") in CLOCKS
+    return node.attr in OWN
+
+
+def _last_name(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+# Where the wall clock is right, as module:function, by the reason.
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "the port itself": (
+        "broker.clock:SystemClock.now_ms",
+        "plugins.logyard_ui.polls:Clocks",
+    ),
+    "shown to people and to other programs: when something was seen, begun or ended, or is going to end": (
+        "admin.client:KafkaClusterClient.snapshot",
+        "admin.zookeeper_client:ZooKeeperClusterClient.snapshot",
+        "broker.app:Broker._register",
+        "broker.controller.runner:",
+        "broker.http.held:HeldLeases.close",
+        "broker.http.held:HeldLeases.cut",
+        "broker.http.held:HeldLeases.holding",
+        "broker.http.held:HeldLeases.now",
+        "broker.http.held:HeldLeases.on_deleted",
+        "broker.http.held:HeldLeases.on_follower",
+        "broker.http.held:HeldLeases.on_leader",
+        "broker.http.leasing:SegmentLeasing._commit_failed",
+        "broker.http.leasing:SegmentLeasing._pieces",
+        "broker.http.restoring:_live_on",
+        "broker.http.taking:_set_up",
+        "plugins.logyard_ui.clusters:Cluster._look",
+        "plugins.logyard_ui.clusters:Cluster.sizes.ask",
+        "plugins.logyard_ui.polls:Poll._look",
+    ),
+    "a date in a file's head, a report or a name": (
+        "broker.log.store:LogStore.claim",
+        "local.demo.run:run",
+        "spark_jobs.audit:audit",
+        "spark_jobs.cluster:run_id",
+    ),
+    "stored, for a process after this one": (
+        "broker.coordinator.commits:Commits.commit",
+        "broker.coordinator.runner:GroupCoordinator._load",
+        "broker.coordinator.runner:GroupCoordinator._now",
+        "broker.coordinator.runner:GroupCoordinator.join",
+        "broker.http.held:HeldLeases.__init__",
+        "broker.http.leasing:SegmentLeasing._commit",
+        "broker.http.restoring:_finish_commit",
+        "broker.http.restoring:_take_up",
+        "broker.server.handlers.offset_commit:handle",
+    ),
+    "handed to a task or a triggerer that goes on elsewhere; who takes it over asks the wall once": (
+        "operators.base:ClusterOperator.waiting",
+        "operators.controller:RecoverControllerOperator._round",
+        "operators.controller:RecoverControllerOperator.execute",
+        "operators.reassignment:ExecuteReassignmentOperator._finish",
+        "operators.reassignment:ExecuteReassignmentOperator.execute",
+        "operators.sensors.cluster:ClusterSensor._trigger",
+        "operators.triggers.base:ClusterTrigger._outcome",
+    ),
+    "records' timestamps: given to records, or a retention, lag or duration held against them": (
+        "broker.cleaner.catching_up:CatchUp._is_missing",
+        "broker.cleaner.runner:LogCleaner._judge",
+        "broker.coordinator.commits:Commits._outlived.found",
+        "broker.coordinator.store:ReplicatedOffsets.append",
+        "broker.http.leasing:SegmentLeasing.partitions",
+        "broker.log.upkeep:Upkeep.expire_producers",
+        "broker.log.upkeep:Upkeep.retire_segments",
+        "broker.replication.produce:Producing.append",
+        "broker.replication.produce:Producing.opening",
+        "cli.groups:_time",
+        "operators.reports:RetentionReportOperator.execute",
+    ),
+    "a segment's creation, which stands in where records have no timestamps, as in Kafka": (
+        "broker.log.inventory:Inventory._create",
+        "broker.log.inventory:Inventory.take_in",
+        "broker.log.store:LogStore._load_found.worker",
+    ),
+    "held against what a file system or ZooKeeper has dated": (
+        "broker.log.disk:OsDisk.status",
+        "broker.zk.tree:ZooKeeperTree._apply",
+        "broker.zk.tree:ZooKeeperTree._create",
+        "cli.zk:_now_ms",
+        "spark_jobs.staging:_last_touched",
+        "spark_jobs.staging:_now",
+    ),
+}
