@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from logyard.broker import tasks
+from logyard.broker import log_lines, tasks
 from logyard.broker.app import Broker
 from logyard.broker.config import BrokerConfig
 from logyard.broker.errors import LogyardError
@@ -95,30 +95,22 @@ def _read_config(options: argparse.Namespace) -> BrokerConfig:
 
 def configure_logging(broker_id: int) -> None:
     """One line per event on stdout: time, level, broker, logger, what happened, key=value."""
-    logging.basicConfig(
-        stream=sys.stdout, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(log_lines.LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S.%f", utc=False),
             structlog.processors.format_exc_info,
-            _line,
+            log_lines.line,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stdout),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(broker=broker_id)
-
-
-def _line(logger: object, method: str, event: structlog.typing.EventDict) -> str:
-    when, level = event.pop("timestamp"), event.pop("level")
-    what, broker, trace = event.pop("event"), event.pop("broker", "-"), event.pop("exception", None)
-    rest = " ".join(f"{key}={value!r}" if " " in str(value) else f"{key}={value}" for key, value in event.items())
-    line = f"{when} {level.upper():7} [{broker}] {what}" + (f"  {rest}" if rest else "")
-    return f"{line}\n{trace}" if trace else line
 
 
 def _raise_open_file_limit() -> None:

@@ -1,0 +1,48 @@
+"""How the broker's log looks: one line per event, whatever peers have put into names and messages.
+
+Rule: every byte that came from a peer (group and member ids, client ids, topics, header fields, messages of errors)
+reaches a line here and nowhere else. What is not printable is escaped, so nobody can begin a line of their own, and
+what belongs to an event but needs several lines (a traceback) is indented.
+"""
+
+import logging
+
+import structlog
+
+_INDENT = "    "
+
+
+def shown(value: object) -> str:
+    """A value as it stands after `key=`: quoted where it has blanks, escaped where it is not printable."""
+    text = str(value)
+    if text.isprintable() and " " not in text:
+        return text
+    told = repr(value)
+    return told if told.isprintable() else ascii(told)
+
+
+def escaped(text: str) -> str:
+    """The text as part of one line."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def indented(text: str) -> str:
+    """Several lines, none of which looks like the beginning of an event."""
+    return "\n".join(_INDENT + escaped(line) for line in text.splitlines())
+
+
+def line(logger: object, method: str, event: structlog.typing.EventDict) -> str:
+    """structlog's last processor: time, level, broker, what happened, key=value."""
+    when, level = event.pop("timestamp"), event.pop("level")
+    what, broker, trace = event.pop("event"), event.pop("broker", "-"), event.pop("exception", None)
+    rest = " ".join(f"{escaped(key)}={shown(value)}" for key, value in event.items())
+    made = f"{when} {level.upper():7} [{broker}] {escaped(str(what))}" + (f"  {rest}" if rest else "")
+    return f"{made}\n{indented(str(trace))}" if trace else made
+
+
+class LineFormatter(logging.Formatter):
+    """The same for what libraries say through `logging`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        first, _, more = super().format(record).partition("\n")
+        return f"{escaped(first)}\n{indented(more)}" if more else escaped(first)
