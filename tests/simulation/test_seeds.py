@@ -108,7 +108,7 @@ def test_sessions_on_the_wall_clock_are_caught(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(GroupCoordinator, "_now_ms", lambda coordinator: coordinator._clock.now_ms())
     for seed in range(1, CAUGHT_WITHIN + 1):
         try:
-            run_seed(seed, CAUGHT_STEPS)
+            run_seed(seed, STEPS)
         except BrokenPromise as caught:
             if "out for silence" in str(caught) or "alive are" in str(caught):
                 return

@@ -10,7 +10,7 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.coordinator import groups
 from logyard.broker.coordinator.events import Join, Leaver, OffsetCommit, Sync
 from logyard.broker.coordinator.ports import MemoryOffsetsLog, StoredBatch
-from logyard.broker.coordinator.runner import GroupCoordinator
+from logyard.broker.coordinator.runner import TURNS_BEFORE_DUE, GroupCoordinator
 from logyard.broker.errors import ErrorCode, StorageError
 
 JOIN = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
@@ -165,11 +165,11 @@ async def test_a_wall_clock_that_is_set_neither_keeps_dead_members_nor_throws_ou
     assert made.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
     clock.advance(1)
     clock.set_wall(3600)
-    timers.fire()
+    await timers.fire()
     assert made.describe("g").state == "Stable"
     clock.set_wall(-7200)
     clock.advance(9)
-    timers.fire()
+    await timers.fire()
     assert made.describe("g").state == "Empty"
     await made.close()
 
@@ -187,6 +187,8 @@ class ManualTimers:
     def cancel(self) -> None:
         pass
 
-    def fire(self) -> None:
+    async def fire(self) -> None:
         """Fire the one that was set last."""
         self.set.pop()()
+        for _ in range(2 * TURNS_BEFORE_DUE):
+            await asyncio.sleep(0)
