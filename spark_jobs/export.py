@@ -3,7 +3,8 @@ committed one ended.
 
     spark-submit spark_jobs/export.py --cluster-file DIR/cluster.json --topic flights --destination exports/flights
 
-The last line printed is the summary as JSON. Exit status: 0 done (also if there was nothing new), 1 not done.
+The last line printed is the summary as JSON. Exit status: 0 done (also if there was nothing new), 1 not done, or not
+for the partitions that the summary names under `failed`.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from logyard.spark_jobs.evolution import SchemaRefused, check_evolution
 from logyard.spark_jobs.export_writing import Appending, Made, Upserting, Writing
 from logyard.spark_jobs.leaders import Leaders
 from logyard.spark_jobs.manifest import Manifest, ManifestStore
-from logyard.spark_jobs.outcome import run_job, say
+from logyard.spark_jobs.outcome import FAILED, run_job, say
 from logyard.spark_jobs.plans import exporting, merging
 from logyard.spark_jobs.plans.exporting import ExportRefused, Range, Split
 from logyard.spark_jobs.plans.pieces import Piece, Pieces
@@ -32,6 +34,7 @@ from logyard.spark_jobs.replicas import Replica, check_topics, of_log_directory
 from logyard.spark_jobs.session import SparkWorkers, Workers
 from logyard.spark_jobs.stability import settled
 from logyard.spark_jobs.tables.publishing import publisher, settings
+from logyard.spark_jobs.troubles import PartitionsFailed, Troubles, splits_or_trouble
 
 MEBIBYTE = 1024 * 1024
 # What a version holds of the log, at least, where nothing else is asked for, and in files for each of Spark's slots.
@@ -61,7 +64,8 @@ def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tup
     output = export_options.output_of(arguments)
     workers = workers or SparkWorkers("logyard export", settings(arguments.format))
     run = Export(arguments, output, workers)
-    return 0, run.all() | {"seconds": round(time.monotonic() - began, 2)}
+    summary = run.all()
+    return (FAILED if summary["failed"] else 0), summary | {"seconds": round(time.monotonic() - began, 2)}
 
 
 class Export:
@@ -81,6 +85,7 @@ class Export:
         self._committed_only = arguments.isolation == "read_committed"
         self._done: list[Made] = []
         self._tries = 0
+        self._troubles = Troubles(lambda text: say(f"export: {text}"))
 
     def all(self) -> dict[str, Any]:
         """Finish what was left undone, export, merge; returns the summary."""
@@ -93,11 +98,11 @@ class Export:
         self._store.drop_stale_staging()
         self._tend()
         with self._leaders:
-            replicas = self._replicas()
-            ranges = [self._range(replica, manifest) for replica in replicas]
-            for topic in sorted({r.replica.topic for r in ranges}):
-                self._check_schema(topic, ranges, manifest)
+            planned = (self._planned(replica, manifest) for replica in self._replicas())
+            ranges = [span for span in planned if span is not None]
+            self._troubles.check(r.replica.tp for r in ranges)
             manifest = self._export(ranges, manifest, layout)
+            self._troubles.check(r.replica.tp for r in ranges)
         merged, manifest = self._merge(manifest)
         return {**self._summary(manifest, ranges), "merged_files": merged}
 
@@ -105,17 +110,18 @@ class Export:
         """Return the leader's replica of every partition, leased; or those of a directory."""
         arguments = self._arguments
         if arguments.log_dir:
-            replicas = [settled(r) for r in of_log_directory(arguments.log_dir, 0, arguments.topic)]
-            check_topics(f"--log-dir {arguments.log_dir}", replicas, arguments.topic)
-            return replicas
+            there = list(of_log_directory(arguments.log_dir, 0, arguments.topic))
+            check_topics(f"--log-dir {arguments.log_dir}", there, arguments.topic)
+            found = [self._troubles.attempt(r.tp, partial(settled, r)) for r in there]
+            return [replica for replica in found if replica is not None]
         if not arguments.topic:
             raise session.JobFailed("name the topics to export with --topic")
-        return self._leaders.take()
+        return self._leaders.take(self._troubles)
 
     def _export(self, ranges: Sequence[Range], manifest: Manifest, layout: dict[str, Any]) -> Manifest:
         """Export piece by piece, each a version of its own; returns the last one. Where leases are lost meanwhile they
         are taken again, and what is left is planned anew."""
-        pieces = Pieces(ranges, self._splits)
+        pieces = self._pieces(ranges)
         total = pieces.offsets_left
         say(f"export: {total:,} offsets of {len(ranges)} partitions")
         while pieces.offsets_left:
@@ -124,7 +130,14 @@ class Export:
             except LeasesGone as gone:
                 again = {replica.tp: replica for replica in self._leaders.take_again(gone.lost)}
                 ranges = [self._up_to(again.get(r.replica.tp, r.replica), r.end, manifest) for r in ranges]
-                pieces = Pieces(ranges, self._splits)
+                pieces = self._pieces(ranges)
+                continue
+            except PartitionsFailed as failed:
+                total -= pieces.offsets_left
+                self._give_up(failed)
+                ranges = [self._up_to(r.replica, r.end, manifest) for r in self._kept(ranges)]
+                pieces = self._pieces(ranges)
+                total += pieces.offsets_left
                 continue
             left = pieces.offsets_left
             say(
@@ -132,6 +145,21 @@ class Export:
                 f" ({100 * (total - left) // total} %)"
             )
         return manifest
+
+    def _pieces(self, ranges: Sequence[Range]) -> Pieces:
+        """Cut the ranges into pieces, without those whose log cannot be read."""
+        while True:
+            try:
+                return Pieces(self._kept(ranges), splits_or_trouble(self._splits))
+            except PartitionsFailed as failed:
+                self._give_up(failed)
+
+    def _give_up(self, failed: PartitionsFailed) -> None:
+        for tp, reason in failed.reasons.items():
+            self._troubles.note(tp, reason)
+
+    def _kept(self, ranges: Sequence[Range]) -> list[Range]:
+        return [r for r in ranges if r.replica.tp not in self._troubles.reasons]
 
     def _up_to(self, replica: Replica, end: int, manifest: Manifest) -> Range:
         """Plan a partition anew, from what is committed by now to where it was to end at first."""
@@ -166,6 +194,15 @@ class Export:
             return int(arguments.commit_mib) * MEBIBYTE
         return max(COMMIT_MIB, SPLITS_PER_SLOT * int(arguments.split_mib) * self._workers.slots()) * MEBIBYTE
 
+    def _planned(self, replica: Replica, manifest: Manifest) -> Range | None:
+        """Plan a partition; None where it is given up."""
+
+        def plan() -> Range:
+            self._check_schema(replica.topic, manifest)
+            return self._range(replica, manifest)
+
+        return self._troubles.attempt(replica.tp, plan)
+
     def _range(self, replica: Replica, manifest: Manifest) -> Range:
         return exporting.plan_range(
             replica,
@@ -175,7 +212,7 @@ class Export:
             accept_new_topic=self._arguments.accept_new_topic,
         )
 
-    def _check_schema(self, topic: str, ranges: Sequence[Range], manifest: Manifest) -> None:
+    def _check_schema(self, topic: str, manifest: Manifest) -> None:
         """Raise SchemaRefused where the topic's committed rows have a schema that this run's do not fit."""
         known = manifest.topics.get(topic)
         if known is None or not known.schema:
@@ -260,7 +297,7 @@ class Export:
         partitions = {
             str(span.replica.tp): {
                 "start": span.start,
-                "end": span.end,
+                "end": self._end(span, manifest),
                 "rows": sum(w.rows for w in written if (w.topic, w.partition) == span.replica.tp),
             }
             for span in ranges
@@ -277,8 +314,16 @@ class Export:
             "bytes": sum(int(f["bytes"]) for f in files),
             "files": len(files),
             "offsets": partitions,
+            "failed": {str(tp): reason for tp, reason in sorted(self._troubles.reasons.items())},
             "checksum": f"{int(digest) & (2**64 - 1):016x}",
         }
+
+    def _end(self, span: Range, manifest: Manifest) -> int:
+        """Up to where a partition is exported: of one that was given up, what is committed."""
+        if span.replica.tp not in self._troubles.reasons:
+            return span.end
+        known = manifest.topics.get(span.replica.topic)
+        return span.start if known is None else known.next_offsets.get(span.replica.partition, span.start)
 
 
 if __name__ == "__main__":

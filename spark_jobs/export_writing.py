@@ -14,6 +14,7 @@ from logyard.spark_jobs.plans.upserting import Bucket
 from logyard.spark_jobs.plans.writing import File, Output, Written, write_split
 from logyard.spark_jobs.session import Workers
 from logyard.spark_jobs.staged import check_seen
+from logyard.spark_jobs.troubles import answers, guarded
 
 Place = tuple[str, int]
 
@@ -35,7 +36,7 @@ class Writing(Protocol):
         ...
 
     def write(self, piece: Piece, manifest: Manifest, run_id: str) -> Made:
-        """Write a piece's files into the run's staging directory."""
+        """Write a piece's files into the run's staging directory; raises PartitionsFailed where a log is damaged."""
         ...
 
 
@@ -54,7 +55,7 @@ class Appending:
         def write(split: Split) -> Written:
             return write_split(split, output, directory, staging)
 
-        written = self._workers.each("export", piece.splits, _size, write)
+        written = answers(self._workers.each("export", piece.splits, _size, guarded(write)))
         return Made(tuple(written), tuple(_rows(written, output)))
 
 
@@ -78,7 +79,7 @@ class Upserting:
             buckets = counts[split.segment.topic, split.segment.partition]
             return upserting.scatter(split, output, buckets, directory, staging)
 
-        written = self._workers.each("export", piece.splits, _size, scatter)
+        written = answers(self._workers.each("export", piece.splits, _size, guarded(scatter)))
         check_seen(directory, (f.to_json() for w in written for f in w.scattered))
         plan = self._buckets(piece, live, counts, upserting.by_bucket(written))
 

@@ -4,6 +4,7 @@ again where one is lost."""
 import argparse
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from logyard.broker.errors import LogyardError
@@ -14,6 +15,7 @@ from logyard.spark_jobs.leases import Lease, end_leases
 from logyard.spark_jobs.outcome import say
 from logyard.spark_jobs.replicas import Replica, of_leased
 from logyard.spark_jobs.session import JobFailed
+from logyard.spark_jobs.troubles import Troubles
 
 # A partition whose lease is lost this often in a row is given up.
 ATTEMPTS = 3
@@ -43,12 +45,16 @@ class Leaders:
     def __exit__(self, *exc: Any) -> None:
         self._stack.close()
 
-    def take(self) -> list[Replica]:
-        """Lease the leader of every partition; raises JobFailed."""
+    def take(self, troubles: Troubles) -> list[Replica]:
+        """Lease the leader of every partition; one that cannot be had is noted. Raises JobFailed."""
         cluster = clusters.connect(self._arguments)
+        replicas = []
         for tp, _ in cluster.partitions(self._arguments.topic):
-            self._leases.append(cluster.lease_leader(tp, self._run_id, self._purpose))
-        return [of_leased(lease) for lease in self._leases]
+            lease = troubles.attempt(tp, partial(cluster.lease_leader, tp, self._run_id, self._purpose))
+            if lease is not None:
+                self._leases.append(lease)
+                replicas.append(troubles.attempt(tp, partial(of_leased, lease)))
+        return [replica for replica in replicas if replica is not None]
 
     def lost(self, *, failed: bool = False) -> dict[TopicPartition, str]:
         """Ask for every lease; returns the partitions whose lease is lost, and why.

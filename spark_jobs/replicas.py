@@ -93,7 +93,8 @@ def of_leased(lease: Lease) -> Replica:
 
 
 def of_partition_directory(directory: str, broker_id: int = UNKNOWN, policy: str | None = None) -> Replica:
-    """Return the replica that lies in `T-P`; checkpoints are read from the directory above. Raises CorruptData."""
+    """Return the replica that lies in `T-P`; checkpoints are read from the directory above. Raises CorruptData
+    where the directory is none of a partition."""
     named = layout.parse_directory_name(os.path.basename(os.path.abspath(directory)))
     if named is None or named.kind is not layout.DirectoryKind.LIVE:
         raise CorruptData(f"{directory}: its name is not TOPIC-PARTITION")
@@ -101,11 +102,10 @@ def of_partition_directory(directory: str, broker_id: int = UNKNOWN, policy: str
     segments = tuple(of_directory(directory, broker_id))
     above = os.path.dirname(os.path.abspath(directory))
     first = segments[0].base_offset if segments else 0
-    start = _offset(above, layout.LOG_STARTS, tp)
     damaged: list[tuple[str, str]] = []
 
-    def decoded(name: str, decode: Callable[[bytes], Decoded]) -> Decoded | None:
-        path = os.path.join(os.path.abspath(directory), name)
+    def decoded(name: str, decode: Callable[[bytes], Decoded], home: str = directory) -> Decoded | None:
+        path = os.path.join(os.path.abspath(home), name)
         try:
             data = _read(path)
             return None if data is None else decode(data)
@@ -113,6 +113,13 @@ def of_partition_directory(directory: str, broker_id: int = UNKNOWN, policy: str
             damaged.append((path, str(error)))
             return None
 
+    def offset(name: str) -> int:
+        known = decoded(name, checkpoints.decode_offsets, above)
+        return UNKNOWN if known is None else known.get(tp, UNKNOWN)
+
+    start, clean_offset, high_watermark = map(
+        offset, (layout.LOG_STARTS, layout.CLEANER_OFFSETS, layout.HIGH_WATERMARKS)
+    )
     topic_id = decoded(layout.PARTITION_METADATA, checkpoints.decode_partition_metadata)
     epochs = decoded(layout.LEADER_EPOCHS, checkpoints.decode_epochs)
     for name in _loose_snapshots(directory, segments):
@@ -131,9 +138,9 @@ def of_partition_directory(directory: str, broker_id: int = UNKNOWN, policy: str
         leader_epoch=UNKNOWN,
         log_start_offset=max(start, first),
         log_end_offset=UNKNOWN,
-        high_watermark=_offset(above, layout.HIGH_WATERMARKS, tp),
+        high_watermark=high_watermark,
         last_stable_offset=UNKNOWN,
-        clean_offset=max(_offset(above, layout.CLEANER_OFFSETS, tp), first),
+        clean_offset=max(clean_offset, first),
         now_ms=UNKNOWN,
         policy=policy,
         topic_id=None if topic_id is None else topic_id_text(topic_id),
@@ -179,11 +186,6 @@ def _loose_snapshots(directory: str, segments: Sequence[SegmentFile]) -> Iterato
 def _aborted(segment: SegmentFile) -> list[AbortedTransaction]:
     path = os.path.join(segment.directory, layout.file_name(segment.base_offset, layout.TXN_INDEX))
     return [AbortedTransaction(*entry) for entry in decode_aborted(_read(path) or b"")]
-
-
-def _offset(directory: str, name: str, tp: TopicPartition) -> int:
-    data = _read(os.path.join(directory, name))
-    return UNKNOWN if data is None else checkpoints.decode_offsets(data).get(tp, UNKNOWN)
 
 
 def _cluster_id(directory: str) -> str | None:

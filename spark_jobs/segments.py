@@ -84,7 +84,10 @@ class LocalFile:
         out: Array = np.empty(max(min(size, self.size - position), 0), np.uint8)
         got = 0
         while got < len(out):
-            count = os.preadv(self._descriptor, [memoryview(out)[got:]], position + got)
+            try:
+                count = os.preadv(self._descriptor, [memoryview(out)[got:]], position + got)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, self.path) from error
             if not count:
                 raise CorruptData(f"{self.path}: it ends at {position + got}, {self.size} bytes are expected")
             got += count

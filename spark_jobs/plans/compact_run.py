@@ -14,7 +14,7 @@ from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.old_formats import expired_offsets
 from logyard.broker.compaction.ranges import SegmentRange, dirty_ratio, is_due
 from logyard.broker.compaction.survey import ActiveProducer, Survey
-from logyard.broker.errors import LogyardError
+from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.keytable import KeyTable, TooManyKeys
@@ -203,7 +203,11 @@ def _take_leases(cluster: Cluster, run: PartitionRun, place: Place, run_id: str)
             if error.code == "lease_held":
                 held = str(error)
             continue
-        run.replicas.append(ReplicaRun(run.tp, lease, of_leased(lease)))
+        try:
+            run.replicas.append(ReplicaRun(run.tp, lease, of_leased(lease)))
+        except CorruptData as error:
+            lease.abort(str(error))
+            run.absent[broker_id] = str(error)
     return held
 
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.decode import Damage, check_crcs, open_payloads, read_chunks, walk
+from logyard.spark_jobs.decode import Chunk, CorruptBatch, Damage, check_crcs, open_payloads, read_chunks, walk
 from logyard.spark_jobs.hashing import key_hashes, record_hashes
+from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.replicas import Replica
 from logyard.spark_jobs.segments import SegmentFile
@@ -51,7 +52,7 @@ def record_rows(segment: SegmentFile) -> Iterator[Row]:
         chunk = chunk.select(~np.isin(chunk.headers[:, k.POSITION] + chunk.file_position, list(bad)))
         bad = {d.position for d in open_payloads(chunk)}
         chunk = chunk.select(~np.isin(chunk.headers[:, k.POSITION] + chunk.file_position, list(bad)))
-        records = walk(chunk)
+        chunk, records = _walked(chunk)
         special = chunk.headers[:, k.ATTRIBUTES] & 0x30 != 0
         columns = (
             records[:, k.OFFSET],
@@ -62,6 +63,15 @@ def record_rows(segment: SegmentFile) -> Iterator[Row]:
         )
         for row in zip(*(c.tolist() for c in columns), strict=True):
             yield Row(segment.replica, *row)
+
+
+def _walked(chunk: Chunk) -> tuple[Chunk, Array]:
+    """The batches of a chunk whose records parse, and the records."""
+    while True:
+        try:
+            return chunk, walk(chunk)
+        except CorruptBatch as error:
+            chunk = chunk.select(chunk.headers[:, k.POSITION] + chunk.file_position != error.damage.position)
 
 
 def compare(replicas: Sequence[Replica], rows: Iterable[Row], extents: Sequence[Extent]) -> list[Finding]:

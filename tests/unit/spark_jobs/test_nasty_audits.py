@@ -285,3 +285,45 @@ def test_a_sealed_batch_whose_records_are_wrong_is_the_logs_fault(place: Place) 
     raw[17:21] = struct.pack(">I", crc32c(bytes(raw[21:])))
     place.patch(0, 3, 0, bytes(raw))
     assert accused(audit(place)) == [(BAD, "records", ".log")]
+
+
+def two(tmp_path: Path, *, cleaned: int) -> tuple[Place, Place, list[Replica]]:
+    one, other = Place(tmp_path / "1"), Place(tmp_path / "2")
+    with other.file(0).open("r+b") as file:  # a batch that only one of them has as it was, below the clean offset
+        file.write(replace(data(0), epoch=1).encode())
+    replicas = [
+        replace(of_partition_directory(str(p.path), n, "compact"), broker_id=n, leader_epochs=(), clean_offset=cleaned)
+        for n, p in ((1, one), (2, other))
+    ]
+    return one, other, replicas
+
+
+def test_records_that_do_not_parse_do_not_end_a_comparison_by_record(tmp_path: Path) -> None:
+    one, _, replicas = two(tmp_path, cleaned=14)
+    at = one.at(14, 5)
+    raw = bytearray(one.file(14).read_bytes()[at : one.at(14, 6)])
+    raw[61] = 0xFF
+    raw[17:21] = struct.pack(">I", crc32c(bytes(raw[21:])))
+    one.patch(14, 5, 0, bytes(raw))
+    work = [SegmentAudit(s, True, (), True, -1) for r in replicas for s in r.segments]
+    found = judge_rows(replicas, [rows for _, rows in audit_bin(work)]).findings
+    assert (BAD, "records", 1) in {(f.level, f.check, f.replica) for f in found}
+    assert (BAD, "replicas", 22) in {(f.level, f.check, f.offset) for f in found}
+
+
+def test_a_replica_that_goes_while_it_is_compared_is_a_warning(tmp_path: Path) -> None:
+    one, _, replicas = two(tmp_path, cleaned=14)
+    work = [SegmentAudit(s, True, (), True, -1) for r in replicas for s in r.segments]
+    rows = [rows for _, rows in audit_bin(work)]
+    one.file(14).unlink()
+    (found,) = [f for f in judge_rows(replicas, rows).findings if f.check == "replicas"]
+    assert (found.level, found.topic, found.partition) == (WARN, "t", 0)
+    assert "were not compared" in found.message
+
+
+@pytest.mark.parametrize(
+    "name", ["replication-offset-checkpoint", "cleaner-offset-checkpoint", "log-start-offset-checkpoint"]
+)
+def test_a_damaged_checkpoint_is_a_finding(name: str, place: Place) -> None:
+    (place.path.parent / name).write_bytes(b"0\nmany\n")
+    assert accused(audit(place)) == [(BAD, "file", name)]

@@ -1,0 +1,111 @@
+"""One partition's trouble is that partition's: it is named, the work on it ends, and the others go on.
+
+A task hands its failure back as a value; what fails otherwise (the destination, the program) ends the whole job.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.model import TopicPartition
+from logyard.spark_jobs.plans.exporting import ExportRefused, Range, Split
+
+Answer = TypeVar("Answer")
+
+
+class PartitionsFailed(LogyardError):
+    """Some partitions cannot be worked on; `reasons` says why, by partition."""
+
+    def __init__(self, reasons: Mapping[TopicPartition, str]) -> None:
+        super().__init__("; ".join(reasons.values()))
+        self.reasons = dict(reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What a task hands back instead of its answer."""
+
+    tp: TopicPartition
+    reason: str
+
+
+def guarded(function: Callable[[Split], Answer]) -> Callable[[Split], Answer | Failed]:
+    """Return a task's function that hands back the trouble of its split's log: damage, a file that cannot be read."""
+
+    def run(split: Split) -> Answer | Failed:
+        try:
+            return function(split)
+        except (CorruptData, ExportRefused, OSError) as error:
+            if not _is_of_log(error, split):
+                raise
+            tp = TopicPartition(split.segment.topic, split.segment.partition)
+            reason = str(error)
+            return Failed(tp, reason if str(tp) in reason else f"{split.segment.where}: {reason}")
+
+    return run
+
+
+def _is_of_log(error: Exception, split: Split) -> bool:
+    """Whether the split's log is to blame: of what the system says only what it says of its files (those of a lease may
+    be gone with it)."""
+    if not isinstance(error, OSError):
+        return True
+    return split.segment.lease is None and str(error.filename or "").startswith(split.segment.directory)
+
+
+def answers(given: Iterable[Answer | Failed]) -> list[Answer]:
+    """Return what tasks answered; raises PartitionsFailed where one failed."""
+    good: list[Answer] = []
+    reasons: dict[TopicPartition, str] = {}
+    for one in given:
+        if isinstance(one, Failed):
+            reasons.setdefault(one.tp, one.reason)
+        else:
+            good.append(one)
+    if reasons:
+        raise PartitionsFailed(reasons)
+    return good
+
+
+def splits_or_trouble(plan: Callable[[Range], Iterator[Split]]) -> Callable[[Range], Iterator[Split]]:
+    """Return a plan that raises PartitionsFailed where a range's log cannot be read."""
+
+    def planned(span: Range) -> Iterator[Split]:
+        try:
+            yield from plan(span)
+        except (CorruptData, OSError) as error:
+            if isinstance(error, OSError) and span.replica.lease is not None:
+                raise  # its lease may be gone
+            raise PartitionsFailed({span.replica.tp: str(error)}) from error
+
+    return planned
+
+
+class Troubles:
+    """The partitions that a run has given up, and why."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._first: LogyardError | None = None
+        self.reasons: dict[TopicPartition, str] = {}
+
+    def note(self, tp: TopicPartition, error: Exception | str) -> None:
+        """Give a partition up."""
+        reason = str(error)
+        self._first = self._first or (error if isinstance(error, LogyardError) else PartitionsFailed({tp: reason}))
+        self.reasons[tp] = reason if str(tp) in reason or tp.topic in reason else f"{tp}: {reason}"
+        self._tell(f"{tp} is given up: {reason}")
+
+    def attempt(self, tp: TopicPartition, function: Callable[[], Answer]) -> Answer | None:
+        """Return what the function, which touches nothing but the partition, returns; None where it fails."""
+        try:
+            return function()
+        except (LogyardError, OSError) as error:
+            self.note(tp, error)
+            return None
+
+    def check(self, tps: Iterable[Any]) -> None:
+        """Raise the first trouble again where no partition is left of these."""
+        if self._first is not None and not [tp for tp in tps if tp not in self.reasons]:
+            raise self._first
