@@ -144,4 +144,9 @@ class CorruptData(LogyardError):
 
 
 class StorageError(LogyardError):
-    """A log directory failed (I/O error, full disk): that directory goes offline, not the broker."""
+    """A log directory failed (I/O error, full disk): that directory goes offline, not the broker.
+
+    `is_passing`: this process's trouble, not the directory's (no file descriptors left); it may work the next time.
+    """
+
+    is_passing = False

@@ -33,7 +33,7 @@ from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication import settings as replication_settings
 from logyard.broker.replication.fetch_sessions import FetchSessions
-from logyard.broker.replication.fetcher import ReplicaFetchers
+from logyard.broker.replication.fetchers import ReplicaFetchers
 from logyard.broker.replication.log_dirs import LogDirMoves
 from logyard.broker.replication.ports import FetchLink
 from logyard.broker.replication.replicas import Replicas
@@ -186,6 +186,7 @@ class Node:
             replicas.hosted.now_ms,
             lambda: self.broker_epoch,
             replicas.hosted.watermark_moved,
+            loop,
         )
         replicas.use_fetchers(fetchers)
         return replicas, fetchers

@@ -21,13 +21,22 @@ from logyard.broker.errors import StorageError
 Buffer = bytes | bytearray | memoryview
 
 
+# Out of file descriptors: this process's trouble (or its machine's), not the directory's.
+_WHAT_TO_RAISE = {
+    errno.EMFILE: ": raise this process's limit of open files (ulimit -n; LimitNOFILE= in a systemd unit)",
+    errno.ENFILE: ": raise the machine's limit of open files (sysctl fs.file-max)",
+}
+
+
 class DiskError(StorageError):
     """An I/O error at a path; `code` is the errno."""
 
     def __init__(self, path: str, error: OSError) -> None:
-        super().__init__(f"{path}: {error.strerror or error} (errno {error.errno})")
+        hint = _WHAT_TO_RAISE.get(error.errno or 0, "")
+        super().__init__(f"{path}: {error.strerror or error} (errno {error.errno}){hint}")
         self.path = path
         self.code = error.errno or 0
+        self.is_passing = self.code in _WHAT_TO_RAISE
 
 
 class DirectoryLocked(DiskError):
@@ -251,8 +260,7 @@ class OsDisk:
         if isinstance(error, FileNotFoundError):
             raise error
         failure = DiskError(path, error)
-        # Out of descriptors is this process's trouble, not the directory's.
-        if self.on_failure is not None and error.errno not in (errno.EMFILE, errno.ENFILE):
+        if self.on_failure is not None and not failure.is_passing:
             self.on_failure(failure)
         raise failure from error
 

@@ -43,6 +43,7 @@ class Inventory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.broken: dict[TopicPartition, str] = {}
+        self._half_made: dict[str, None] = {}  # directories whose making failed: they are no replica's yet
         self.keeper: LogKeeper | None = None
         self._disk, self._clock, self._directories = disk, clock, directories
         self._settings, self._topic_config = settings, topic_config
@@ -129,9 +130,11 @@ class Inventory:
                 continue
             path = f"{directory.root}/{layout.directory_name(tp)}"
             try:
-                if self._disk.exists(path):
+                if path not in self._half_made and self._disk.exists(path):
                     raise StorageError(f"{path}: is in the way of a new replica: move it away")
+                self._half_made[path] = None
                 log = self._create(tp, path, config)
+                del self._half_made[path]
             except DiskError as error:
                 failure = error  # this directory is going offline: the next one
                 continue

@@ -143,7 +143,10 @@ class PartitionLog(SegmentedLog):
         """Start an empty log with the leader's first batch where its own start lies inside it (DeleteRecords)."""
         if self.log_end_offset != self.log_start_offset or len(data) < HEADER_SIZE:
             return
-        first = parse_header(data)
+        try:
+            first = parse_header(data)
+        except CorruptData as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.tp}: {error}") from None
         if first.base_offset < self.log_end_offset <= first.last_offset:
             log_start = self.log_start_offset
             self.truncate_fully(first.base_offset)

@@ -245,7 +245,7 @@ class MemoryDisk:
 
     def _report(self, path: str, code: int) -> NoReturn:
         failure = DiskError(path, OSError(code, errno.errorcode.get(code, "I/O error")))
-        if self.on_failure is not None:
+        if self.on_failure is not None and not failure.is_passing:
             self.on_failure(failure)
         raise failure
 

@@ -10,7 +10,7 @@ is thrown away, since the positions may hold other records by then.
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
 from logyard.broker.replication.hosted import Hosted
@@ -19,6 +19,7 @@ from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Pending, Slice
 from logyard.broker.replication.purgatory import Delayed
 from logyard.broker.replication.reading import Reader, Reading, is_throttled, must_wait, view_end
+from logyard.broker.replication.trouble import code_of
 
 Fetched = list[FetchedPartition]
 
@@ -171,7 +172,8 @@ class Fetching:
             if params.min_bytes <= 1:
                 return 1
             return log.read(ask.offset, ask.max_bytes, limit_offset=limit, min_one=True).size
-        except (ApiError, StorageError):
+        except Exception:
+            # Whoever made it move must not suffer for it: the reading that answers says what is wrong.
             return None
 
     def answer_late(self, params: FetchParams, source: FetchSource, pending: Pending[Fetched]) -> None:
@@ -184,7 +186,7 @@ class Fetching:
         for result, found, partition, epoch in reading.slices:
             try:
                 records = found.load_nowait()
-            except (ApiError, StorageError) as error:
+            except Exception as error:
                 _fail(result, error)
                 continue
             if records is None:
@@ -248,6 +250,6 @@ class ColdReads:
 
 
 def _fail(result: FetchedPartition, error: Exception) -> None:
-    result.error = error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+    result.error = code_of(error, result.tp)
     result.records = b""
     result.high_watermark = result.last_stable_offset = result.log_start_offset = -1

@@ -1,23 +1,27 @@
 """The shell that follows: one task per leader broker, fetching all partitions that it leads and we replicate.
 
-What an answer means is decided in following.py, what is left out of a question in follower_session.py; here are the
-waiting, the back-off, and the loop. Everything but `LeaderFetcher._run` is synchronous, so a partition is taken away
-at once: an answer that is on its way finds no state and is dropped.
+What an answer means is decided in following.py, what is left out of a question in follower_session.py, what becomes of
+partitions that fail in fetchers.py; here are the waiting, the back-off, and the loop. Everything but
+`LeaderFetcher._run` is synchronous, so a partition is taken away at once: an answer that is on its way finds no state
+and is dropped.
+
+Rule: one partition's trouble, whatever it is, is that partition's: the others are fetched on.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.errors import CorruptData, ErrorCode, StorageError
+from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochQuery,
+    FetchedPartition,
     FollowerFetch,
     FollowerFetchAnswer,
     OffsetAnswer,
@@ -27,7 +31,7 @@ from logyard.broker.replication.events import (
 from logyard.broker.replication.follower_session import FollowerSession
 from logyard.broker.replication.following import FetchState, Outcome, fetch_state
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import FetchLink, FetchLinks, LinkError
+from logyard.broker.replication.ports import FetchLink, LinkError
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.throttle import UNLIMITED, ByteRate
 
@@ -35,11 +39,18 @@ THROTTLE_PAUSE_MS = 100
 
 log = structlog.get_logger("logyard.fetcher")
 
+Failed = Callable[[Partition, Exception | None], None]
+"""Told of a partition that is not fetched any more, and why; None: its leader is of a later epoch."""
+
 _LINK_TROUBLE = (OSError, TimeoutError, LinkError, CorruptData, asyncio.TimeoutError)
 
 
 class LeaderFetcher:
-    """All that is fetched from one leader. `now_ms` never goes back; `progressed` hears of moved watermarks."""
+    """All that is fetched from one leader.
+
+    `now_ms` never goes back; `progressed` hears of moved watermarks, `recovered` of the first answer that was taken of
+    those that were added `on_trial`, `failed` of those that are fetched no more.
+    """
 
     def __init__(
         self,
@@ -50,7 +61,8 @@ class LeaderFetcher:
         now_ms: Callable[[], int],
         broker_epoch: Callable[[], int],
         progressed: Callable[[Partition], None],
-        failed: Callable[[Partition], None],
+        recovered: Callable[[Partition], None],
+        failed: Failed,
         throttled_in: ByteRate,
     ) -> None:
         self.leader = leader
@@ -60,6 +72,7 @@ class LeaderFetcher:
         self._now_ms = now_ms
         self._broker_epoch = broker_epoch
         self._progressed = progressed
+        self._recovered = recovered
         self._failed = failed
         self._throttled_in = throttled_in
         self._states: dict[TopicPartition, FetchState] = {}
@@ -71,9 +84,10 @@ class LeaderFetcher:
 
     # From outside, at any time
 
-    def add(self, partition: Partition) -> None:
-        """Fetch this one too, from where its log stands; raises StorageError."""
+    def add(self, partition: Partition, *, on_trial: bool = False) -> None:
+        """Fetch this one too, from where its log stands; raises StorageError, and what else its log may raise."""
         state = fetch_state(partition, truncates_on_fetch=self._settings.truncates_on_fetch)
+        state.is_on_trial = on_trial
         self._states[partition.tp] = state
         self._changed[partition.tp] = None
         self._wake.set()
@@ -229,34 +243,58 @@ class LeaderFetcher:
             self._counters.replication_bytes_in += len(fetched.records)
             if fetched.records and state.is_throttled:
                 self._throttled_in.record(len(fetched.records), self._now_ms())
-            outcome = state.take(fetched)
             self._changed[tp] = None
-            match outcome:
+            match self._take_in(state, fetched):
                 case Outcome.PROGRESS:
                     self._progressed(state.partition)
                 case Outcome.TRUNCATED:
                     log.info("diverged and cut", partition=str(tp), leader=self.leader, end=state.offset)
                 case Outcome.BACK_OFF:
+                    self._say(state)
                     self._delay(state)
                 case Outcome.OUT_OF_RANGE:
                     lost.append(state)
-                case Outcome.FENCED | Outcome.FAILED:
-                    self._give_up(state, fetched.error)
+                case Outcome.FENCED:
+                    self._fenced(state)
+                case Outcome.FAILED:
+                    self._fail(state)
         if lost:
             await self._find_again(lost)
+
+    def _take_in(self, state: FetchState, fetched: FetchedPartition) -> Outcome:
+        try:
+            outcome = state.take(fetched)
+        except Exception as trouble:
+            state.trouble = trouble
+            return Outcome.FAILED
+        if state.is_on_trial and outcome in _TAKEN:
+            state.is_on_trial = False
+            self._recovered(state.partition)
+        return outcome
 
     def _delay(self, state: FetchState) -> None:
         state.due_ms = self._now_ms() + state.back_off_ms(self._settings.fetch_backoff_ms)
         self._delayed[state.partition.tp] = None
         self._changed[state.partition.tp] = None
 
-    def _give_up(self, state: FetchState, error: ErrorCode) -> None:
-        tp = state.partition.tp
+    def _say(self, state: FetchState) -> None:
+        """Name what is wrong with a partition's records, once for as long as it stays the same."""
+        trouble, state.trouble = state.trouble, None
+        if trouble is None or str(trouble) == state.said:
+            return
+        state.said = str(trouble)
+        tp, at = str(state.partition.tp), state.offset
+        log.error("what its leader has cannot be taken", partition=tp, leader=self.leader, offset=at, error=state.said)
+
+    def _fenced(self, state: FetchState) -> None:
         # A leader that heard of its new epoch before us is the usual reason; the controller's word is under way.
-        say = log.info if error is ErrorCode.FENCED_LEADER_EPOCH else log.warning
-        say("no longer fetched", partition=str(tp), leader=self.leader, error=error.name)
-        self.remove(tp)
-        self._failed(state.partition)
+        log.info("its leader is of a later epoch", partition=str(state.partition.tp), leader=self.leader)
+        self.remove(state.partition.tp)
+        self._failed(state.partition, None)
+
+    def _fail(self, state: FetchState) -> None:
+        self.remove(state.partition.tp)
+        self._failed(state.partition, state.trouble)
 
     def _is_current(self, state: FetchState, epoch: int) -> bool:
         return self._states.get(state.partition.tp) is state and state.partition.leader_epoch == epoch
@@ -274,15 +312,16 @@ class LeaderFetcher:
             if end is None or start is None or end.error is not ErrorCode.NONE or start.error is not ErrorCode.NONE:
                 fenced = end is not None and end.error is ErrorCode.FENCED_LEADER_EPOCH
                 if fenced:
-                    self._give_up(state, ErrorCode.FENCED_LEADER_EPOCH)
+                    self._fenced(state)
                 else:
                     self._delay(state)
                 continue
             before = state.offset
             try:
                 state.rejoin(start.offset, end.offset)
-            except StorageError:
-                self._give_up(state, ErrorCode.KAFKA_STORAGE_ERROR)
+            except Exception as trouble:
+                state.trouble = trouble
+                self._fail(state)
                 continue
             self._changed[tp] = None
             log.warning("out of the leader's range", partition=str(tp), leader=self.leader, offset=state.offset)
@@ -311,91 +350,16 @@ class LeaderFetcher:
             if answer.error is ErrorCode.NONE:
                 self._cut(answered, answer.epoch, answer.end_offset)
             elif answer.error is ErrorCode.FENCED_LEADER_EPOCH:
-                self._give_up(answered, answer.error)
+                self._fenced(answered)
             else:
                 self._delay(answered)
 
     def _cut(self, state: FetchState, epoch: int, end: int) -> None:
-        if state.cut(epoch, end) is Outcome.FAILED:
-            self._give_up(state, ErrorCode.KAFKA_STORAGE_ERROR)
+        try:
+            state.cut(epoch, end)
+        except Exception as trouble:
+            state.trouble = trouble
+            self._fail(state)
 
 
-class ReplicaFetchers:
-    """Who fetches what: a LeaderFetcher per leader (num.replica.fetchers=1). Implements `transitions.Fetchers`."""
-
-    def __init__(
-        self,
-        links: FetchLinks,
-        settings: ReplicaSettings,
-        counters: Counters,
-        now_ms: Callable[[], int],
-        broker_epoch: Callable[[], int],
-        progressed: Callable[[Partition], None],
-    ) -> None:
-        self._links = links
-        self._settings = settings
-        self._counters = counters
-        self._now_ms = now_ms
-        self._broker_epoch = broker_epoch
-        self._progressed = progressed
-        self._by_leader: dict[int, LeaderFetcher] = {}
-        self._placed: dict[TopicPartition, int] = {}
-        self._throttled_in = ByteRate(settings.throttle_windows, settings.throttle_window_ms)
-        self.failed: dict[TopicPartition, None] = {}
-
-    def start(self, partitions: Iterable[Partition]) -> None:
-        """Fetch these from the leaders they now have."""
-        for partition in partitions:
-            self._take_away(partition.tp)
-            self.failed.pop(partition.tp, None)
-            self._placed[partition.tp] = partition.leader
-            try:
-                self._fetcher(partition.leader).add(partition)
-            except StorageError as trouble:
-                log.error("cannot be followed", partition=str(partition.tp), error=str(trouble))
-                self.failed[partition.tp] = None
-
-    def stop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these no more; answers under way are dropped."""
-        for tp in partitions:
-            self._take_away(tp)
-            self.failed.pop(tp, None)
-
-    def refresh_topic_ids(self, partitions: Iterable[Partition]) -> None:
-        """Ask with (or without) the ids these topics now have."""
-        for partition in partitions:
-            leader = self._placed.get(partition.tp)
-            if leader is not None and leader in self._by_leader:
-                self._by_leader[leader].refresh_topic_id(partition)
-
-    async def close(self) -> None:
-        """Stop all."""
-        for fetcher in self._by_leader.values():
-            await fetcher.close()
-        self._by_leader.clear()
-        self._placed.clear()
-
-    def _fetcher(self, leader: int) -> LeaderFetcher:
-        fetcher = self._by_leader.get(leader)
-        if fetcher is None:
-            fetcher = self._by_leader[leader] = LeaderFetcher(
-                leader,
-                self._links(leader),
-                self._settings,
-                self._counters,
-                self._now_ms,
-                self._broker_epoch,
-                self._progressed,
-                self._note_failed,
-                self._throttled_in,
-            )
-        return fetcher
-
-    def _take_away(self, tp: TopicPartition) -> None:
-        leader = self._placed.pop(tp, None)
-        if leader is not None and leader in self._by_leader:
-            self._by_leader[leader].remove(tp)
-
-    def _note_failed(self, partition: Partition) -> None:
-        self._placed.pop(partition.tp, None)
-        self.failed[partition.tp] = None
+_TAKEN = frozenset({Outcome.PROGRESS, Outcome.IDLE, Outcome.TRUNCATED})

@@ -26,13 +26,25 @@ class Outcome(Enum):
     BACK_OFF = "not now: again after the back-off"
     FENCED = "our leader epoch is past: wait for the controller"
     OUT_OF_RANGE = "the leader does not have our offset: ask for its bounds"
-    FAILED = "the log cannot take it: wait for the controller"
+    FAILED = "the log cannot take it: `trouble` says why"
 
 
 class FetchState:
     """Where a follower stands with one partition. `truncating`: OffsetForLeaderEpoch is to be asked first."""
 
-    __slots__ = ("due_ms", "lag", "leader_epoch", "offset", "partition", "refusals", "topic_id", "truncating")
+    __slots__ = (
+        "due_ms",
+        "is_on_trial",
+        "lag",
+        "leader_epoch",
+        "offset",
+        "partition",
+        "refusals",
+        "said",
+        "topic_id",
+        "trouble",
+        "truncating",
+    )
 
     def __init__(self, partition: Partition, *, truncates_on_fetch: bool) -> None:
         log = partition.log
@@ -42,6 +54,9 @@ class FetchState:
         self.leader_epoch = partition.leader_epoch
         self.due_ms = 0
         self.refusals = 0  # answers in a row that said "not yet"
+        self.is_on_trial = False  # it failed before, and nothing was taken since
+        self.trouble: Exception | None = None  # why the last answer could not be taken
+        self.said = ""  # what was last said of that
         self.lag = -1  # behind the leader's high watermark; -1 unknown
         self.offset = follower.first_fetch_offset(log.epochs, log.log_end_offset, log.high_watermark)
         if log.epochs.latest is None:
@@ -93,9 +108,11 @@ class FetchState:
             if answer.diverging is not None:
                 return self.cut(*answer.diverging)
             return self._append(answer)
-        except ApiError:
-            return Outcome.BACK_OFF  # a batch damaged on its way: ask again
-        except StorageError:
+        except ApiError as refused:
+            self.trouble = refused
+            return Outcome.BACK_OFF  # a batch damaged on its way, or at the leader: ask again
+        except StorageError as trouble:
+            self.trouble = trouble
             return Outcome.FAILED
 
     def _append(self, answer: FetchedPartition) -> Outcome:
@@ -107,7 +124,10 @@ class FetchState:
         records = answer.records
         start = log.log_start_offset
         if log.log_end_offset != self.offset:
-            return Outcome.FAILED  # somebody else wrote into a follower's log
+            self.trouble = StorageError(
+                f"{self.partition.tp}: the log ends at {log.log_end_offset}, {self.offset} was fetched"
+            )
+            return Outcome.FAILED
         if records:
             log.append_as_follower(memoryview(records))
             self.offset = log.log_end_offset
@@ -117,16 +137,13 @@ class FetchState:
         return Outcome.PROGRESS if progress else Outcome.IDLE
 
     def cut(self, epoch: int, end: int) -> Outcome:
-        """Cut what the leader's (epoch, end offset) shows to be foreign; TRUNCATED, or FAILED where the disk does."""
+        """Cut what the leader's (epoch, end offset) shows to be foreign; raises StorageError."""
         log = self.log
         where = follower.truncation(epoch, end, log.epochs, log.log_end_offset, log.high_watermark)
-        try:
-            log.truncate_to(where.offset)
-            # Also where no record had to go: an epoch that this broker led without writing a record ends here as well,
-            # or the leader would find the same divergence for ever.
-            log.epochs.truncate_from_end(log.log_end_offset)
-        except StorageError:
-            return Outcome.FAILED
+        log.truncate_to(where.offset)
+        # Also where no record had to go: an epoch that this broker led without writing a record ends here as well,
+        # or the leader would find the same divergence for ever.
+        log.epochs.truncate_from_end(log.log_end_offset)
         self.offset = log.log_end_offset
         if where.done:
             self.truncating = False

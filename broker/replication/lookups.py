@@ -22,6 +22,7 @@ from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Log, Pending
 from logyard.broker.replication.produce import INTERNAL_TOPICS
 from logyard.broker.replication.purgatory import Delayed
+from logyard.broker.replication.trouble import code_of
 
 # Finds one answer in the segments: to be called in a thread.
 Search = Callable[[], OffsetAnswer]
@@ -63,10 +64,8 @@ class Lookups:
             partition = self._hosted.find(query.tp)
             log = partition.log_for(query.leader_epoch, only_leader)
             return self._find(partition, log, query, isolation)
-        except ApiError as refused:
-            return OffsetAnswer(query.tp, refused.code)
-        except StorageError:
-            return OffsetAnswer(query.tp, ErrorCode.KAFKA_STORAGE_ERROR)
+        except Exception as trouble:
+            return OffsetAnswer(query.tp, code_of(trouble, query.tp))
 
     def _find(self, partition: Partition, log: Log, query: OffsetQuery, isolation: Isolation) -> OffsetAnswer | Search:
         end = _visible_end(log, isolation)
@@ -88,8 +87,8 @@ class Lookups:
         def search() -> OffsetAnswer:
             try:
                 found = look()
-            except StorageError:
-                return OffsetAnswer(query.tp, ErrorCode.KAFKA_STORAGE_ERROR)
+            except Exception as trouble:
+                return OffsetAnswer(query.tp, code_of(trouble, query.tp))
             if found is not None and found[1] < end:
                 return OffsetAnswer(query.tp, timestamp=found[0], offset=found[1], leader_epoch=found[2])
             return OffsetAnswer(query.tp, ErrorCode.OFFSET_NOT_AVAILABLE if lagging else ErrorCode.NONE)
@@ -107,8 +106,8 @@ class Lookups:
             log = self._hosted.find(query.tp).log_for(query.current_leader_epoch, only_leader)
             epoch, end = log.epochs.end_offset_for(query.epoch)
             return EpochAnswer(query.tp, epoch=epoch, end_offset=end)
-        except ApiError as refused:
-            return EpochAnswer(query.tp, refused.code)
+        except Exception as trouble:
+            return EpochAnswer(query.tp, code_of(trouble, query.tp))
 
     # DeleteRecords
 
@@ -130,8 +129,9 @@ class Lookups:
                 hosted.watermark_moved(partition)
             except ApiError as refused:
                 result.error, result.message = refused.code, refused.message
-            except StorageError as failed:
-                result.error, result.message = ErrorCode.KAFKA_STORAGE_ERROR, str(failed)
+            except Exception as trouble:
+                result.error = code_of(trouble, tp)
+                result.message = str(trouble) if isinstance(trouble, StorageError) else None
             else:
                 if result.low_watermark < wanted:
                     result.error = ErrorCode.REQUEST_TIMED_OUT

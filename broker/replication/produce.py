@@ -14,6 +14,7 @@ from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Pending
 from logyard.broker.replication.purgatory import Delayed
+from logyard.broker.replication.trouble import code_of
 
 Entries = Sequence[tuple[TopicPartition, memoryview]]
 Opened = Sequence[Any]
@@ -110,8 +111,9 @@ class Producing:
                 hosted.counters.failed_produces += 1
                 results.append(_refusal(hosted, tp, refused))
                 continue
-            except StorageError as failed:
-                results.append(ProduceResult(tp, ErrorCode.KAFKA_STORAGE_ERROR, message=str(failed)))
+            except Exception as failed:
+                message = str(failed) if isinstance(failed, StorageError) else None
+                results.append(ProduceResult(tp, code_of(failed, tp), message=message))
                 continue
             assert log is not None, "an append needs a log"
             hosted.counters.bytes_in += len(batches)
@@ -157,6 +159,8 @@ class Producing:
                     fit[number], by[number] = (tp, opener(batches)), bounds
                 except ApiError as problem:
                     refused[number] = problem
+                except Exception as problem:
+                    refused[number] = ApiError(code_of(problem, tp))
 
         def outcome() -> AfterOpening:
             self._hosted.counters.failed_produces += len(refused)

@@ -3,7 +3,7 @@
 Nothing is loaded here: slices are loaded only once the whole fetch is to be answered.
 """
 
-from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID
 from logyard.broker.replication.events import (
     DEBUG_CONSUMER_ID,
@@ -18,6 +18,7 @@ from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Log, Slice
 from logyard.broker.replication.preferred import preferred_read_replica
 from logyard.broker.replication.throttle import is_listed
+from logyard.broker.replication.trouble import code_of
 
 _BEHIND = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -67,7 +68,7 @@ class Reader:
         self.reading = Reading()
 
     def add(self, ask: PartitionFetch) -> None:
-        """Look into one partition; an error is its own and stops nothing."""
+        """Look into one partition; an error, whatever it is, is its own and stops nothing."""
         reading = self.reading
         try:
             self._read(ask)
@@ -76,10 +77,10 @@ class Reader:
             reading.urgent = True
             reading.results.append(refused(self._hosted, ask, self._code(ask, error)))
             self._not_fetched(ask)
-        except StorageError:
+        except Exception as error:
             self._not_fetched(ask)
             reading.urgent = True
-            reading.results.append(refused(self._hosted, ask, ErrorCode.KAFKA_STORAGE_ERROR))
+            reading.results.append(refused(self._hosted, ask, code_of(error, ask.tp)))
 
     def _not_fetched(self, ask: PartitionFetch) -> None:
         """A follower's question that was not answered with the log is no sign that it is at the log's end."""

@@ -223,6 +223,7 @@ class Replicas:
             "under_replicated_partitions": sum(p.is_under_replicated for p in led),
             "under_min_isr_partition_count": sum(p.is_under_min_isr for p in led),
             "at_min_isr_partition_count": sum(p.is_at_min_isr for p in led),
+            "failed_partitions_count": self._fetchers.failed_count,
             "reassigning_partitions": sum(bool(p.adding or p.removing) for p in led),
             "delayed_produces": self.hosted.produces.waiting,
             "delayed_fetches": self.hosted.fetches.waiting,
@@ -280,3 +281,7 @@ class _Switch:
     def refresh_topic_ids(self, partitions: Any) -> None:
         if self.target is not None:
             self.target.refresh_topic_ids(partitions)
+
+    @property
+    def failed_count(self) -> int:
+        return 0 if self.target is None else self.target.failed_count

@@ -8,6 +8,8 @@ Rule 2: fetchers stop before a replica changes its role and start after it; whoe
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+import structlog
+
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.metadata.updates import UpdateMetadata
 from logyard.broker.model import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -22,8 +24,12 @@ from logyard.broker.replication.events import (
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Log
+from logyard.broker.replication.trouble import code_of
 
 HURRY_S = 0.025
+LATER_S = 10.0
+
+log = structlog.get_logger("logyard.replication")
 
 
 class Fetchers(Protocol):
@@ -39,6 +45,11 @@ class Fetchers(Protocol):
 
     def refresh_topic_ids(self, partitions: Iterable[Partition]) -> None:
         """Their topic ids changed."""
+        ...
+
+    @property
+    def failed_count(self) -> int:
+        """How many partitions should be fetched and are not."""
         ...
 
 
@@ -65,6 +76,7 @@ class Transitions:
         self._fetchers = fetchers
         self._broker_epoch = broker_epoch
         self.listeners: list[LeadershipListener] = []
+        self._postponed: dict[TopicPartition, LeaderAndIsrPartition] = {}
 
     def _fence(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         if NO_EPOCH < broker_epoch < self._broker_epoch():
@@ -93,6 +105,7 @@ class Transitions:
         following: list[tuple[Partition, LeaderAndIsrPartition]] = []
         renamed: list[Partition] = []
         for order in request.partitions:
+            self._postponed.pop(order.tp, None)
             topic_id = request.topic_ids.get(order.tp.topic, ZERO_TOPIC_ID)
             verdict = self._judge(order, topic_id, renamed)
             errors[order.tp] = verdict if verdict is not None else ErrorCode.NONE
@@ -153,7 +166,7 @@ class Transitions:
                     new_leaders.append(partition)
                 # The ISR may be down to this broker alone.
                 partition.advance_high_watermark()
-            except (StorageError, ApiError) as failed:
+            except Exception as failed:
                 errors[order.tp] = self._storage_failed(order.tp, failed)
                 continue
             self._hosted.partitions[order.tp] = partition
@@ -179,8 +192,10 @@ class Transitions:
         for partition, order in following:
             try:
                 log = self._hosted.log_for(partition, request.topic_ids.get(order.tp.topic), order.is_new)
-            except (StorageError, ApiError) as failed:
+            except Exception as failed:
                 errors[order.tp] = self._storage_failed(order.tp, failed)
+                if isinstance(failed, StorageError) and failed.is_passing:
+                    self._follow_later(order, request)
                 continue
             if partition.log is None:
                 partition.log = log
@@ -197,11 +212,30 @@ class Transitions:
             for listener in self.listeners:
                 listener.on_follower(partition.tp, partition.leader_epoch)
 
-    def _storage_failed(self, tp: TopicPartition, failed: StorageError | ApiError) -> ErrorCode:
-        if isinstance(failed, ApiError):
-            return failed.code
-        self.take_offline([tp])
-        return ErrorCode.KAFKA_STORAGE_ERROR
+    def _storage_failed(self, tp: TopicPartition, failed: Exception) -> ErrorCode:
+        code = code_of(failed, tp)
+        if not isinstance(failed, StorageError):
+            return code if isinstance(failed, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+        if failed.is_passing:
+            log.error("a replica has no log now", partition=str(tp), error=str(failed))
+        else:
+            self.take_offline([tp])
+        return code
+
+    def _follow_later(self, order: LeaderAndIsrPartition, request: LeaderAndIsr) -> None:
+        """Carry an order to follow out again in a while, unless the controller says something else until then.
+
+        Not one to lead: the controller, told that this replica has no log, has given the partition to another.
+        """
+        self._postponed[order.tp] = order
+
+        def follow() -> None:
+            if self._postponed.get(order.tp) is order:
+                del self._postponed[order.tp]
+                partition = self._hosted.partitions.get(order.tp) or Partition(order.tp, self._hosted.ports)
+                self._make_followers([(partition, order)], request, {})
+
+        self._hosted.timers.call_later(LATER_S, follow)
 
     # StopReplica and failed directories
 
@@ -213,6 +247,7 @@ class Transitions:
         errors: dict[TopicPartition, ErrorCode] = {}
         stopping: list[StopReplicaPartition] = []
         for order in request.partitions:
+            self._postponed.pop(order.tp, None)
             errors[order.tp] = self._may_stop(order)
             if errors[order.tp] is ErrorCode.NONE:
                 stopping.append(order)

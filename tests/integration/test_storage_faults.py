@@ -207,6 +207,28 @@ def test_a_leader_that_stands_still_and_wakes_up_again(yard: RealCluster) -> Non
     check_all_there(yard, topic, load.stop())
 
 
+def test_a_follower_without_descriptors_follows_again_when_it_has_some(yard: RealCluster) -> None:
+    topic = "crowded"
+    yard.create(topic, 2, 3, min_insync_replicas="2", segment_bytes="20000")
+    acknowledged = yard.produce(topic, [(b"%d" % n, b"%06d" % n) for n in range(100)])
+    eventually(lambda: yard.isrs_full(topic), "every replica is in sync")
+    leaders = {p.leader for p in yard.describe(topic).values()}
+    follower = next(b["id"] for b in yard.description["brokers"] if b["id"] not in leaders)
+    pid, said = pid_of(yard, follower), yard.directory / "logs" / f"broker-{follower}.log"
+    small = {"batch.size": 5000}
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    # What is open stays open; for anything new its number would be too high.
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (16, limits[1]))
+    try:
+        acknowledged |= yard.produce(topic, [(b"%d" % n, b"%06d" % n + b"z" * 500) for n in range(100, 1000)], **small)
+        assert len(acknowledged) == 1000
+        eventually(lambda: said.read_text().count("cannot be followed now") > 2, "it says so, and tries again")
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    assert "ulimit -n" in said.read_text()
+    check_all_there(yard, topic, acknowledged)
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 40 MB of its own."""

@@ -4,7 +4,7 @@ import asyncio
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.events import EpochAnswer, FetchedPartition, FollowerFetchAnswer, OffsetAnswer
-from logyard.broker.replication.fetcher import ReplicaFetchers
+from logyard.broker.replication.fetchers import ReplicaFetchers
 from tests.support.memory_log import HEADER
 from tests.support.replica_world import T0, World
 
@@ -14,11 +14,16 @@ def stored(base, epoch, payload=b"v", count=1):
 
 
 class Leader:
-    """A link whose answers are scripted: each is a FollowerFetchAnswer, an error to raise, or a list of answers."""
+    """A link whose answers are scripted.
+
+    Each is a FollowerFetchAnswer, an error to raise, or a list of answers; `answering`, where it is set, makes the list
+    of the request when the script is at its end.
+    """
 
     def __init__(self, loop):
         self.loop = loop
         self.script = []
+        self.answering = lambda request: ()
         self.asked = []
         self.times = []
         self.epochs = {}
@@ -29,8 +34,9 @@ class Leader:
         self.asked.append(request)
         self.times.append(self.loop.time())
         if not self.script:
-            await asyncio.sleep(request.max_wait_ms / 1000)
-            return FollowerFetchAnswer(ErrorCode.NONE, 7, ())
+            made = self.answering(request)
+            await asyncio.sleep(0.001 if made else request.max_wait_ms / 1000)
+            return FollowerFetchAnswer(ErrorCode.NONE, 7, made)
         await asyncio.sleep(0.001)
         answer = self.script.pop(0)
         if isinstance(answer, BaseException):
@@ -62,6 +68,7 @@ class Followed:
             lambda: int(loop.time() * 1000),
             lambda: 55,
             lambda partition: self.progressed.append(partition.tp),
+            loop,
         )
         self.world.replicas.use_fetchers(self.fetchers)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log.epochs import EpochCache, EpochEntry
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.topic_config import TopicConfig
@@ -87,7 +87,8 @@ class MemoryLog:
         self.open_transaction: int | None = None
         self.aborted: list[Aborted] = []
         self.cold = False
-        self.refuse: ApiError | StorageError | None = None
+        self.refuse: Exception | None = None
+        self.unreadable: Exception | None = None
         self.epochs = EpochCache(log_end_offset=lambda: self.log_end_offset)
 
     @property
@@ -134,6 +135,8 @@ class MemoryLog:
         """Nothing has to be read again after a cut."""
 
     def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one: bool) -> MemorySlice:
+        if self.unreadable is not None:
+            raise self.unreadable
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         data = b""
@@ -196,7 +199,7 @@ class MemoryLogs:
         self.logs: dict[TopicPartition, MemoryLog] = {}
         self.deleted: list[TopicPartition] = []
         self.checkpoint: dict[TopicPartition, int] = {}
-        self.failing: dict[TopicPartition, StorageError] = {}
+        self.failing: dict[TopicPartition, Exception] = {}
         self.on_create: Callable[[MemoryLog], None] = lambda log: None
 
     def get(self, tp: TopicPartition) -> MemoryLog | None:

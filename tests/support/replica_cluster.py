@@ -26,7 +26,7 @@ from logyard.broker.replication.events import (
     OffsetQuery,
 )
 from logyard.broker.replication.fetch_sessions import FetchSessions
-from logyard.broker.replication.fetcher import ReplicaFetchers
+from logyard.broker.replication.fetchers import ReplicaFetchers
 from logyard.broker.replication.ports import IsrChangeResult, LinkError
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
@@ -66,6 +66,7 @@ class Broker:
             self.replicas.hosted.now_ms,
             lambda: 1,
             self.replicas.hosted.watermark_moved,
+            loop,
         )
         self.replicas.use_fetchers(self.fetchers)
         self.replicas.start()
@@ -295,3 +296,5 @@ class _Nobody:
     def start(self, partitions: Any) -> None: ...
     def stop(self, partitions: Any) -> None: ...
     def refresh_topic_ids(self, partitions: Any) -> None: ...
+
+    failed_count = 0

@@ -25,6 +25,7 @@ class Pending:
 
     def __init__(self) -> None:
         self._result: Any = None
+        self._error: Exception | None = None
         self._done = False
         self._callbacks: list[Callable[[Any], object]] = []
 
@@ -37,11 +38,18 @@ class Pending:
     def set_exception(self, exception: BaseException) -> None:
         raise exception
 
+    def fail(self, error: Exception) -> None:
+        """What was to be done in a thread has raised this."""
+        self._error = error
+        self.set_result(None)
+
     def done(self) -> bool:
         return self._done
 
     def result(self) -> Any:
         assert self._done, "not there yet"
+        if self._error is not None:
+            raise self._error
         return self._result
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:

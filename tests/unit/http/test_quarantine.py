@@ -35,6 +35,8 @@ class Fetchers:
 
     def refresh_topic_ids(self, partitions: Any) -> None: ...
 
+    failed_count = 0
+
 
 def isr_is(world: LeaseWorld, *isr: int, leader: int = 2) -> None:
     """What the controller tells everyone of the ISR."""

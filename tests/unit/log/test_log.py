@@ -170,6 +170,11 @@ class TestAppendAsFollower:
         assert refusal(log.append_as_follower, memoryview(fetched(1, [b"b"]))) is ErrorCode.OFFSET_OUT_OF_RANGE
         assert log.log_end_offset == 2
 
+    def test_an_empty_log_refuses_a_header_that_makes_no_sense_as_any_other_does(self) -> None:
+        damaged = bytearray(fetched(0, [b"a"]))
+        damaged[16] = 9  # the magic
+        assert refusal(new_log().append_as_follower, memoryview(damaged)) is ErrorCode.CORRUPT_MESSAGE
+
     def test_an_empty_log_takes_the_batch_its_start_lies_in(self) -> None:
         log = new_log(start_offset=5)
         log.append_as_follower(memoryview(fetched(3, [b"x"] * 4)))

@@ -141,6 +141,15 @@ class TestReplicas:
         with pytest.raises(StorageError, match="ulimit"):
             store.get_or_create(A1, None, CONFIG, is_new=True)
 
+    async def test_one_that_could_not_be_made_for_want_of_descriptors_is_made_later(self, house: House) -> None:
+        store = await house.loaded(StoreSettings((ONE,)))
+        house.disk.fail_at[house.disk.operations + 2] = errno.EMFILE
+        with pytest.raises(StorageError, match="ulimit -n") as failed:
+            store.get_or_create(A0, ID, CONFIG, is_new=True)
+        assert failed.value.is_passing
+        assert store.get_or_create(A0, ID, CONFIG, is_new=True).directory == f"{ONE}/a-0"
+        assert house.offline == []
+
     async def test_a_deleted_one_is_renamed_now_and_removed_later(self, house: House) -> None:
         store = await house.loaded()
         store.get_or_create(A0, None, CONFIG, is_new=True)

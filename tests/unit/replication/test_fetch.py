@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import CorruptData, ErrorCode, StorageError
 from logyard.broker.metadata.updates import PartitionUpdate
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
@@ -223,3 +223,36 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack():
     assert (result.preferred_read_replica, result.records) == (2, b"")
     assert fetch(world, ask(), **{**asked, "rack": "rack3"})[0].preferred_read_replica == -1
     assert offsets(fetch(world, ask(), **{**asked, "rack": "rack1"})[0]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "code"),
+    [
+        (StorageError("disk"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (FileNotFoundError(), ErrorCode.KAFKA_STORAGE_ERROR),
+        (CorruptData("header"), ErrorCode.CORRUPT_MESSAGE),
+        (KeyError(1), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_whatever_one_log_raises_is_its_own_answer(world, trouble, code):
+    produce(world)
+    produce(world, tp=T1)
+    world.logs.get(T0).unreadable = trouble
+    broken, sound = fetch(world, ask(), ask(tp=T1), replica_id=2)
+    assert (broken.error, offsets(sound)) == (code, [0])
+    waiting = fetch(world, ask(1), ask(1, T1), wait_ms=500, min_bytes=2)
+    assert produce(world)[0].error is ErrorCode.NONE, "who writes does not suffer for who reads"
+    assert waiting.result()[0].error is code
+
+
+def test_whatever_a_thread_raises_answers_the_fetch(world):
+    produce(world)
+    produce(world, tp=T1)
+    world.logs.get(T0).cold = world.logs.get(T1).cold = True
+    pending = fetch(world, ask(), ask(tp=T1))
+    (_, first), (work, second) = world.blocked
+    first.fail(KeyError(1))
+    second.set_result(work())
+    broken, sound = pending.result()
+    assert (broken.error, broken.records) == (ErrorCode.UNKNOWN_SERVER_ERROR, b"")
+    assert offsets(sound) == [0]

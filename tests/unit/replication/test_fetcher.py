@@ -7,7 +7,7 @@ import uuid
 import pytest
 import structlog
 
-from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FollowerFetchAnswer
 from logyard.broker.replication.follower_session import EPOCH_MAX, FollowerSession, next_epoch
@@ -151,15 +151,63 @@ def test_fenced_waits_for_the_controller(loop):
     run(loop, story)
 
 
-def test_a_log_that_fails_is_left_alone(loop):
+@pytest.mark.parametrize("trouble", [StorageError("disk"), CorruptData("header"), FileNotFoundError(), KeyError(1)])
+def test_whatever_a_log_raises_costs_its_partition_alone_and_is_tried_again(loop, trouble):
+    def first_record(request):
+        return [answer(records=stored(0, 0)) for ask in request.partitions if (ask.tp, ask.offset) == (T0, 0)]
+
+    async def story(f):
+        f.follow()
+        f.follow(T1)
+        f.log().refuse = trouble
+        f.leader.script = [[answer(records=stored(0, 0)), answer(T1, stored(0, 0))]]
+        await asyncio.sleep(0.1)
+        assert list(f.fetchers.failed) == [T0]
+        assert f.log(T1).log_end_offset == 1
+        assert f.world.replicas.gauges()["failed_partitions_count"] == 1
+        f.leader.script = [[answer(T1, stored(1, 0))]]
+        f.leader.answering = first_record
+        await asyncio.sleep(1.5)
+        assert (f.log().log_end_offset, f.log(T1).log_end_offset) == (0, 2)
+        f.log().refuse = None
+        await asyncio.sleep(3)
+        assert f.log().log_end_offset == 1
+        assert f.world.replicas.gauges()["failed_partitions_count"] == 0
+
+    with structlog.testing.capture_logs() as said:
+        run(loop, story)
+    lines = [line for line in said if line["event"] == "cannot be followed now"]
+    assert [line["again_in_s"] for line in lines][:2] == [1.0, 2.0]
+    assert all(line["error"] and line["partition"] == str(T0) for line in lines)
+    assert said[-1]["event"] == "is followed again"
+
+
+def test_who_is_told_otherwise_is_not_tried_again(loop):
     async def story(f):
         f.follow()
         f.log().refuse = StorageError("disk")
         f.leader.script = [[answer(records=stored(0, 0))]]
         await asyncio.sleep(0.1)
-        assert list(f.fetchers.failed) == [T0]
+        f.world.tell(f.world.order(leader=1, leader_epoch=1, isr=(1,)))
+        await asyncio.sleep(0)
+        asked = len(f.leader.asked)
+        await asyncio.sleep(100)
+        assert (f.fetchers.failed, len(f.leader.asked)) == ({}, asked)
 
     run(loop, story)
+
+
+def test_what_is_damaged_at_the_leader_is_named_once(loop):
+    async def story(f):
+        f.follow()
+        f.log().refuse = ApiError(ErrorCode.CORRUPT_MESSAGE, "batch at 0: its CRC is wrong")
+        f.leader.script = [[answer(records=stored(0, 0))] for _ in range(5)]
+        await asyncio.sleep(10)
+        assert not f.fetchers.failed
+
+    with structlog.testing.capture_logs() as said:
+        run(loop, story)
+    assert [(line["event"], line["offset"]) for line in said] == [("what its leader has cannot be taken", 0)]
 
 
 def test_a_damaged_batch_is_asked_for_again(loop):

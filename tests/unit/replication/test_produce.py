@@ -129,6 +129,13 @@ def test_what_the_log_refuses_is_told_with_its_text(world):
     assert produce(world)[0].error == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_what_nobody_foresaw_is_one_partitions_error(world):
+    world.tell(world.order(T1, isr=(1,)))
+    world.logs.get(T0).refuse = KeyError(1)
+    results = world.replicas.append([(T0, batch()), (T1, batch())], acks=1, timeout_ms=0, origin=None)
+    assert [r.error for r in results] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+
+
 def test_closing_answers_who_waits(world):
     pending = produce(world, acks=-1)
     assert isinstance(pending, Pending)

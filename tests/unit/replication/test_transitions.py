@@ -15,6 +15,8 @@ from tests.support.replica_world import T0, T1, Leadership, World, follower_fetc
 class Fetching:
     """Fetchers that only write down what they are told."""
 
+    failed_count = 0
+
     def __init__(self):
         self.log = []
 
@@ -243,6 +245,45 @@ def test_a_directory_that_fails_on_creation(world):
     assert errors(world.tell(world.order(leader_epoch=1))) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert errors(stop(world, delete=True)) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert world.replicas.gauges()["offline_replica_count"] == 1
+
+
+def out_of_descriptors():
+    trouble = StorageError("too many open files")
+    trouble.is_passing = True
+    return trouble
+
+
+def test_a_replica_without_a_descriptor_left_is_followed_later(world):
+    world.logs.failing[T0] = out_of_descriptors()
+    orders = world.order(leader=2), world.order(T1, leader=2)
+    assert errors(world.tell(*orders)) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    world.advance(10_000)
+    assert world.replicas.gauges()["offline_replica_count"] == 0
+    assert [tp for kind, tp, *_ in world.fetching.log if kind == "start"] == [T1]
+    world.logs.failing.clear()
+    world.advance(10_000)
+    assert [tp for kind, tp, *_ in world.fetching.log if kind == "start"] == [T1, T0]
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_what_the_controller_says_since_counts(world, leaves):
+    world.logs.failing[T0] = out_of_descriptors()
+    world.tell(world.order(leader=2))
+    world.logs.failing.clear()
+    if leaves:
+        stop(world, delete=True)
+    else:
+        world.tell(world.order(leader=3, leader_epoch=1))
+    world.advance(30_000)
+    started = [event[2] for event in world.fetching.log if event[0] == "start"]
+    assert started == ([] if leaves else [3])
+
+
+def test_what_nobody_foresaw_costs_one_partition_of_an_order(world):
+    world.logs.failing[T0] = KeyError(1)
+    assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    world.logs.failing[T0] = FileNotFoundError()
+    assert errors(world.tell(world.order(leader=2))) == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
 def test_a_directory_that_fails_later(world):
