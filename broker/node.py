@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -298,6 +299,8 @@ class Node:
 
     async def start(self) -> None:
         """Begin the periodic work and stand for controller."""
+        with suppress(SessionExpired):  # `session_restored` follows
+            await self._watcher.renew()  # nobody heard of a session that ended while the logs were loaded
         self.store.start()
         self.replicas.start()
         self._expiry = tasks.every("expire offsets", EXPIRE_OFFSETS_S, self.groups.expire_offsets)

@@ -67,8 +67,9 @@ class OffsetIndex:
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; the caller sees to it that both grow."""
-        self._offsets.append(offset - self.base_offset)
+        # In this order: a thread that finds the offset finds its position.
         self._positions.append(position)
+        self._offsets.append(offset - self.base_offset)
 
     def floor(self, offset: int) -> int:
         """Return the position from which a scan finds the batch with `offset`: of the last entry ≤ it, or 0."""
@@ -80,11 +81,12 @@ class OffsetIndex:
         found = bisect_right(self._positions, position)
         return self._positions[found - 1] if found else 0
 
-    def truncate(self, offset: int, position: int) -> None:
-        """Drop the entries of everything at or above that offset or position."""
+    def below(self, offset: int, position: int) -> "OffsetIndex":
+        """Return another index, without the entries of everything at or above that offset or position."""
         keep = min(bisect_left(self._offsets, offset - self.base_offset), bisect_left(self._positions, position))
-        del self._offsets[keep:]
-        del self._positions[keep:]
+        index = OffsetIndex(self.base_offset)
+        index._offsets, index._positions = self._offsets[:keep], self._positions[:keep]
+        return index
 
     def encode(self, start: int = 0) -> bytes:
         """Return the file's bytes from entry `start` on."""
@@ -144,11 +146,13 @@ class TimeIndex:
         found = bisect_left(range(len(self)), timestamp, key=lambda n: self.entry(n)[0])
         return self.entry(found - 1)[1] if found else self.base_offset
 
-    def truncate(self, offset: int) -> None:
-        """Drop the entries whose offset is `offset` or above."""
+    def below(self, offset: int) -> "TimeIndex":
+        """Return another index, without the entries whose offset is `offset` or above."""
         keep = bisect_left(range(len(self)), offset, key=lambda n: self.entry(n)[1])
-        del self._data[keep * TIME_ENTRY_SIZE :]
-        self.last_timestamp = self.entry(-1)[0] if keep else -1
+        index = TimeIndex(self.base_offset)
+        index._data = self._data[: keep * TIME_ENTRY_SIZE]
+        index.last_timestamp = index.entry(-1)[0] if keep else -1
+        return index
 
     def encode(self, start: int = 0) -> bytes:
         """Return the file's bytes from entry `start` on."""

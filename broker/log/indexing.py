@@ -50,6 +50,31 @@ def rebuild(segment: Segment, interval: int) -> None:
     segment.release()
 
 
+def load(segment: Segment, interval: int) -> None:
+    """Have a segment's indexes loaded, made again where the files are damaged; for the thread that owns its log."""
+    try:
+        segment.load_indexes()
+    except (CorruptData, FileNotFoundError):
+        rebuild(segment, interval)
+        segment.load_indexes()
+
+
+def look_into(reader: Segment, interval: int) -> None:
+    """As `load`, for a reader in any thread: its files are left to who owns the log (`Segment.settle_mended`).
+
+    Raises CorruptData on a broken frame, FileNotFoundError where the log is gone.
+    """
+    try:
+        reader.load_indexes()
+    except (CorruptData, FileNotFoundError):
+        known, other = reader.known, reader.reader()
+        indexer = BatchIndexer(other, interval)
+        for position, header in scan.headers(other.read, 0, other.size):
+            indexer.add(position, header)
+        indexer.close()
+        known.indexes, known.is_mended = other.load_indexes(), True
+
+
 def glance(segment: Segment) -> None:
     """Check sizes and last entries of both index files without reading them, and take the largest timestamp.
 

@@ -255,6 +255,7 @@ class Inventory:
         log = self.logs[tp]
         directory = self._directories.of(log.directory)
         name = layout.marked_directory_name(tp, self._new_uuid(), DirectoryKind.STRAY)
+        log.cuts += 1  # another log takes its name
         self._disk.rename(log.directory, f"{directory.root}/{name}")
         del self.logs[tp]
         log.discard("set aside")

@@ -6,7 +6,7 @@ The segments under it, and how they grow and shrink, are segmented.py's.
 from collections.abc import Callable, Iterable, Sequence
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
-from logyard.broker.log import layout, lookup, opening, recovery, scan, swap
+from logyard.broker.log import indexing, layout, lookup, opening, recovery, scan, swap
 from logyard.broker.log.appending import (
     NO_TIME,
     Admission,
@@ -242,22 +242,29 @@ class PartitionLog(SegmentedLog):
 
     def _cold_slice(self, number: int, wanted: Wanted, limit_offset: int) -> LogSlice:
         """A slice that is looked up when it is loaded, from the segments as they are now."""
-        self.segments[number].log_file()  # opened now, so that retention cannot take it away
-        candidates = [
-            (segment, segment.size, wanted._replace(limit_offset=self._limit_in(number + at, limit_offset)))
-            for at, segment in enumerate(self.segments[number:])
-        ]
+        first = self.segments[number]
+        first.log_file()  # opened now, so that retention cannot take it away
+        first = first.reader()
+        behind, end, cuts = self.segments[number + 1 :], self.log_end_offset, self.cuts
+        active_size = self.active.size
 
         def resolve() -> tuple[Segment, Span] | None:
-            for segment, size, question in candidates:
-                self.load_indexes(segment)
-                span = locate(segment, size, question, segment.read)
+            reader, size = first, first.size
+            for at in range(len(behind) + 1):
+                if at:
+                    size = active_size if at == len(behind) else behind[at - 1].size
+                    reader = behind[at - 1].reader()
+                    if self.cuts != cuts:
+                        return None  # or it would be known as it is after the cut
+                indexing.look_into(reader, self.config.index_interval_bytes)
+                reaches = behind[at].base_offset if at < len(behind) else end
+                question = wanted._replace(limit_offset=None if limit_offset >= reaches else limit_offset)
+                span = locate(reader, size, question, reader.read)
                 if span is not None:
-                    return segment, span
+                    return reader, span
             return None
 
-        most = min(wanted.max_bytes, candidates[0][1])
-        return LogSlice(None, None, size=most, cuts=self.count_cuts, resolve=resolve)
+        return LogSlice(None, None, size=min(wanted.max_bytes, first.size), cuts=self.count_cuts, resolve=resolve)
 
     def _limit_in(self, number: int, limit_offset: int) -> int | None:
         """The limit, or None where the whole segment lies below it."""
@@ -266,25 +273,32 @@ class PartitionLog(SegmentedLog):
     def timestamp_search(self, timestamp: int) -> Callable[[], Found | None]:
         """Return what finds (timestamp, offset, leader epoch or -1) of the first record that is not older.
 
-        It waits for the disk, and may be called in a thread while the log goes on; raises StorageError then.
+        It waits for the disk, and may be called in a thread while the log goes on; it raises StorageError then, and
+        ApiError(NOT_LEADER_OR_FOLLOWER) where the log was cut or compacted meanwhile: ask again.
         """
         self.check_usable()
         candidates = [segment for segment in self.segments if segment.max_timestamp >= timestamp]
         for segment in candidates[:1]:
             if segment is not self.active:
                 self.open_segments.touch(segment)
+        cuts = self.cuts
 
         def search() -> Found | None:
             for segment in candidates:
+                found = epoch = None
                 try:
-                    self.load_indexes(segment)
-                    found = lookup.first_in_segment(segment, timestamp, self.log_start_offset)
+                    reader = segment.reader()
+                    if self.cuts == cuts:
+                        indexing.look_into(reader, self.config.index_interval_bytes)
+                        found = lookup.first_in_segment(reader, timestamp, self.log_start_offset)
+                        epoch = None if found is None else self.epochs.epoch_of(found[1])
                 except (CorruptData, FileNotFoundError) as error:
-                    if segment in self.segments:
+                    if self.cuts == cuts and segment in self.segments:
                         raise StorageError(f"{self.directory}: {error}") from error
-                    continue  # retention took it away meanwhile
+                    # else retention took it away meanwhile
+                if self.cuts != cuts:
+                    raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp}: the log was cut meanwhile")
                 if found is not None:
-                    epoch = self.epochs.epoch_of(found[1])
                     return *found, -1 if epoch is None else epoch
             return None
 
@@ -354,6 +368,7 @@ class PartitionLog(SegmentedLog):
             if not all(id(segment) in present for segment in replacement.old):
                 swap.withdraw(replacements)
                 raise swap.BadPart(replacement.new.base_offset, "the log was cut since: what it replaces is gone")
+        self.cuts += 1  # first: from here on the names of the old files are those of others
         swap.decide(replacements)
         retired = swap.complete(replacements)
         self.replace_in_row(replacements)

@@ -123,7 +123,7 @@ def _apply(entries: dict[str, "_Inode | _Directory"], change: _Change) -> None:
         entries[change.name] = change.node
 
 
-class _MemoryFile:
+class MemoryFile:
     """An open file; dead once the machine has been stopped."""
 
     def __init__(self, disk: "MemoryDisk", path: str, inode: _Inode) -> None:
@@ -297,7 +297,7 @@ class MemoryDisk:
             self.step(path)
             self._inodes += 1
             parent.change(_Change(name, _Inode(self._inodes, mtime_ms=self.now_ms())))
-        return _MemoryFile(self, path, self._file(path))
+        return MemoryFile(self, path, self._file(path))
 
     def list(self, path: str) -> list[DiskEntry]:
         self.look(path)

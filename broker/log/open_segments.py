@@ -23,6 +23,8 @@ class OpenSegments:
     def touch(self, segment: Segment) -> None:
         """Note that a sealed segment is being read; others may lose their files for it."""
         self._drop_entry(segment)
+        if segment.known.is_mended:
+            segment.settle_mended()
         size = segment.index_size
         self._segments[id(segment)] = (segment, size)
         self._index_bytes += size

@@ -38,9 +38,10 @@ class Wanted(NamedTuple):
 def locate(segment: Segment, size: int, wanted: Wanted, read: scan.Read) -> Span | None:
     """Find the bytes to answer with; None where the segment (its first `size` bytes) ends below the offset.
 
+    In a thread, `segment` is a reader: the log may be cut meanwhile, and then what is found here must not be kept.
     Raises scan.NotCached if `read` says so.
     """
-    start = segment.known_position(wanted.offset)
+    start = segment.known.position_of(wanted.offset)
     first_size = None
     if start is None:
         place = scan.first_reaching(read, segment.index.floor(wanted.offset), size, wanted.offset)
@@ -57,13 +58,13 @@ def locate(segment: Segment, size: int, wanted: Wanted, read: scan.Read) -> Span
 
 def _limit_position(segment: Segment, start: int, size: int, limit_offset: int, read: scan.Read) -> int:
     """Where the first batch begins that reaches the limit: it and all behind it stay out."""
-    known = segment.known_position(limit_offset)
+    known = segment.known.position_of(limit_offset)
     if known is not None:
         return min(known, size)
     place = scan.first_reaching(read, max(start, segment.index.floor(limit_offset)), size, limit_offset)
     if place is None:
         return size
-    segment.remember(limit_offset, place.position)
+    segment.known.remember(limit_offset, place.position)
     return place.position
 
 
@@ -73,7 +74,7 @@ def _cut(segment: Segment, start: int, end: int, wanted: Wanted, first_size: int
     boundary, next_offset = scan.boundary_within(read, max(start, segment.index.floor_of_position(limit)), end, limit)
     if next_offset is not None:
         # The next fetch of a reader that goes on from here.
-        segment.remember(next_offset, boundary)
+        segment.known.remember(next_offset, boundary)
     if boundary > start or not wanted.min_one:
         return boundary
     if first_size is None:

@@ -5,13 +5,14 @@ Rule 1: an active segment keeps its indexes in memory and its index files preall
 Rule 2: a sealed segment does not change any more; its indexes are loaded when they are first asked for.
 Rule 3: an index entry is added per append call, when more than index.interval.bytes were appended since the last
         one, before the new bytes are counted: (last offset of the call, position of its first byte) (facts §12).
+Rule 4: a segment is its log's. A thread looks through a `reader`, and changes nothing but what that one knows.
 """
 
 import zlib
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout, scan
-from logyard.broker.log.disk import Buffer, Disk, DiskFile, read_whole
+from logyard.broker.log.disk import Buffer, Disk, DiskFile, read_whole, write_whole
 from logyard.broker.log.index import (
     OFFSET_ENTRY_SIZE,
     RELATIVE_OFFSET_MAX,
@@ -23,11 +24,9 @@ from logyard.broker.log.index import (
     encode_aborted,
     preallocated_size,
 )
+from logyard.broker.log.known import Known
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
 from logyard.broker.topic_config import TopicConfig
-
-# Twice as many at most, for every open segment: enough for readers at the end and for the high watermark.
-POSITIONS_KEPT = 32
 
 
 class Segment:
@@ -36,10 +35,7 @@ class Segment:
     __slots__ = (
         "_aborted",
         "_entries_max",
-        "_index",
-        "_older_positions",
-        "_positions",
-        "_time_index",
+        "_known",
         "base_offset",
         "bytes_since_index",
         "created_ms",
@@ -68,14 +64,10 @@ class Segment:
         self.bytes_since_index = 0
         self.has_aborted = False
         self.unsynced: list[DiskFile] = []
-        self._index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
+        self._known = Known()
         self._aborted: list[AbortedTxn] | None = None
         self._entries_max = (0, 0)
         self.is_index_full = False
-        # Where recent appends and reads ended: offset → position of the first batch at or above it.
-        self._positions: dict[int, int] = {}
-        self._older_positions: dict[int, int] = {}
 
     def __repr__(self) -> str:
         return f"Segment({self.path(layout.LOG)}, {self.size} bytes)"
@@ -84,8 +76,7 @@ class Segment:
     def create(cls, disk: Disk, directory: str, base_offset: int, config: TopicConfig, now_ms: int) -> "Segment":
         """Make a new, empty, active segment."""
         segment = cls(disk, directory, base_offset, created_ms=now_ms)
-        segment._index = OffsetIndex(base_offset)
-        segment._time_index = TimeIndex(base_offset)
+        segment._known.indexes = OffsetIndex(base_offset), TimeIndex(base_offset)
         segment._aborted = []
         segment.activate(config)
         return segment
@@ -104,14 +95,19 @@ class Segment:
         return file
 
     def reader(self) -> "Segment":
-        """A second reader of the segment as it is now: what it opens and lets go of is its own."""
+        """The segment as it is now, for a look in a thread: what is opened and let go of there is the reader's own.
+
+        What it finds out (`known`) is the segment's as well, as long as that is not cut and does not let go.
+        """
         twin = Segment(self.disk, self.directory, self.base_offset, size=self.size, created_ms=self.created_ms)
-        twin._index, twin._time_index = self._index, self._time_index
+        twin.file, twin._known = self.file, self._known
+        twin.has_aborted, twin._aborted = self.has_aborted, self._aborted
         return twin
 
     def activate(self, config: TopicConfig) -> None:
         """Open for appending: the log file for writing, the index files preallocated."""
-        self.load_indexes()
+        # Its own: a thread that still reads the files must not put what it finds in their place.
+        self._known = Known(self.load_indexes())
         # The last place of the time index is kept for the entry that sealing adds.
         self._entries_max = (
             config.segment_index_bytes // OFFSET_ENTRY_SIZE,
@@ -149,14 +145,17 @@ class Segment:
     # -- indexes --------------------------------------------------------------------------------------------
 
     @property
+    def known(self) -> Known:
+        """What is known of its bytes now."""
+        return self._known
+
+    @property
     def index(self) -> OffsetIndex:
-        index = self._index
-        return self.load_indexes()[0] if index is None else index
+        return self.load_indexes()[0]
 
     @property
     def time_index(self) -> TimeIndex:
-        index = self._time_index
-        return self.load_indexes()[1] if index is None else index
+        return self.load_indexes()[1]
 
     @property
     def aborted(self) -> list[AbortedTxn]:
@@ -169,41 +168,44 @@ class Segment:
 
     @property
     def indexes_loaded(self) -> bool:
-        return self._index is not None
+        return self._known.indexes is not None
 
     @property
     def index_size(self) -> int:
         """Bytes that the loaded indexes hold in memory."""
-        if self._index is None or self._time_index is None:
-            return 0
-        return len(self._index) * OFFSET_ENTRY_SIZE + len(self._time_index) * TIME_ENTRY_SIZE
+        indexes = self._known.indexes
+        return 0 if indexes is None else len(indexes[0]) * OFFSET_ENTRY_SIZE + len(indexes[1]) * TIME_ENTRY_SIZE
 
     def load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Read both index files; raises CorruptData or FileNotFoundError where they have to be rebuilt.
 
-        A thread may be in here while the log's own lets go of them: what is returned stays good.
+        The log's own thread may let go of them meanwhile: what is returned stays good.
         """
-        index, times = self._index, self._time_index
-        if index is None or times is None:
+        known = self._known
+        indexes = known.indexes
+        if indexes is None:
             times = TimeIndex.decode(self.base_offset, read_whole(self.disk, self.path(layout.TIME_INDEX)))
             index = OffsetIndex.decode(self.base_offset, read_whole(self.disk, self.path(layout.INDEX)))
-            self._index, self._time_index = index, times
-        return index, times
+            indexes = known.indexes = index, times
+        return indexes
+
+    def settle_mended(self) -> None:
+        """Write indexes that had to be made again over the bad files; not synced."""
+        for kind, data in ((layout.INDEX, self.index.encode()), (layout.TIME_INDEX, self.time_index.encode())):
+            write_whole(self.disk, self.path(kind), data, sync=False)
+        self._known.is_mended = False
 
     def reset_indexes(self) -> None:
         """Start both indexes empty, and what goes with them: everything is about to be seen again."""
-        self._index = OffsetIndex(self.base_offset)
-        self._time_index = TimeIndex(self.base_offset)
+        self._known = Known((OffsetIndex(self.base_offset), TimeIndex(self.base_offset)))
         self.first_timestamp = self.max_timestamp = -1
         self.max_timestamp_offset = self.base_offset
         self.bytes_since_index = 0
-        self._forget_positions()
 
     def release(self) -> None:
         """Let go of the open file and the indexes of a sealed segment; they come back when they are needed."""
         self.file = None
-        self._index = self._time_index = None
-        self._forget_positions()
+        self._known = Known()
 
     def note_aborted(self, entry: AbortedTxn) -> None:
         """Add an aborted transaction, to the file as well."""
@@ -268,16 +270,14 @@ class Segment:
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = timestamp_offset
+        known = self._known
         if self.bytes_since_index > interval:
             self.index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
             self.bytes_since_index = 0
             self._look_whether_full()
         self.bytes_since_index += size
-        positions = self._positions
-        positions[first_offset] = position
-        if len(positions) >= POSITIONS_KEPT:
-            self._older_positions, self._positions = positions, {}
+        known.remember(first_offset, position)
 
     def _look_whether_full(self) -> None:
         entries, time_entries = self._entries_max
@@ -305,23 +305,6 @@ class Segment:
 
     # -- finding --------------------------------------------------------------------------------------------
 
-    def remember(self, offset: int, position: int) -> None:
-        """Keep in mind that the first batch that reaches `offset` is at `position`."""
-        positions = self._positions
-        positions[offset] = position
-        if len(positions) >= POSITIONS_KEPT:
-            self._older_positions = positions
-            self._positions = {}
-
-    def known_position(self, offset: int) -> int | None:
-        """Return what `remember` kept."""
-        found = self._positions.get(offset)
-        return self._older_positions.get(offset) if found is None else found
-
-    def _forget_positions(self) -> None:
-        self._positions = {}
-        self._older_positions = {}
-
     def read(self, size: int, position: int) -> bytes:
         """Read from the log file, waiting if need be."""
         return self.log_file().read_at(size, position)
@@ -332,7 +315,7 @@ class Segment:
 
     def find(self, offset: int, read: scan.Read) -> scan.Place | None:
         """Return the first batch whose last offset is at or above `offset`; None where the segment ends below it."""
-        known = self.known_position(offset)
+        known = self._known.position_of(offset)
         start = self.index.floor(offset) if known is None else known
         return scan.first_reaching(read, start, self.size, offset)
 
@@ -366,13 +349,12 @@ class Segment:
 
     def cut_at(self, position: int, offset: int) -> None:
         """Cut the log file at a batch boundary, and the indexes of what lay behind it."""
-        self.index.truncate(offset, position)
-        self.time_index.truncate(offset)
+        index, times = self.load_indexes()
+        self._known = Known((index.below(offset, position), times.below(offset)))
         if any(entry.last_offset >= offset for entry in self.aborted):
             self.replace_aborted([entry for entry in self.aborted if entry.last_offset < offset])
         self.log_file().truncate(position)
         self.size = position
-        self._forget_positions()
         self._look_whether_full()
         self.survey_end()
 

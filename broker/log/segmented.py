@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log import checkpoints, indexing, layout, recovery, replay, retention, swap
 from logyard.broker.log.appending import bounds_of
 from logyard.broker.log.disk import Disk, remove_if_there, write_whole
@@ -102,11 +102,7 @@ class SegmentedLog:
 
     def load_indexes(self, segment: Segment) -> None:
         """Read a segment's index files; make them again where they are damaged. Waits for the disk."""
-        try:
-            segment.load_indexes()
-        except (CorruptData, FileNotFoundError):
-            indexing.rebuild(segment, self._config.index_interval_bytes)
-            segment.load_indexes()
+        indexing.load(segment, self._config.index_interval_bytes)
 
     def count_cuts(self) -> int:
         return self.cuts
@@ -374,8 +370,6 @@ class SegmentedLog:
 
     def replace_in_row(self, replacements: Sequence[swap.Replacement]) -> None:
         """Put swapped segments in the places of those they replace."""
-        # Bytes moved: whoever was about to read the old files by name reads nothing.
-        self.cuts += 1
         gone = {id(segment): replacement for replacement in replacements for segment in replacement.old}
         row: list[Segment] = []
         for segment in self.segments:
@@ -402,6 +396,7 @@ class SegmentedLog:
 
     def discard(self, why: str) -> None:
         """Let go of all files: the directory is being removed or is offline."""
+        self.cuts += 1  # another log may soon have files of these names
         if self.failure is None:
             self.fail(StorageError(f"{self.directory}: {why}"))
         for segment in self.segments:

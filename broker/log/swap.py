@@ -99,8 +99,8 @@ def _rewrite(part: str, old: Sequence[Segment], interval: int) -> Replacement:
     new = Segment(disk, first.directory, first.base_offset, created_ms=first.created_ms)
     new.file = disk.open(new.path(LOG, CLEANED), write=True)
     new.size = new.file.size()
-    markers = _index_part(new, old[-1].end_offset(), interval)
-    aborted = [entry for segment in old for entry in segment.aborted if entry.last_offset in markers]
+    markers = _index_part(new, old[-1].reader().end_offset(), interval)
+    aborted = [entry for segment in old for entry in segment.reader().aborted if entry.last_offset in markers]
     for file in new.write_indexes(CLEANED):
         file.sync()
     kinds = [LOG, layout.INDEX, layout.TIME_INDEX]

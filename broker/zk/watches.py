@@ -24,7 +24,8 @@ class ConfigWatcher:
 
     `changed` is called on the event loop, and may refuse settings with a LogyardError; `note` gets one line
     for each znode that is not understood or refused.
-    Call `start` after every new session: watches and notifications of the old one are gone.
+    Call `start` after every new session: watches and notifications of the old one are gone. Where a session may have
+    ended unheard, call `renew`.
     """
 
     def __init__(self, zk: ZooKeeper, changed: ConfigChanged, note: Callable[[str], None]) -> None:
@@ -34,16 +35,24 @@ class ConfigWatcher:
         self._known: dict[tuple[str, str], None] = {}
         self._handled: dict[str, None] = {}
         self._task: asyncio.Task[None] | None = None
-        self._dirty = asyncio.Event()
+        self._session_id = 0  # in which the watch was left
+        self._starting = asyncio.Lock()
 
     async def start(self) -> None:
         """Load everything, then keep following in a task of its own. Raises SessionExpired."""
-        await self.stop()
-        self._dirty = dirty = asyncio.Event()
-        names = await self._list_and_watch(dirty)
-        self._handled = dict.fromkeys(names)
-        await self._load_all()
-        self._task = tasks.keep("config watcher", partial(self._follow, dirty))
+        async with self._starting:
+            await self.stop()
+            self._session_id = self._zk.session_id
+            dirty = asyncio.Event()
+            names = await self._list_and_watch(dirty)
+            self._handled = dict.fromkeys(names)
+            await self._load_all()
+            self._task = tasks.keep("config watcher", partial(self._follow, dirty))
+
+    async def renew(self) -> None:
+        """Start again where the session is not any more the one that is followed in. Raises SessionExpired."""
+        if self._session_id != self._zk.session_id:
+            await self.start()
 
     async def stop(self) -> None:
         task, self._task = self._task, None

@@ -23,6 +23,7 @@ DELETE_RECORDS = 21
 ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS, ALTER_REASSIGNMENTS = 43, 44, 45
 REQUEST_TIMEOUT_S = 3.0
 PRODUCE_TIMEOUT_MS = 1500
+ASKS_ANY = 0.25  # that part of a consumer's fetches goes to any replica
 
 TROUBLE = (LinkError, CorruptData)
 
@@ -45,6 +46,7 @@ class Client:
         self.process = Process(name)
         self.topics: dict[str, Any] = {}
         self._leaders: dict[tuple[str, int], int] = {}
+        self._replicas: dict[tuple[str, int], list[int]] = {}
         self.controller_id = -1
         self._addresses: dict[int, tuple[str, int]] = {}
         self._links: dict[tuple[str, int], Link] = {}
@@ -69,7 +71,9 @@ class Client:
         self._addresses = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self.controller_id = answer.controller_id
         self.topics = {t.name: t for t in answer.topics if t.error_code == 0}
-        self._leaders = {(t.name, p.partition_index): p.leader_id for t in self.topics.values() for p in t.partitions}
+        found = [((t.name, p.partition_index), p) for t in self.topics.values() for p in t.partitions]
+        self._leaders = {tp: p.leader_id for tp, p in found}
+        self._replicas = {tp: list(p.replica_nodes) for tp, p in found}
 
     def leader(self, tp: TopicPartition) -> int:
         """Raises LinkError where none is known."""
@@ -77,6 +81,11 @@ class Client:
         if found < 0:
             raise LinkError(f"{tp} has no leader")
         return found
+
+    def replica(self, tp: TopicPartition) -> int:
+        """Any broker that holds the partition. Raises LinkError where none is known."""
+        self.leader(tp)
+        return self.chance.choice(self._replicas[tp])
 
     def topic_id(self, topic: str) -> UUID | None:
         found = self.topics.get(topic)
@@ -216,6 +225,7 @@ class Consumer(Client):
 
     async def _run(self, tp: TopicPartition) -> None:
         while True:
+            before = self.position[tp]
             try:
                 await self._fetch(tp)
             except TROUBLE:
@@ -224,11 +234,13 @@ class Consumer(Client):
                     await self.refresh()
                 except TROUBLE:
                     await self.rest(0.3)
-            await self.rest(0.1)
+            await self.rest(0.1 if self.position[tp] == before else 0.01)
 
     async def _fetch(self, tp: TopicPartition) -> None:
         topic_id = self.topic_id(tp.topic)  # zero where inter.broker.protocol.version knows none
-        link = self.broker(self.leader(tp))
+        # Below 11 only leaders answer; from 13 on topics go by their ids.
+        version = self.chance.choice((4, 10, 11, 12, 13 if topic_id else 12))
+        link = self.broker(self.replica(tp) if version >= 11 and self.chance.random() < ASKS_ANY else self.leader(tp))
         partition = {
             "partition": tp.partition,
             "current_leader_epoch": -1,
@@ -248,8 +260,6 @@ class Consumer(Client):
             "forgotten_topics_data": [],
             "rack_id": "",
         }
-        # Below 11 only leaders answer; from 13 on topics go by their ids.
-        version = self.chance.choice((4, 10, 11, 12, 13 if topic_id else 12))
         answer = await link.request(FETCH, version, fields)
         if answer.error_code:
             self.count("fetch", answer.error_code)

@@ -34,6 +34,7 @@ KINDS = (
     "reply lost",
     "slow network",
     "slow disk",
+    "deposed with a slow disk",
     "directory failed",
     "all killed",
     "clock set",
@@ -62,6 +63,7 @@ class Faults:
             "reply lost": (4, self._lose_reply),
             "slow network": (2, self._slow),
             "slow disk": (2, self._slow_disk),
+            "deposed with a slow disk": (3, self._depose_slow),
             "directory failed": (2, self._fail_directory),
             "all killed": (1, self._kill_all),
             "clock set": (8, self._set_clock),
@@ -227,7 +229,10 @@ class Faults:
 
     def _expire(self) -> bool:
         machine = self._any()
-        zk = machine.zk if machine is not None else None
+        return machine is not None and self._end_session(machine)
+
+    def _end_session(self, machine: Machine) -> bool:
+        zk = machine.zk
         if zk is None or not self._cluster.tree.is_open(zk.session_id):
             return False
         self._cluster.trace.event(f"{machine}'s session ends")
@@ -255,8 +260,20 @@ class Faults:
         machine = self._any()
         if machine is None or machine.disk.cold:
             return False
+        self._chill(machine, self._duration())
+        return True
+
+    def _chill(self, machine: Machine, seconds: float) -> None:
         machine.disk.cold = True
-        self._later(self._duration(), lambda: setattr(machine.disk, "cold", False))
+        self._later(seconds, lambda: setattr(machine.disk, "cold", False))
+
+    def _depose_slow(self) -> bool:
+        """Others lead what it has led: it cuts its logs while what was asked of it before still waits for its disk."""
+        machine = self._any()
+        if machine is None or machine.disk.cold or not machine.is_serving:
+            return False
+        self._chill(machine, LONG_S[1])
+        self._later(self._chance.uniform(*SHORT_S), lambda: self._end_session(machine))
         return True
 
     def _fail_directory(self) -> bool:

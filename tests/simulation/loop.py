@@ -1,7 +1,7 @@
 """An asyncio event loop on virtual time: nothing blocks, sleeping costs nothing, and one seed gives one history.
 
-Connections go through a `Network` in memory; blocking work runs inline, a random moment later, as if a thread had
-done it. Callbacks of a dead process are dropped, those of a paused one held.
+Connections go through a `Network` in memory; blocking work runs a random moment later, as if a thread did it, in pieces
+(blocking.py). Callbacks of a dead process are dropped, those of a paused one held.
 """
 
 import asyncio
@@ -11,13 +11,15 @@ import random
 import selectors
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from tests.simulation.blocking import BlockingWork
 from tests.simulation.network import Network
 from tests.simulation.process import NOBODY, PROCESS
+from tests.simulation.trace import Trace
 
-THREAD_DELAY_S = 0.001
 # asyncio's own: with so many timers, and such a part of them cancelled, the heap is made anew.
 TIMERS_MIN = 100
 CANCELLED_MAX = 0.5
@@ -77,7 +79,7 @@ class _Timer(asyncio.TimerHandle):
 class SimLoop(asyncio.SelectorEventLoop):
     """See the head of this file. `now` is virtual seconds."""
 
-    def __init__(self, network: Network, chance: random.Random) -> None:
+    def __init__(self, network: Network, chance: random.Random, trace: Trace) -> None:
         self.now = 1000.0
         self._ready: deque[asyncio.Handle]
         self._scheduled: list[tuple[float, int, _Timer]]
@@ -88,7 +90,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         super().__init__(_NoFiles())
         self._clock_resolution = 1e-9
         self._network = network
-        self._chance = chance
+        self._chance, self._trace = chance, trace
         network.loop = self
 
     def time(self) -> float:
@@ -176,16 +178,7 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":  # type: ignore[override]
         future = self.create_future()
-
-        def run() -> None:
-            if future.cancelled():
-                return
-            try:
-                future.set_result(func(*args))
-            except Exception as error:
-                future.set_exception(error)
-
-        self.call_later(self._chance.random() * THREAD_DELAY_S, run)
+        BlockingWork(self, self._chance, self._trace, future, func if not args else partial(func, *args)).begin()
         return future
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]

@@ -7,7 +7,8 @@ from typing import Any
 
 from logyard.broker.app import Broker
 from logyard.broker.config import BrokerConfig
-from logyard.broker.log.memory_disk import Choose, MachineStopped, MemoryDisk
+from logyard.broker.log.disk import DiskFile
+from logyard.broker.log.memory_disk import Choose, MachineStopped, MemoryDisk, MemoryFile
 from logyard.broker.model import Endpoint
 from logyard.broker.node import Node
 from logyard.broker.server.connection import Connection
@@ -15,6 +16,7 @@ from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.world import World
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
+from tests.simulation.blocking import breathe, breathing
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import Network
 from tests.simulation.process import NOBODY, Process
@@ -52,10 +54,41 @@ class SeededChance:
         return uuid.UUID(int=self._chance.getrandbits(128) & ~(1 << 127), version=4)
 
 
+class SimFile(MemoryFile):
+    """A file that threads wait for."""
+
+    write_at = breathing(MemoryFile.write_at)
+    truncate = breathing(MemoryFile.truncate)
+    size = breathing(MemoryFile.size)
+    sync = breathing(MemoryFile.sync)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        slowly = self._disk.cold
+        breathe(slowly=slowly)
+        data = super().read_at(size, position)
+        breathe(slowly=slowly)  # it has the bytes, and does not know yet what became of them since
+        return data
+
+
 class SimDisk(MemoryDisk):
-    """Tells at once when the machine stops in the midst of an operation."""
+    """A disk that threads wait for. Tells at once when the machine stops in the midst of an operation."""
 
     stopped: Callable[[], None]
+
+    list = breathing(MemoryDisk.list)
+    exists = breathing(MemoryDisk.exists)
+    status = breathing(MemoryDisk.status)
+    rename = breathing(MemoryDisk.rename)
+    link = breathing(MemoryDisk.link)
+    remove = breathing(MemoryDisk.remove)
+    remove_tree = breathing(MemoryDisk.remove_tree)
+    make_directory = breathing(MemoryDisk.make_directory)
+    sync_directory = breathing(MemoryDisk.sync_directory)
+
+    def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
+        breathe()
+        super().open(path, create=create, write=write)
+        return SimFile(self, path, self._file(path))
 
     @property
     def is_failing(self) -> bool:

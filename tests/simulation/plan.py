@@ -16,6 +16,7 @@ class Plan:
     beyond: bool
     fault_chance: float
     change_chance: float
+    fetch_bytes: int
 
     @property
     def has_topic_ids(self) -> bool:
@@ -27,7 +28,7 @@ class Plan:
         return self.level == "2.5"
 
     def settings(self) -> dict[str, str]:
-        found = {}
+        found = {"replica_fetch_max_bytes": str(self.fetch_bytes)}
         if self.synced:
             found["log_flush_interval_messages"] = "1"
         if self.level is not None:
@@ -40,4 +41,6 @@ def plan(seed: int, *, beyond: bool = False) -> Plan:
     chance = random.Random(f"{seed} plan")
     level = chance.choice(LEVELS) if chance.random() < 0.3 else None
     synced = not beyond and chance.random() < 0.15
-    return Plan(level, synced, beyond, chance.choice((0.03, 0.07, 0.07, 0.15)), chance.choice((0.03, 0.06, 0.1)))
+    fault_chance, change_chance = chance.choice((0.03, 0.07, 0.07, 0.15)), chance.choice((0.03, 0.06, 0.1))
+    # Small, so that a follower's look-ups end within a segment, too.
+    return Plan(level, synced, beyond, fault_chance, change_chance, fetch_bytes=chance.choice((500, 1500, 1 << 20)))

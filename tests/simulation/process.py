@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tests.simulation.blocking import BlockingWork
     from tests.simulation.network import SimTransport
 
 PROCESS: "contextvars.ContextVar[Process | None]" = contextvars.ContextVar("process", default=None)
@@ -30,6 +31,7 @@ class Process:
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.failures: list[BaseException] = []
         self.transports: dict[SimTransport, None] = {}
+        self.standing: dict[BlockingWork, None] = {}  # what its threads are in the midst of
         self.context = contextvars.Context()
         self.context.run(PROCESS.set, self)
 
@@ -71,3 +73,6 @@ class Process:
             with contextlib.suppress(BaseException):
                 coroutine.close()  # type: ignore[union-attr]
         self.tasks.clear()
+        for work in list(self.standing):
+            work.throw()
+        self.standing.clear()

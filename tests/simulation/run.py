@@ -35,6 +35,8 @@ EXPECTED_IN_A_LONG_RUN = (
     "ISR grew",
     "ISR shrank",
     "log truncated",
+    "blocking work cut",
+    "log cut under a look-up",
     "session expired by silence",
     "produce: NONE",
     "produce: LinkError",
@@ -91,7 +93,7 @@ def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False)
     trace = Trace(show)
     chance = random.Random(f"{seed} world")
     network = Network(random.Random(chance.getrandbits(64)), trace)
-    loop = SimLoop(network, random.Random(chance.getrandbits(64)))
+    loop = SimLoop(network, random.Random(chance.getrandbits(64)), trace)
     trace.now = loop.time
     configured, thresholds = structlog.get_config(), gc.get_threshold()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -64,7 +64,7 @@ def test_one_seed_is_one_history_whatever_the_hash_seed() -> None:
 
 def test_what_is_due_at_one_time_happens_in_the_order_in_which_it_was_asked_for() -> None:
     """Else bytes of one connection that arrive together would overtake each other."""
-    loop = SimLoop(Network(random.Random(1), Trace()), random.Random(1))
+    loop = SimLoop(Network(random.Random(1), Trace()), random.Random(1), Trace())
     seen: dict[float, list[int]] = {}
     for number in range(100):
         when = 2000.0 + number * 7 % 5

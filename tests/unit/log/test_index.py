@@ -30,9 +30,9 @@ def test_offset_index_look_ups() -> None:
         index.append(offset, position)
     assert [index.floor(offset) for offset in (10, 13, 14, 18, 19, 29, 30, 99)] == [0, 0, 100, 100, 200, 200, 300, 300]
     assert [index.floor_of_position(position) for position in (0, 99, 100, 250, 999)] == [0, 0, 100, 200, 300]
-    index.truncate(30, 400)
+    index = index.below(30, 400)
     assert len(index) == 2
-    index.truncate(25, 200)
+    index = index.below(25, 200)
     assert [index.entry(n) for n in range(len(index))] == [(14, 100)]
 
 
@@ -59,9 +59,9 @@ def test_time_index_look_ups_never_start_too_late() -> None:
     for timestamp, offset in ((10, 5), (20, 9), (30, 15)):
         index.maybe_append(timestamp, offset)
     assert [index.floor(t) for t in (5, 10, 11, 20, 25, 30, 31)] == [0, 0, 5, 5, 9, 9, 15]
-    index.truncate(15)
+    index = index.below(15)
     assert (len(index), index.last_timestamp) == (2, 20)
-    index.truncate(0)
+    index = index.below(0)
     assert (len(index), index.last_timestamp) == (0, -1)
 
 

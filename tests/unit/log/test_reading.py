@@ -1,9 +1,12 @@
 """PartitionLog: what is read, by offset and by time, while segments come and go."""
 
+from collections.abc import Callable
+
 import pytest
 
-from logyard.broker.errors import ErrorCode, StorageError
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log.disk import DiskFile
+from logyard.broker.log.log import PartitionLog
 from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.log.open_segments import OpenSegments
 from logyard.broker.topic_config import TopicConfig
@@ -14,6 +17,7 @@ from tests.support.logs import (
     fill,
     new_log,
     offsets,
+    opened,
     produced,
     refusal,
 )
@@ -152,3 +156,139 @@ def test_a_thread_keeps_what_it_reads_though_the_segment_lets_go_of_it() -> None
     assert segment.time_index.floor(0) == segment.base_offset
     assert segment.log_file().size() == segment.size
     assert log.timestamp_search(NOW)() == (NOW, 0, 0)
+
+
+class InterruptedFile:
+    """A file in the midst of one of whose reads, after so many others, something else happens."""
+
+    def __init__(self, file: DiskFile, happen: Callable[[], object], reads: int = 0) -> None:
+        self._file, self._happen, self._reads = file, happen, reads
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        data = self._file.read_at(size, position)
+        self._reads -= 1
+        if self._reads == -1:
+            self._happen()
+        return data
+
+
+class InterruptedDisk(MemoryDisk):
+    """`happen` is what happens while a thread reads the file whose name ends so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.happen: tuple[str, Callable[[], object]] | None = None
+
+    def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
+        file = super().open(path, create=create, write=write)
+        if self.happen is None or not path.endswith(self.happen[0]):
+            return file
+        (_, happen), self.happen = self.happen, None
+        return InterruptedFile(file, happen)  # type: ignore[return-value]
+
+
+class TestCutUnderALookUp:
+    """The event loop truncates a log while a thread looks something up in it."""
+
+    def _is_whole(self, log: PartitionLog) -> None:
+        """Whatever is asked now, what comes begins with the batch that was asked for, and ends below the limit."""
+        end = log.log_end_offset
+        for offset in range(log.log_start_offset, end):
+            for limit in range(offset + 1, end + 1):
+                piece = log.read(offset, 1 << 20, limit_offset=limit, min_one=True)
+                data = piece.load_nowait()
+                found = offsets(piece.load() if data is None else data)
+                assert all(last < limit for _, last in found)
+                if found:
+                    assert found[0][0] <= offset <= found[0][1]
+
+    def test_positions_are_not_remembered_by_what_was_cut(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk)
+        for number in range(8):
+            log.append_as_leader(produced([b"x" * 2000 * (number + 1)]), 0, now_ms=NOW)
+        log.close()
+        log = opened(disk)  # nothing is remembered of it
+        disk.cold = True
+        piece = log.read(2, 1 << 20, limit_offset=4, min_one=True)
+        log.active.file = InterruptedFile(log.active.log_file(), lambda: log.truncate_to(2), reads=1)  # type: ignore[assignment]
+        piece = log.read(2, 1 << 20, limit_offset=4, min_one=True)
+        assert piece.load() == b""
+        assert log.log_end_offset == 2
+        fill(log, 3, values=3, epoch=1)
+        self._is_whole(log)
+
+    @pytest.mark.parametrize("kind", [".timeindex", ".index"])
+    @pytest.mark.parametrize("damaged", [False, True])
+    def test_an_index_that_is_loaded_meanwhile_is_not_the_cut_one_s(self, kind: str, damaged: bool) -> None:
+        disk = InterruptedDisk()
+        log = new_log(disk, SMALL)
+        fill(log, 40)
+        log.flush()
+        segment = log.segments[1]
+        cut_at = segment.base_offset + 2
+        segment.release()
+        if damaged:
+            disk.open(segment.path(kind), write=True).write_at(b"\xff\xff\xff", 0)
+
+        def cut() -> None:
+            log.truncate_to(cut_at)
+            fill(log, 2, values=3, epoch=1)
+
+        piece = log.read(segment.base_offset, 1 << 20, limit_offset=80, min_one=True)
+        disk.happen = (f"{segment.base_offset:020}{kind}", cut)
+        assert piece.load() == b""
+        assert log.log_end_offset == cut_at + 6
+        self._is_whole(log)
+        assert segment.file is not None, "it is the active one now"
+        fill(log, 40, epoch=1)
+        assert segment is not log.active
+        segment.release()
+        log.load_indexes(segment)
+        self._is_whole(log)
+        assert content(opened(disk, SMALL)) == content(log)
+
+    def test_a_search_by_time_is_asked_again(self) -> None:
+        log = new_log(InterruptedDisk(), SMALL)
+        for number in range(40):
+            log.append_as_leader(produced([b"x" * 50], timestamp=NOW + number), 0, now_ms=NOW)
+        search = log.timestamp_search(NOW + 30)
+        log.truncate_to(20)
+        with pytest.raises(ApiError) as refused:
+            search()
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert log.timestamp_search(NOW + 30)() is None
+
+    def test_nothing_is_read_from_another_log_of_that_name(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, SMALL)
+        fill(log, 40)
+        disk.cold = True
+        for segment in log.segments[:-1]:
+            segment.release()
+        piece = log.read(0, 1 << 20, limit_offset=80, min_one=True)
+        log.discard("deleted")
+        assert piece.load() == b""
+
+
+def test_a_damaged_index_is_mended_on_the_disk_too() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk, SMALL)
+    fill(log, 60)
+    log.flush()
+    segment = log.segments[0]
+    sound = bytes(disk.open(segment.path(".index")).read_at(1 << 20, 0))
+    segment.release()
+    disk.open(segment.path(".index"), write=True).write_at(b"\xff\xff\xff", 0)
+    piece = log.read(0, 100, limit_offset=120, min_one=True)
+    assert offsets(piece.load())
+    assert segment.known.is_mended
+    assert log.read(0, 100, limit_offset=120, min_one=True).load_nowait()
+    assert not segment.known.is_mended
+    segment.release()
+    segment.load_indexes()
+    assert segment.index.floor(segment.base_offset + 9) > 0
+    assert bytes(disk.open(segment.path(".index")).read_at(1 << 20, 0))[:3] == sound[:3]

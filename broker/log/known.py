@@ -1,0 +1,40 @@
+"""What is known of one segment's bytes: its indexes once they are loaded, and where recent appends and reads ended.
+
+Rule: whoever cuts a segment, or lets go of it, gives it a new `Known` and never changes the old one. A thread in the
+midst of a look-up keeps what it began with, and what it still finds out is remembered by nobody.
+"""
+
+from logyard.broker.log.index import OffsetIndex, TimeIndex
+
+# Twice as many at most, for every open segment: enough for readers at the end and for the high watermark.
+POSITIONS_KEPT = 32
+
+
+class Known:
+    """`indexes` is None until they are loaded; `is_mended` says that they are not those of the files, which are bad."""
+
+    __slots__ = ("_older", "_positions", "indexes", "is_mended")
+
+    def __init__(self, indexes: tuple[OffsetIndex, TimeIndex] | None = None) -> None:
+        self.indexes = indexes
+        self.is_mended = False
+        # Offset → position of the first batch at or above it.
+        self._positions: dict[int, int] = {}
+        self._older: dict[int, int] = {}
+
+    def remember(self, offset: int, position: int) -> None:
+        """Keep in mind that the first batch that reaches `offset` is at `position`."""
+        positions = self._positions
+        positions[offset] = position
+        if len(positions) >= POSITIONS_KEPT:
+            self._older, self._positions = positions, {}
+
+    def position_of(self, offset: int) -> int | None:
+        """Return what `remember` kept."""
+        found = self._positions.get(offset)
+        return self._older.get(offset) if found is None else found
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """All that is kept."""
+        return {**self._older, **self._positions}
