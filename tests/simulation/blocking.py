@@ -7,6 +7,7 @@ The seed says whether, where and for how long; all runs in one real thread, so o
 
 import asyncio
 import contextvars
+import inspect
 import random
 from collections.abc import Callable
 from functools import wraps
@@ -22,6 +23,7 @@ START_DELAY_S = 0.001
 WHOLE = 0.5  # that part of all work is done in one go
 # How often cut work stands still at a point where it could, and the longest that it does.
 CUT_CHANCES = (0.1, 0.4, 1.0)
+SLOW_CHANCE = 0.8  # at a slow disk
 PAUSES_S = (0.001, 0.03, 0.8)
 PAUSES_MAX = 12
 
@@ -56,6 +58,17 @@ class BlockingWork(greenlet.greenlet):
         self._cut_chance, self._pause_s = (chance.choice(CUT_CHANCES), chance.choice(PAUSES_S)) if cut else (0.0, 0.0)
         self._was_cut = self._pauses_slowly = False
 
+    @property
+    def is_looking_up(self) -> bool:
+        """Whether this is a follower's look-up behind the high watermark: what it is about may be cut off."""
+        piece = getattr(self._work, "__self__", None)
+        resolve = piece._resolve if isinstance(piece, LogSlice) else None
+        if resolve is None:
+            return False
+        asked = inspect.getclosurevars(resolve).nonlocals
+        mark: int = asked["self"].high_watermark
+        return asked["limit_offset"] > mark and asked["wanted"].offset >= mark
+
     def begin(self) -> None:
         self._timers.call_later(self._chance.random() * START_DELAY_S, self._begin)
 
@@ -81,7 +94,7 @@ class BlockingWork(greenlet.greenlet):
         """Stand still for a while, maybe."""
         if slowly and not self._pauses_slowly:
             self._pauses_slowly = True
-            self._pauses, self._cut_chance, self._pause_s = PAUSES_MAX, CUT_CHANCES[1], PAUSES_S[-1]
+            self._pauses, self._cut_chance, self._pause_s = PAUSES_MAX, SLOW_CHANCE, PAUSES_S[-1]
         if self._pauses and self._chance.random() < self._cut_chance:
             self._pauses -= 1
             self._was_cut = True
@@ -116,6 +129,6 @@ def breathing(operation: Callable[P, T]) -> Callable[P, T]:
 
 
 def _is_overtaken(work: Callable[[], Any]) -> bool:
-    """Whether this was a read of a log that was cut in between."""
+    """Whether this looked something up in a log that was cut in between."""
     piece = getattr(work, "__self__", None)
-    return isinstance(piece, LogSlice) and piece._cuts() != piece._cut_count
+    return isinstance(piece, LogSlice) and piece._resolve is not None and piece._cuts() != piece._cut_count

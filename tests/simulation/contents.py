@@ -30,6 +30,7 @@ class _Read:
     end: int = 0
     batches: list[Batch] = field(default_factory=list)
     lasts: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
 
 
 _read: "WeakKeyDictionary[Any, _Read]" = WeakKeyDictionary()
@@ -44,6 +45,18 @@ def batches(machine: Machine, log: Any, offset: int) -> Iterator[Batch]:
         if log.end_of(number) > offset:
             held = _segment(machine, log, log.segments[number])
             yield from held.batches[bisect_left(held.lasts, offset) :]
+
+
+def misremembered(machine: Machine, log: Any) -> str:
+    """A position that a segment has in mind and where there is no such batch; empty where all are right."""
+    for segment in log.segments[-2:]:
+        held = _segment(machine, log, segment)
+        for offset, position in segment.known.positions.items():
+            number = bisect_left(held.lasts, offset)
+            there = held.positions[number] if number < len(held.positions) else held.end
+            if position != there:
+                return f"segment {segment.base_offset} has {position} in mind for offset {offset}, which is at {there}"
+    return ""
 
 
 def _segment(machine: Machine, log: Any, segment: Any) -> _Read:
@@ -64,6 +77,7 @@ def _read_on(known: _Read, data: memoryview, where: str) -> None:
                 raise BrokenPromise(f"{where}: offset {header.base_offset} behind {known.lasts[-1]} in one segment")
             known.batches.append(Batch(header.base_offset, last, header.partition_leader_epoch, header.crc))
             known.lasts.append(last)
+            known.positions.append(known.end)
             known.end += header.length
     except CorruptData as damage:
         raise BrokenPromise(f"{where}: {damage}") from damage

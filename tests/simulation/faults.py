@@ -18,6 +18,7 @@ UNSEEN_WEIGHT = 5  # a kind that has not been yet is drawn so many times as ofte
 SHORT_S = (0.05, 0.8)
 # How far a wall clock is set: seconds to hours, of which a retention of days must not notice.
 CLOCK_STEPS_MS = (15_000, 3_600_000, 6 * 3_600_000)
+LOOK_S = 0.01
 LONG_S = (1.0, 2.5 * SESSION_TIMEOUT_S)
 
 
@@ -63,7 +64,7 @@ class Faults:
             "reply lost": (4, self._lose_reply),
             "slow network": (2, self._slow),
             "slow disk": (2, self._slow_disk),
-            "deposed with a slow disk": (3, self._depose_slow),
+            "deposed with a slow disk": (6, self._depose_slow),
             "directory failed": (2, self._fail_directory),
             "all killed": (1, self._kill_all),
             "clock set": (8, self._set_clock),
@@ -267,13 +268,22 @@ class Faults:
         machine.disk.cold = True
         self._later(seconds, lambda: setattr(machine.disk, "cold", False))
 
+    def _when_looking_up(self, machine: Machine, looks: int) -> None:
+        """End the machine's session once one of its threads stands still behind its log's high watermark."""
+        process = machine.process
+        if process is not None and machine.disk.cold and looks:
+            if any(work.is_looking_up for work in process.standing):
+                self._end_session(machine)
+            else:
+                self._cluster.loop.call_later(LOOK_S, self._when_looking_up, machine, looks - 1)
+
     def _depose_slow(self) -> bool:
         """Others lead what it has led: it cuts its logs while what was asked of it before still waits for its disk."""
         machine = self._any()
         if machine is None or machine.disk.cold or not machine.is_serving:
             return False
         self._chill(machine, LONG_S[1])
-        self._later(self._chance.uniform(*SHORT_S), lambda: self._end_session(machine))
+        self._when_looking_up(machine, int(LONG_S[1] / LOOK_S))
         return True
 
     def _fail_directory(self) -> bool:

@@ -12,7 +12,7 @@ from logyard.broker.znodes import configs, partition_state, topics
 from logyard.broker.znodes import controller as controller_znode
 from logyard.broker.znodes.ops import OpResult, SetData, ZkOp
 from tests.simulation.cluster import Cluster
-from tests.simulation.contents import Batch, batches, raw_batches
+from tests.simulation.contents import Batch, batches, misremembered, raw_batches
 from tests.simulation.ledger import BrokenPromise
 from tests.simulation.machine import Machine
 
@@ -267,6 +267,8 @@ class BrokerRules:
             self._trace.count("log truncated", log.cuts - checked.cuts)
             checked.cuts = log.cuts
             checked.offset = 0
+        if log.cuts and (wrong := misremembered(machine, log)):
+            raise BrokenPromise(f"{born} on {machine}: {wrong}")
         if whole:
             checked.offset = 0
         checked.offset = max(checked.offset, log.log_start_offset)

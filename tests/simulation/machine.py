@@ -63,10 +63,9 @@ class SimFile(MemoryFile):
     sync = breathing(MemoryFile.sync)
 
     def read_at(self, size: int, position: int) -> bytes:
-        slowly = self._disk.cold
-        breathe(slowly=slowly)
+        breathe()
         data = super().read_at(size, position)
-        breathe(slowly=slowly)  # it has the bytes, and does not know yet what became of them since
+        breathe(slowly=self._disk.cold)  # it has the bytes, and does not know yet what became of them since
         return data
 
 

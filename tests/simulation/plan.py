@@ -43,4 +43,4 @@ def plan(seed: int, *, beyond: bool = False) -> Plan:
     synced = not beyond and chance.random() < 0.15
     fault_chance, change_chance = chance.choice((0.03, 0.07, 0.07, 0.15)), chance.choice((0.03, 0.06, 0.1))
     # Small, so that a follower's look-ups end within a segment, too.
-    return Plan(level, synced, beyond, fault_chance, change_chance, fetch_bytes=chance.choice((500, 1500, 1 << 20)))
+    return Plan(level, synced, beyond, fault_chance, change_chance, fetch_bytes=chance.choice((600, 1000, 1 << 20)))

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from logyard.broker import tasks
+from logyard.broker.log import known
 from tests.simulation.faults import KINDS
 from tests.simulation.ledger import BrokenPromise, Ledger
 from tests.simulation.loop import SimLoop
@@ -27,6 +28,8 @@ from tests.simulation.trace import Trace
 LONG_RUN_STEPS = 2000
 # A history makes little garbage in circles, and looking for it over and over costs a twentieth of the time.
 GC_THRESHOLDS = (50_000, 20, 100)
+# Few, as all is small here: else hardly anything would have to be looked up.
+POSITIONS_KEPT = 2
 
 EXPECTED_IN_A_LONG_RUN = (
     "controller elected",
@@ -95,8 +98,9 @@ def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False)
     network = Network(random.Random(chance.getrandbits(64)), trace)
     loop = SimLoop(network, random.Random(chance.getrandbits(64)), trace)
     trace.now = loop.time
-    configured, thresholds = structlog.get_config(), gc.get_threshold()
+    configured, thresholds, positions = structlog.get_config(), gc.get_threshold(), known.POSITIONS_KEPT
     gc.set_threshold(*GC_THRESHOLDS)
+    known.POSITIONS_KEPT = POSITIONS_KEPT
     trace.capture_logs()
     loop.set_exception_handler(lambda _loop, context: _unexpected(trace, context))
     tell, tasks.failed = tasks.failed, lambda name, error, again_in_s=None: _failed(trace, name, error)
@@ -121,6 +125,7 @@ def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False)
             loop.close()
         structlog.configure(**configured)
         gc.set_threshold(*thresholds)
+        known.POSITIONS_KEPT = positions
         gc.collect()  # the whole cluster
 
 

@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from typing import Any
 import pytest
 
 from logyard.broker.coordinator.runner import GroupCoordinator
+from logyard.broker.log.segment import Segment
 from logyard.broker.replication.events import PartitionFetch
 from logyard.broker.replication.following import FetchState
+from tests.simulation import run
 from tests.simulation.ledger import BrokenPromise
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import Network
+from tests.simulation.plan import Plan, plan
 from tests.simulation.run import EXPECTED_IN_A_LONG_RUN, run_seed
 from tests.simulation.trace import Trace
 
@@ -26,6 +30,7 @@ WRITES_MIN = 200
 COVERED_WITHIN = 4
 CAUGHT_STEPS = 400
 CAUGHT_WITHIN = 20
+CAUGHT_LATE_WITHIN = 60
 
 
 @cache
@@ -113,3 +118,21 @@ def test_sessions_on_the_wall_clock_are_caught(monkeypatch: pytest.MonkeyPatch) 
             if "out for silence" in str(caught) or "alive are" in str(caught):
                 return
     pytest.fail(f"not caught within {CAUGHT_WITHIN} seeds")
+
+
+def test_a_look_up_that_remembers_what_was_cut_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that works on the segment itself keeps positions of bytes that the event loop has cut off meanwhile."""
+    monkeypatch.setattr(Segment, "reader", lambda segment: segment)
+    monkeypatch.setattr(run, "plan", lambda seed, **options: _rough(plan(seed, **options)))
+    for seed in range(1, CAUGHT_LATE_WITHIN + 1):
+        try:
+            run_seed(seed, CAUGHT_STEPS)
+        except BrokenPromise as caught:
+            if "in mind for offset" in str(caught) or "shown, the high watermark" in str(caught):
+                return
+    pytest.fail(f"not caught within {CAUGHT_LATE_WITHIN} seeds")
+
+
+def _rough(drawn: Plan) -> Plan:
+    """Many faults, and followers whose fetches end within a segment."""
+    return replace(drawn, fault_chance=0.15, fetch_bytes=600)
