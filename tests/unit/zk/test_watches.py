@@ -119,3 +119,20 @@ async def test_a_new_session_loads_again_and_finds_what_vanished(world: World) -
     await world.notify("topics", "t")
     assert await world.told.get() == ("topics", "t", {})
     await world.watcher.stop()
+
+
+async def test_a_session_that_ended_unheard_is_followed_anew(world: World) -> None:
+    await world.watcher.start()
+    world.tree.expire(world.zk.session_id)
+    while world.zk.session_id in (0, world.watcher._session_id):
+        await asyncio.sleep(0.01)
+    await world.watcher.renew()
+    world.all_told()
+    await world.admin.multi([Create("/config/topics/t", configs.encode({"retention.ms": "1"}))])
+    await world.notify("topics", "t")
+    async with asyncio.timeout(5):
+        assert await world.told.get() == ("topics", "t", {"retention.ms": "1"})
+    followed = world.watcher._task
+    await world.watcher.renew()
+    assert world.watcher._task is followed, "nothing to be done"
+    await world.watcher.stop()
