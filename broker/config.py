@@ -16,6 +16,7 @@ from typing import TypeVar
 from logyard.broker.config_acted_on import ACTED_ON, DYNAMIC, DYNAMIC_PER_BROKER, OVERRIDES_ONLY
 from logyard.broker.config_endpoints import (
     advertise_problems,
+    http_problems,
     listen_problems,
     parse_endpoints,
     parse_host_port,
@@ -280,7 +281,7 @@ class BrokerConfig(TypedValues):
         problems += advertise_problems(advertised, listeners, self.inter_broker_listener)
         if self._given.get("inter.broker.listener.name") and "security.inter.broker.protocol" in self._given:
             problems.append("inter.broker.listener.name: leave it or security.inter.broker.protocol out")
-        _attempt(problems, "http.listener", lambda: parse_host_port(self.str("http.listener")), None)
+        problems += http_problems(self.str("http.listener"), self.optional_str("http.advertised.listener"))
         return listeners, advertised
 
 

@@ -1,5 +1,6 @@
 """listeners, advertised.listeners and listener.security.protocol.map as endpoints (facts §1, §18)."""
 
+import ipaddress
 import re
 from collections.abc import Mapping
 
@@ -46,6 +47,36 @@ def parse_host_port(text: str) -> tuple[str, int]:
     return match[1] or match[2], int(match[3])
 
 
+def is_unspecified(host: str) -> bool:
+    """Whether it means every address of whoever uses it: good to bind, no place to go to."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def http_problems(listener: str, advertised: str | None) -> list[str]:
+    """What is wrong with the HTTP side's address, and with the one told to others."""
+    try:
+        host, _ = parse_host_port(listener)
+    except ValueError as error:
+        return [f"http.listener: {error}"]
+    if advertised is None:
+        if not is_unspecified(host):
+            return []
+        return [
+            f"http.listener: others would be told to reach {listener}, which is their own machine: "
+            "set http.advertised.listener=HOST:PORT to an address of this one"
+        ]
+    try:
+        told, port = parse_host_port(advertised)
+    except ValueError as error:
+        return [f"http.advertised.listener: {error}"]
+    if is_unspecified(told) or not port:
+        return [f"http.advertised.listener: an address and port that others can reach are expected, not {advertised}"]
+    return []
+
+
 def listen_problems(listeners: tuple[Endpoint, ...]) -> list[str]:
     """What is wrong with the addresses to bind."""
     problems = []
@@ -74,7 +105,7 @@ def advertise_problems(
     problems += [
         f"advertised.listeners: {e.listener} needs an address that others can reach, not {e.host or 'an empty host'}"
         for e in advertised
-        if e.host in ("", "0.0.0.0", "::")
+        if not e.host or is_unspecified(e.host)
     ]
     if inter_broker not in {e.listener for e in advertised}:
         problems.append(f"inter.broker.listener.name: {inter_broker} is not among advertised.listeners")

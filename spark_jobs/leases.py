@@ -17,6 +17,8 @@ from logyard.broker.errors import CorruptData, LogyardError
 
 PIECE_BYTES = 1024 * 1024
 TIMEOUT_S = 60.0
+HEALTH_TIMEOUT_S = 10.0
+HEALTH_BYTES_MAX = 64 * 1024
 COMMIT_TIMEOUT_S = 600.0
 COMMIT_LOOKS = 30
 # Codes after which a commit may or may not have happened.
@@ -73,6 +75,41 @@ class BrokerHttp:
             return cast(dict[str, Any], _json(response.read()))
 
 
+# Brokers that have said at their address who they are. One that fails is asked again: its port may be another's.
+_known: set[tuple[int, str]] = set()
+
+
+def require_own(broker: BrokerHttp) -> None:
+    """Ask who answers at a broker's address, without the token, once; raises LeaseError where it is somebody else.
+
+    An address like 127.0.0.1 is another machine wherever it is used, and whatever listens there would get the token.
+    """
+    if (broker.broker_id, broker.address) in _known:
+        return
+    host, _, port = broker.address.rpartition(":")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=HEALTH_TIMEOUT_S)
+    try:
+        connection.request("GET", "/health")
+        answer: Any = json.loads(connection.getresponse().read(HEALTH_BYTES_MAX))
+        said = answer.get("broker_id") if isinstance(answer, dict) else None
+    except ValueError:
+        said = None
+    except (OSError, http.client.HTTPException) as error:
+        raise LeaseError(
+            "unreachable", f"broker {broker.broker_id} at http://{broker.address}: {error or type(error).__name__}"
+        ) from None
+    finally:
+        connection.close()
+    if said != broker.broker_id:
+        who = "no broker of Logyard" if said is None else f"broker {said}"
+        raise LeaseError(
+            "unreachable",
+            f"broker {broker.broker_id} says it is at http://{broker.address}, but {who} answers there; no token was "
+            "sent: set its http.advertised.listener to an address that this machine reaches it at",
+        )
+    _known.add((broker.broker_id, broker.address))
+
+
 class _Exchange:
     """One request on a connection of its own; turns every failure into LeaseError."""
 
@@ -91,6 +128,7 @@ class _Exchange:
         self._connection: http.client.HTTPConnection | None = None
 
     def __enter__(self) -> http.client.HTTPResponse:
+        require_own(self._broker)
         host, _, port = self._broker.address.rpartition(":")
         self._connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._timeout_s)
         try:
@@ -100,6 +138,7 @@ class _Exchange:
                 raise _refusal(self._broker, response.status, response.read())
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
+            _known.discard((self._broker.broker_id, self._broker.address))
             raise LeaseError(
                 "unreachable",
                 f"broker {self._broker.broker_id} at http://{self._broker.address}: {error or type(error).__name__}",

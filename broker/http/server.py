@@ -10,6 +10,7 @@ import uvicorn
 
 from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
+from logyard.broker.http.connections import BoundedConnection
 
 
 class HttpRefused(LogyardError):
@@ -41,7 +42,9 @@ class HttpServer:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, app: Any) -> None:
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            app, http=BoundedConnection, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+        )
         server = uvicorn.Server(config)
         # Signals belong to the broker.
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]

@@ -50,6 +50,8 @@ class FakeBroker:
     def __init__(self, broker_id: int, replicas: dict[tuple[str, int], FakeReplica], *, hidden: bool = False) -> None:
         self.broker_id, self.replicas, self.hidden = broker_id, replicas, hidden
         self.token = f"token-of-{broker_id}"
+        self.says_it_is: int | None = broker_id
+        self.asked_who = self.tokens_seen = 0
         self.leases: dict[str, dict[str, Any]] = {}
         self.now_ms = 1_700_000_000_000
         self.requests: list[str] = []
@@ -77,12 +79,21 @@ class FakeBroker:
             def _serve(self, method: str) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 try:
+                    if self.path == "/health":
+                        broker.asked_who += 1
+                        broker.tokens_seen += "Authorization" in self.headers
+                        self._send(200, json.dumps({"broker_id": broker.says_it_is}).encode())
+                        return
+                    broker.tokens_seen += "Authorization" in self.headers
                     if self.headers.get("Authorization") != f"Bearer {broker.token}":
                         raise Refused(401, "unauthorized")
                     status, answer = broker.answer(method, self.path, dict(self.headers), body)
                 except Refused as refused:
                     status = refused.status
                     answer = json.dumps({"error": refused.code, "message": str(refused)}).encode()
+                self._send(status, answer)
+
+            def _send(self, status: int, answer: bytes) -> None:
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()

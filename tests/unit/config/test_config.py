@@ -111,6 +111,12 @@ class TestComplaints:
             ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "others can reach"),
             ("inter.broker.listener.name=X", "X is not among"),
             ("http.listener=nowhere", "http.listener"),
+            ("http.listener=0.0.0.0:8082\nhttp.token.file=/t", "set http.advertised.listener=HOST:PORT"),
+            ("http.listener=[::]:8082", "set http.advertised.listener=HOST:PORT"),
+            ("http.listener=[0:0::0]:8082", "set http.advertised.listener=HOST:PORT"),
+            ("http.advertised.listener=0.0.0.0:8082", "http.advertised.listener: an address and port"),
+            ("http.advertised.listener=h:0", "http.advertised.listener: an address and port"),
+            ("http.advertised.listener=h", "http.advertised.listener: host:port"),
             ("log.cleaner.threads=200", "1 MiB"),
         ],
     )

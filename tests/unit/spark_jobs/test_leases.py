@@ -131,3 +131,19 @@ def test_the_fake_keeps_its_files_to_itself(broker: FakeBroker) -> None:
     assert stat.S_ISDIR(home.stat().st_mode)
     lease.abort("over")
     assert not home.exists()
+
+
+@pytest.mark.parametrize("says", [2, None])
+def test_no_token_is_sent_to_whoever_else_answers_at_a_broker_s_address(
+    broker: FakeBroker, says: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logyard.spark_jobs.leases._known", set())
+    broker.says_it_is = says
+    with pytest.raises(LeaseError, match=r"answers there; no token was sent: set its http\.advertised\.listener") as no:
+        acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "r", "audit")
+    assert no.value.code == "unreachable"
+    assert broker.tokens_seen == 0
+    broker.says_it_is = 1
+    acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "r", "audit")
+    acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "r2", "audit")
+    assert broker.asked_who == 2, "once it is known it is not asked again"
