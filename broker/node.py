@@ -151,6 +151,7 @@ class Node:
             settings_from(self.config, self._policies),
             chance=self._world.chance,
             inter_broker_listener=self.config.inter_broker_listener,
+            epoch_seen=lambda: self.replicas.controller_epoch,
         )
 
     def _producer_ids(self, zk: Any) -> ProducerIds:

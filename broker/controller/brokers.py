@@ -9,7 +9,16 @@ Rule 4: a registration that cannot be read is noted and counts as absent; the ot
 
 from collections.abc import Sequence
 
-from logyard.broker.controller import announce, deletion, effects, notifications, partitions, reassignment, replicas
+from logyard.broker.controller import (
+    announce,
+    deletion,
+    effects,
+    election,
+    notifications,
+    partitions,
+    reassignment,
+    replicas,
+)
 from logyard.broker.controller.context import ControllerContext, PartitionPhase, ReplicaPhase
 from logyard.broker.controller.effects import ClosePeer, OpenPeer, Steps
 from logyard.broker.controller.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered, LogDirsFailed
@@ -172,6 +181,8 @@ def on_leader_and_isr_answered(context: ControllerContext, event: LeaderAndIsrAn
     broker = context.brokers.get(event.broker_id)
     if broker is None or broker.epoch != event.broker_epoch:
         return  # a broker that has been restarted since
+    if event.error is ErrorCode.STALE_CONTROLLER_EPOCH:
+        yield from election.outdo(context, event.broker_id)
     if event.error is not ErrorCode.NONE:
         yield from effects.note(
             "LeaderAndIsr was refused", level="error", broker=event.broker_id, error=event.error.name

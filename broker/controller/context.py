@@ -80,6 +80,7 @@ class ControllerContext:
     settings: ControllerSettings
     epoch: int = 0
     epoch_zk_version: int = -1
+    last_epoch: int = 0
     active_id: int = -1
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)
     """Live brokers, those that are shutting down included."""
@@ -99,7 +100,8 @@ class ControllerContext:
         return self.epoch > 0
 
     def reset(self) -> None:
-        """Forget everything but the settings and who is known to be controller."""
+        """Forget everything but the settings, who is known to be controller, and in which epoch we last were."""
+        self.last_epoch = max(self.last_epoch, self.epoch)
         self.epoch = 0
         self.epoch_zk_version = -1
         for holder in (self.brokers, self.topics, self.names_by_id, self.failed_dirs, self.reassigning, self.deleting):

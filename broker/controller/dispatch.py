@@ -11,6 +11,7 @@ from logyard.broker.controller import (
     creation,
     deletion,
     effects,
+    election,
     events,
     features,
     isr,
@@ -24,6 +25,7 @@ from logyard.broker.controller import (
 )
 from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Steps
+from logyard.broker.errors import ErrorCode
 
 Handler = Callable[[ControllerContext, Any], Steps[Any]]
 
@@ -47,7 +49,7 @@ HANDLERS: Mapping[type, Handler] = {
     events.ReassigningStateChanged: lambda c, e: reassignment.on_state_changed(c, e.tp),
     events.PreferredElectionRequested: lambda c, e: leadership.on_preferred_requested(c),
     events.LeaderAndIsrAnswered: brokers.on_leader_and_isr_answered,
-    events.UpdateMetadataAnswered: lambda c, e: _on_update_metadata_answered(e),
+    events.UpdateMetadataAnswered: lambda c, e: _on_update_metadata_answered(c, e),
     events.ReplicasDeleted: deletion.on_replicas_deleted,
     events.LeadersImbalanceDue: lambda c, e: leadership.on_imbalance_due(c),
     events.DeletionRetryDue: lambda c, e: deletion.on_retry_due(c, e.topics),
@@ -117,5 +119,7 @@ def _on_partitions_changed(context: ControllerContext, topic: str) -> Steps[None
     yield from reassignment.on_written(context, moves)
 
 
-def _on_update_metadata_answered(event: events.UpdateMetadataAnswered) -> Steps[None]:
+def _on_update_metadata_answered(context: ControllerContext, event: events.UpdateMetadataAnswered) -> Steps[None]:
+    if event.error is ErrorCode.STALE_CONTROLLER_EPOCH:
+        yield from election.outdo(context, event.broker_id)
     yield from effects.note("UpdateMetadata was refused", level="error", broker=event.broker_id, error=event.error.name)

@@ -118,6 +118,11 @@ class SessionId:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochSeen:
+    """Ask for the largest controller epoch that requests to this broker named. Result: int."""
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Say something in the log, under the id of the event. Result: None."""
 
@@ -142,6 +147,7 @@ Effect = (
     | NewTopicIds
     | Now
     | SessionId
+    | EpochSeen
     | Note
 )
 
@@ -222,6 +228,13 @@ def now_ms() -> Steps[int]:
     results = yield [Now()]
     now: int = results[0]
     return now
+
+
+def epoch_seen() -> Steps[int]:
+    """Ask for the largest controller epoch that requests to this broker named; 0 for none."""
+    results = yield [EpochSeen()]
+    epoch: int = results[0]
+    return epoch
 
 
 def session_id() -> Steps[int]:

@@ -7,6 +7,9 @@ Rule 3: a lost reply is told from a lost race by reading again: we hold it, in t
         epoch that we tried.
 Rule 4: a broker whose own session holds /controller without acting as controller lets go of it.
 Rule 5: these are the only unfenced writes of the controller.
+Rule 6: no epoch is used twice, also where /controller_epoch was deleted or set back: it goes on above what this broker
+        has seen, above every partition state (`rise_above`), and above what any other broker turns out to have seen
+        (`outdo`). Kafka would begin at 1 again, and its brokers refuse that controller.
 """
 
 from logyard.broker.controller import effects, fenced
@@ -18,6 +21,7 @@ from logyard.broker.znodes import controller as znode
 from logyard.broker.znodes.ops import Create, Delete, SetData, Znode
 
 NOBODY = -1
+_FAR = 100
 
 
 def elect(context: ControllerContext) -> Steps[bool]:
@@ -28,7 +32,16 @@ def elect(context: ControllerContext) -> Steps[bool]:
         yield from effects.note("another broker is controller", level="debug", controller=context.active_id)
         return False
     epoch_znode = yield from _epoch_znode()
-    epoch = znode.decode_epoch(epoch_znode.data) + 1
+    written = znode.decode_epoch(epoch_znode.data)
+    seen = max(context.last_epoch, (yield from effects.epoch_seen()))
+    if written < seen:
+        yield from effects.note(
+            "/controller_epoch was deleted or set back: going on above what was seen",
+            level="warning",
+            found=written,
+            seen=seen,
+        )
+    epoch = max(written, seen) + 1
     now = yield from effects.now_ms()
     own = context.settings.broker_id
     answer = yield from effects.multi(
@@ -52,6 +65,34 @@ def elect(context: ControllerContext) -> Steps[bool]:
     context.active_id = own
     yield from effects.note("elected as controller", epoch=epoch)
     return True
+
+
+def rise_above(context: ControllerContext, seen: int) -> Steps[None]:
+    """Go on in an epoch above `seen`, before anything was done in this one; raises ControllerMoved."""
+    if seen < context.epoch:
+        return
+    epoch = seen + 1
+    yield from effects.note(
+        "partition states name later epochs: going on above them", level="warning", before=context.epoch, epoch=epoch
+    )
+    op = SetData(znode.EPOCH_PATH, znode.encode_epoch(epoch), context.epoch_zk_version)
+    written = yield from fenced.write_one(context, op)
+    if not written.ok or written.version is None:
+        raise fenced.ControllerMoved(f"{znode.EPOCH_PATH} could not be raised: {written.code.value}")
+    context.epoch, context.epoch_zk_version = epoch, written.version
+
+
+def outdo(context: ControllerContext, broker: int) -> Steps[None]:
+    """A broker has seen a later epoch than this controller's: have one elected far above it. Raises ControllerMoved.
+
+    Where the later epoch is a later controller's, the fence tells, and nothing is written.
+    """
+    yield from effects.note(
+        "a broker has seen a later controller epoch", level="warning", peer=broker, epoch=context.epoch
+    )
+    raised = SetData(znode.EPOCH_PATH, znode.encode_epoch(context.epoch + _FAR), context.epoch_zk_version)
+    yield from fenced.write_one(context, raised, Delete(znode.PATH))
+    raise fenced.ControllerMoved(f"broker {broker} has seen a later controller epoch than {context.epoch}")
 
 
 def step_down(context: ControllerContext) -> Steps[None]:

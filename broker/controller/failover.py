@@ -5,6 +5,7 @@ Rule 1: the steps come in the order of facts §3, each finished before the next:
 Rule 2: memory is built from ZooKeeper alone; what a dead controller left half-done is found in it and
         finished by the same procedures that would have done it (states for topics without, moves, deletions).
 Rule 3: what is unreadable is noted and left out; only ZooKeeper itself can stop a failover.
+        The first of it is a look whether a state is of a later epoch: then this one rises above it.
 Rule 4: a broker that registered after a state was last written has died since, unseen by any controller: it is put out
         of that ISR and started like any broker that bounced, where somebody in the ISR has not. What it had not synced
         may be lost; Kafka would let it go on leading. Where all of an ISR were away its leader at least begins a new
@@ -18,6 +19,7 @@ from logyard.broker.controller import (
     brokers,
     deletion,
     effects,
+    election,
     features,
     leadership,
     notifications,
@@ -62,6 +64,8 @@ def take_over(context: ControllerContext) -> Steps[None]:
     yield from notifications.clear(context, log_dir_events.PATH)
     yield from notifications.clear(context, isr_notifications.PATH)
     written = yield from _load(context)
+    states_of = [partition.state.controller_epoch for partition in context.partitions() if partition.state is not None]
+    yield from election.rise_above(context, max(states_of, default=0))
     yield from deletion.on_failover(context)
     yield from announce.metadata(context)
     yield from _pass_over_bounced(context, written)

@@ -80,7 +80,9 @@ class ControllerRunner(ControllerApi):
         chance: Chance | None = None,
         inter_broker_listener: str | None = None,
         observer: Observer | None = None,
+        epoch_seen: Callable[[], int] = lambda: 0,
     ) -> None:
+        self._epoch_seen = epoch_seen
         self._zk = zk
         self._peers = peers
         self._clock = clock
@@ -384,6 +386,7 @@ _PERFORMERS: dict[type, Callable[[ControllerRunner, Any, Envelope], Any]] = {
     effects.Draw: lambda runner, effect, _: [runner._chance.below(bound) for bound in effect.bounds],
     effects.NewTopicIds: lambda runner, effect, _: [runner._chance.topic_id() for _ in range(effect.count)],
     effects.Now: lambda runner, effect, _: runner._clock.now_ms(),
+    effects.EpochSeen: lambda runner, *_: runner._epoch_seen(),
     effects.SessionId: lambda runner, effect, _: runner._zk.session_id,
     effects.Note: ControllerRunner._note,
 }

@@ -210,6 +210,11 @@ class Replicas:
         return {tp: p.log.high_watermark for tp, p in self.hosted.partitions.items() if p.log is not None}
 
     @property
+    def controller_epoch(self) -> int:
+        """The largest controller epoch that a request named; 0 before the first."""
+        return self.hosted.controller_epoch
+
+    @property
     def counters(self) -> Counters:
         return self.hosted.counters
 

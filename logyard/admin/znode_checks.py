@@ -98,6 +98,17 @@ def no_controller(found: Survey, now_ms: int) -> Iterator[Finding]:
 
 def epochs(found: Survey, now_ms: int) -> Iterator[Finding]:
     """A state written under a later epoch than /controller_epoch: the counter was lost or set back."""
+    if controller.EPOCH_PATH not in found.znodes and found.states:
+        highest = max(state.controller_epoch for state in found.states.values())
+        yield Finding(
+            controller.EPOCH_PATH,
+            "no-epoch",
+            f"there is no such znode, and partition states are of epochs up to {highest}",
+            "the controller writes nothing more and has to be elected anew; one of Apache Kafka begins at 1 again, and "
+            "the other brokers refuse it",
+            f"write {highest}: the next controller's epoch is then above every state's",
+            (Create(controller.EPOCH_PATH, controller.encode_epoch(highest)),),
+        )
     if found.controller_epoch is None:
         return
     ahead = {tp: s.controller_epoch for tp, s in found.states.items() if s.controller_epoch > found.controller_epoch}

@@ -60,6 +60,7 @@ class ScriptedBroker:
             world.settings(broker_id),
             chance=world.chance,
             observer=self._observe,
+            epoch_seen=lambda: self.controller_epoch,
         )
         self.zk.on_session_lost = self.runner.on_session_lost
         self.zk.on_session_established = self._session_established

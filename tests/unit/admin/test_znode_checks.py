@@ -85,6 +85,7 @@ CASES: list[tuple[Damage, str, str, bool]] = [
     (lambda z: drop(z, "/controller"), "/controller", "nobody-controls", False),
     (lambda z: z.commit([SetData("/controller", b'{"brokerid":8}')]), "/controller", "controller-unknown", False),
     (lambda z: z.commit([SetData(STATE, state(epoch=7))]), "/controller_epoch", "epoch-behind", True),
+    (lambda z: drop(z, "/controller_epoch"), "/controller_epoch", "no-epoch", True),
     (lambda z: drop(z, STATE), TOPIC, "half-made", False),
     (lambda z: drop(z, "/config/topics/t"), "/config/topics/t", "no-config", True),
     (lambda z: z.topic("e", {}), "/brokers/topics/e", "no-partitions", False),
