@@ -10,11 +10,11 @@ Options: source_options.py. Columns have the names and types of Spark's Kafka so
 `.schema("offset long, key binary")`, or the option `columns`, reads only those. Filters on topic, partition, offset
 and timestamp are pruned by the indexes before a record is read.
 
-Spark plans in a process of its own that ends, so leases are kept alive by those who read, and run out by themselves.
+Spark plans in a process of its own that ends, so the plan's leases are kept alive by the driver (lease_keeper.py), and
+by those who read, who take again what is gone (split_reading.py).
 """
 
 import argparse
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,16 +24,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.decode import RECORD_SCHEMA
+from logyard.spark_jobs.lease_keeper import hand_over, keeper_of
 from logyard.spark_jobs.leases import Lease, end_leases
-from logyard.spark_jobs.plans.exporting import OWNER_SCHEMA, Range, Split, plan_splits, split_rows
+from logyard.spark_jobs.plans.exporting import OWNER_SCHEMA, Range, Split, plan_splits
 from logyard.spark_jobs.plans.pruning import offset_of_time
 from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
 from logyard.spark_jobs.source_filters import Bounds, take
 from logyard.spark_jobs.source_options import EARLIEST, LATEST, BadOption, Edge, Options, connection, parse
+from logyard.spark_jobs.split_reading import SplitReader
 from logyard.spark_jobs.stability import settled
 
-LEASE_TTL_S = 600
-BEAT_S = 60.0
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 # Spark's timestamps are microseconds.
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -43,7 +43,10 @@ SCHEMA = pa.schema([f.with_type(_TIMESTAMP) if f.name == "timestamp" else f for 
 def register(spark: Any) -> None:
     """Make the format known to a session, with filters pushed down (Spark refuses them unless told so first)."""
     spark.conf.set(PUSH_DOWN, "true")
-    spark.dataSource.register(PushingDataSource)
+    keeper = keeper_of(spark)
+    # A class of its own, which Spark ships by value: that is how the process that plans knows where the keeper is.
+    known = {"mailbox": keeper.directory if keeper is not None else ""}
+    spark.dataSource.register(type("PushingDataSource", (PushingDataSource,), known))
 
 
 @dataclass
@@ -58,7 +61,12 @@ class SplitPartition(InputPartition):  # type: ignore[misc]
 
 
 class LogyardDataSource(DataSource):  # type: ignore[misc]
-    """The source for sessions in which filters may not be pushed down; Spark calls its methods."""
+    """The source for sessions in which filters may not be pushed down; Spark calls its methods.
+
+    `mailbox`: where the driver's keeper takes in leases; "" where there is none.
+    """
+
+    mailbox = ""
 
     @classmethod
     def name(cls) -> str:
@@ -72,7 +80,7 @@ class LogyardDataSource(DataSource):  # type: ignore[misc]
         return from_arrow_schema(pa.schema([SCHEMA.field(name) for name in names]))
 
     def reader(self, schema: Any) -> "LogyardReader":
-        return LogyardReader(list(schema.fieldNames()), dict(self.options))
+        return LogyardReader(list(schema.fieldNames()), dict(self.options), self.mailbox)
 
     def streamReader(self, schema: Any) -> Any:
         from logyard.spark_jobs.source_stream import LogyardStreamReader
@@ -84,25 +92,33 @@ class PushingDataSource(LogyardDataSource):
     """The source that `register` makes known."""
 
     def reader(self, schema: Any) -> "PushingReader":
-        return PushingReader(list(schema.fieldNames()), dict(self.options))
+        return PushingReader(list(schema.fieldNames()), dict(self.options), self.mailbox)
 
 
 class LogyardReader(DataSourceReader):  # type: ignore[misc]
     """Plans splits once, reads each in a task."""
 
-    def __init__(self, columns: Sequence[str], options: Mapping[str, str]) -> None:
+    def __init__(self, columns: Sequence[str], options: Mapping[str, str], mailbox: str = "") -> None:
         self._columns = known_columns(columns)
         self._options = parse(options)
+        self._mailbox = mailbox
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
         """Take leases and cut the ranges; raises BadOption and what the cluster raises."""
-        splits = []
-        for replica in replicas(self._options):
-            if self._bounds.allow(replica.tp):
-                span = self._bounds.clip(asked_range(replica, self._options))
-                narrowed = map(self._bounds.narrow, plan(span, self._options, self._columns))
-                splits += [split for split in narrowed if split is not None]
+        splits: list[Split] = []
+        found = replicas(self._options)
+        leases = [r.lease for r in found if r.lease is not None]
+        try:
+            for replica in found:
+                if self._bounds.allow(replica.tp):
+                    span = self._bounds.clip(asked_range(replica, self._options))
+                    narrowed = map(self._bounds.narrow, plan(span, self._options, self._columns))
+                    splits += [split for split in narrowed if split is not None]
+        except BaseException:
+            end_leases(leases, "the read could not be planned")
+            raise
+        hand_over(self._mailbox, leases, self._options.lease_ttl_s * 1000)
         return [SplitPartition(s) for s in splits] or [SplitPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -129,7 +145,9 @@ def known_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 def connect(options: Options, topics: Sequence[str] = ()) -> clusters.Cluster:
     """Look at the cluster that the options name; `topics` empty: at all of them."""
-    return clusters.connect(argparse.Namespace(**connection(options.given, list(topics)), lease_ttl_s=LEASE_TTL_S))
+    return clusters.connect(
+        argparse.Namespace(**connection(options.given, list(topics)), lease_ttl_s=options.lease_ttl_s)
+    )
 
 
 def replicas(options: Options) -> list[Replica]:
@@ -195,14 +213,10 @@ def plan(span: Range, options: Options, columns: Sequence[str]) -> list[Split]:
 
 
 def read_split(partition: InputPartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield one split's rows in the source's types, keeping its lease alive."""
+    """Yield one split's rows in the source's types."""
     split = getattr(partition, "split", None)  # Spark makes a bare InputPartition(None) of an empty plan
     if split is None:
         return
     schema = pa.schema([SCHEMA.field(c) for c in columns])
-    beaten = 0.0
-    for batch, _ in split_rows(split):
-        if split.segment.lease is not None and time.monotonic() - beaten > BEAT_S:
-            split.segment.lease.heartbeat()
-            beaten = time.monotonic()
+    for batch in SplitReader(split).rows():
         yield batch.cast(schema) if "timestamp" in columns else batch

@@ -15,6 +15,7 @@ Kafka source where it has them.
 | `columns` | which columns there are, by commas (all) |
 | `includeControlRecords` | whether transaction markers are rows too, told by isControl (false) |
 | `splitMib` | about how much one task reads (64) |
+| `leaseTtlS` | seconds without a sign of life after which a lease ends, 5 to 600 (600) |
 | `maxOffsetsPerTrigger` | streams: how many offsets a micro-batch takes at most |
 """
 
@@ -29,6 +30,8 @@ from logyard.broker.model import TopicPartition
 
 EARLIEST, LATEST = -2, -1
 INTERNAL_PREFIX = "__"
+# What brokers allow (docs/leases.md).
+LEASE_TTL_MIN_S, LEASE_TTL_MAX_S = 5, 600
 
 
 class BadOption(LogyardError):
@@ -70,6 +73,7 @@ class Options:
     control: bool
     split_bytes: int
     max_offsets: int | None
+    lease_ttl_s: int
     given: Mapping[str, str] = field(repr=False)
 
     def wants(self, tp: TopicPartition) -> bool:
@@ -109,6 +113,7 @@ def parse(options: Mapping[str, str]) -> Options:
         control=_choice(given, "includeControlRecords", ("false", "true")) == "true",
         split_bytes=_number(given, "splitMib", 64) * 1024 * 1024,
         max_offsets=_number(given, "maxOffsetsPerTrigger", 0) or None,
+        lease_ttl_s=_lease_ttl(given),
         given=given,
     )
 
@@ -125,6 +130,13 @@ def _number(given: Mapping[str, str], name: str, default: int) -> int:
     if not text.isascii() or not text.isdigit() or (int(text) == 0 and default != 0):
         raise BadOption(f"{name} {text!r}: a whole number above 0 is expected")
     return int(text)
+
+
+def _lease_ttl(given: Mapping[str, str]) -> int:
+    seconds = _number(given, "leaseTtlS", LEASE_TTL_MAX_S)
+    if not LEASE_TTL_MIN_S <= seconds <= LEASE_TTL_MAX_S:
+        raise BadOption(f"leaseTtlS {seconds}: {LEASE_TTL_MIN_S} to {LEASE_TTL_MAX_S} are expected")
+    return seconds
 
 
 def _pattern(given: Mapping[str, str]) -> "re.Pattern[str] | None":

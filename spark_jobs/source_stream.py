@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
+from logyard.spark_jobs.heartbeats import Heartbeats
 from logyard.spark_jobs.leases import Lease, LeaseError, end_leases, partition_status
 from logyard.spark_jobs.lineage import UNKNOWN, Epochs, epoch_before, kept_until
 from logyard.spark_jobs.plans.exporting import Range
@@ -73,7 +74,12 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self._columns = known_columns(columns)
         self._options = parse(options)
         self._leases: list[Lease] = []
+        self._beats: Heartbeats | None = None
         self._target: dict[TopicPartition, int] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need: the leases are the driver's to keep."""
+        return {**self.__dict__, "_leases": [], "_beats": None}
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins (`startingOffsets` and its kin)."""
@@ -167,6 +173,9 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             return []
         cluster = connect(options, sorted({tp.topic for tp in tps}))
         run_id = clusters.run_id("stream")
+        if self._beats is None:
+            self._beats = Heartbeats(self._leases, options.lease_ttl_s * 1000)
+            self._beats.__enter__()
         for tp in tps:
             self._leases.append(cluster.lease_leader(tp, run_id, "export"))
         return [of_leased(lease) for lease in self._leases]
@@ -201,9 +210,13 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def stop(self) -> None:
         self._release("the stream is stopped")
+        if self._beats is not None:
+            self._beats.__exit__()
+            self._beats = None
 
     def _release(self, reason: str) -> None:
-        leases, self._leases = self._leases, []
+        leases = list(self._leases)
+        self._leases.clear()
         end_leases(leases, reason)
 
 

@@ -38,6 +38,7 @@ class FakeReplica:
     config: dict[str, Any] = field(default_factory=dict)
     topic_id: str = "AAAAAAAAAAAAAAAAAAAAAQ"
     epochs: tuple[tuple[int, int], ...] = ((0, 0),)
+    log_start: int = 0
 
     def logs(self) -> list[Path]:
         return sorted(self.directory.glob("*.log"))
@@ -45,9 +46,17 @@ class FakeReplica:
 
 class FakeBroker:
     """One broker's HTTP side; `with` starts and stops it. `hidden` answers with paths no job can see, so that all
-    goes over HTTP."""
+    goes over HTTP; `keeps_time` ends leases whose time to live has passed."""
 
-    def __init__(self, broker_id: int, replicas: dict[tuple[str, int], FakeReplica], *, hidden: bool = False) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: dict[tuple[str, int], FakeReplica],
+        *,
+        hidden: bool = False,
+        keeps_time: bool = False,
+    ) -> None:
+        self.keeps_time = keeps_time
         self.broker_id, self.replicas, self.hidden = broker_id, replicas, hidden
         self.token = f"token-of-{broker_id}"
         self.says_it_is: int | None = broker_id
@@ -170,8 +179,14 @@ class FakeBroker:
                 if size:
                     name = f"{segment['base_offset']:020d}.{kind}"
                     os.link(replica.directory / name, home / "links" / name)
-        self.leases[lease_id] = {**lease, "home": home, "replica": replica, "result": None}
+        ttl_s = asked.get("ttl_ms", 60_000) / 1000
+        lease["expires_at_ms"] = self.now_ms + asked.get("ttl_ms", 60_000)
+        self.leases[lease_id] = {**lease, "home": home, "replica": replica, "result": None, "ttl_s": ttl_s}
+        self._renew(self.leases[lease_id])
         return lease
+
+    def _renew(self, lease: dict[str, Any]) -> None:
+        lease["until"] = time.monotonic() + lease["ttl_s"]
 
     def _leasable(self, asked: dict[str, Any]) -> FakeReplica:
         """The replica that is asked for; raises Refused."""
@@ -202,7 +217,7 @@ class FakeBroker:
             "is_leader": replica.is_leader,
             "isr": list(replica.isr),
             "now_ms": self.now_ms,
-            "log_start_offset": 0,
+            "log_start_offset": replica.log_start,
             "log_end_offset": end,
             "high_watermark": watermark,
             "last_stable_offset": watermark,
@@ -235,7 +250,7 @@ class FakeBroker:
             "topic_id": replica.topic_id,
             "is_leader": replica.is_leader,
             "leader_epoch": replica.leader_epoch,
-            "log_start_offset": 0,
+            "log_start_offset": replica.log_start,
             "log_end_offset": end,
             "high_watermark": watermark,
             "last_stable_offset": watermark,
@@ -267,8 +282,11 @@ class FakeBroker:
         return {key: lease.get(key) for key in ("lease_id", "generation", "state", "run_id", "purpose", "result")}
 
     def _active(self, lease: dict[str, Any]) -> None:
+        if self.keeps_time and lease["state"] == "active" and time.monotonic() > lease["until"]:
+            self._end(lease, "expired")
         if lease["state"] != "active":
             raise Refused(409, "lease_ended", f"it is {lease['state']}")
+        self._renew(lease)
 
     def _heartbeat(self, lease: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         self._active(lease)

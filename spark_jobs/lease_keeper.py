@@ -1,0 +1,158 @@
+"""Leases of batch reads, kept alive by the driver for as long as Spark works.
+
+Spark plans a read in a Python process of its own, which ends. So the plan's leases are handed over, by files in a
+directory that only this user can enter, to a thread of the driver's Python: it renews them while any job of Spark's
+runs, and ends them when none has for IDLE_S. Where there is no such thread (another way to register the source), tasks
+keep alive what they read, and take again what is gone (split_reading.py).
+"""
+
+import atexit
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from logyard.spark_jobs.heartbeats import Heartbeats
+from logyard.spark_jobs.leases import BrokerHttp, Lease, end_leases
+from logyard.spark_jobs.outcome import say, write_aside
+
+POLL_S = 1.0
+IDLE_S = 60.0
+# Whatever else runs in the session (a stream is never done): then tasks take again what they still need.
+KEPT_S = 24 * 3600.0
+
+
+class Stopped(Exception):
+    """Spark was stopped."""
+
+
+@dataclass
+class Kept:
+    """The leases of one plan."""
+
+    leases: list[Lease]
+    ttl_ms: int
+    since: float
+    beats: Heartbeats = field(init=False)
+    beaten: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.beats, self.beaten = Heartbeats(self.leases, self.ttl_ms), self.since
+
+
+def hand_over(directory: str, leases: Sequence[Lease], ttl_ms: int) -> None:
+    """Leave leases for the driver to keep. Where that fails tasks have to do: nothing is raised."""
+    rows = [
+        {
+            "broker_id": lease.broker.broker_id,
+            "address": lease.broker.address,
+            "token": lease.broker.token,
+            "details": {**_needed(lease), "segments": []},
+        }
+        for lease in leases
+    ]
+    with suppress(OSError):
+        if rows and os.path.isdir(directory):
+            write_aside(
+                os.path.join(directory, f"{uuid.uuid4().hex}.json"), json.dumps({"ttl": ttl_ms, "leases": rows})
+            )
+
+
+def _needed(lease: Lease) -> dict[str, Any]:
+    names = ("lease_id", "generation", "topic", "partition", "purpose", "leader_epoch", "is_leader")
+    return {name: lease.details[name] for name in (*names, "end_offset", "high_watermark")}
+
+
+class Keeper:
+    """The driver's side."""
+
+    def __init__(self, is_working: Callable[[], bool], now: Callable[[], float] = time.monotonic) -> None:
+        """:param is_working: whether Spark has a job; raises Stopped."""
+        self.directory = tempfile.mkdtemp(prefix="logyard-leases-")
+        self._is_working, self._now = is_working, now
+        self._kept: list[Kept] = []
+        self._worked = now()
+        self._over = threading.Event()
+
+    def start(self) -> "Keeper":
+        threading.Thread(target=self._run, name="lease-keeper", daemon=True).start()
+        atexit.register(self.close)
+        return self
+
+    def _run(self) -> None:
+        while not self._over.wait(POLL_S):
+            try:
+                self.look()
+            except Stopped:
+                self.close()
+            except Exception as error:  # the next look may do better; without any, every lease is lost
+                say(f"leases: keeping them failed: {type(error).__name__}: {error}")
+
+    def look(self) -> None:
+        """Take in what was handed over, renew what is due, end what nobody needs; raises Stopped."""
+        self._take_in()
+        now = self._now()
+        if self._is_working():
+            self._worked = now
+        for kept in list(self._kept):
+            if now - max(kept.since, self._worked) > IDLE_S or now - kept.since > KEPT_S:
+                self._kept.remove(kept)
+                end_leases(kept.leases, "the read is over")
+            elif now - kept.beaten >= kept.ttl_ms / 3000:
+                kept.beaten = now
+                kept.beats.beat()
+
+    def _take_in(self) -> None:
+        for name in sorted(os.listdir(self.directory)):
+            path = os.path.join(self.directory, name)
+            if not name.endswith(".json"):
+                continue
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            os.unlink(path)
+            told = json.loads(text)
+            leases = [
+                Lease.from_json(BrokerHttp(row["broker_id"], row["address"], row["token"]), row["details"])
+                for row in told["leases"]
+            ]
+            self._kept.append(Kept(leases, int(told["ttl"]), self._now()))
+
+    def close(self) -> None:
+        """End all leases and the thread."""
+        self._over.set()
+        atexit.unregister(self.close)
+        with suppress(Exception):  # those that cannot be taken in expire
+            self._take_in()
+        kept, self._kept = self._kept, []
+        for one in kept:
+            end_leases(one.leases, "Spark was stopped")
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+_keepers: dict[str, Keeper] = {}
+
+
+def keeper_of(spark: Any) -> Keeper | None:
+    """Return the keeper of a session's context, made if need be; None where the session has none (Spark Connect)."""
+    try:
+        context = spark.sparkContext
+        name = str(context.applicationId)
+    except Exception:  # whatever a session of another kind raises
+        return None
+    known = _keepers.get(name)
+    if known is None or known._over.is_set():
+        known = _keepers[name] = Keeper(lambda: _has_jobs(context)).start()
+    return known
+
+
+def _has_jobs(context: Any) -> bool:
+    if context._jsc is None:
+        raise Stopped
+    return bool(context.statusTracker().getActiveJobsIds())
