@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from logyard.spark_jobs.manifest import ManifestStore
 from tests.support import dying_export
 from tests.support.batches import Rec, batch
 from tests.support.segment_files import write_partition
@@ -68,6 +69,27 @@ def test_killed_and_run_again(place: str, committed: bool, log_dir: Path, tmp_pa
     assert again.returncode == 0, err[-3000:]
     summary = json.loads(out.strip().splitlines()[-1])
     assert summary["rows"] == (0 if committed else len(EVERYTHING))
+    assert offsets(target) == EVERYTHING
+
+
+def test_killed_in_its_third_piece_a_run_has_kept_two(log_dir: Path, tmp_path: Path) -> None:
+    """As the time-out of a DAG run ends an export of a very large topic."""
+    target = tmp_path / "export"
+    words = ["--log-dir", str(log_dir), "--split-mib", "1", "--commit-mib", "3"]
+    dying = dying_export.start("before the third manifest", target, words)
+    out, err = dying.communicate(timeout=300)
+    assert dying.returncode == -9, f"{out[-1000:]}\n{err[-3000:]}"
+    assert "export: version 2 is committed; " in err
+    before = offsets(target)
+    assert len(before) == len(set(before)) > 0
+    (topic,) = ManifestStore(str(target)).latest().topics.values()
+    assert before == [(p, offset) for p in (0, 1) for offset in range(topic.next_offsets[p])]
+    assert all(0 < topic.next_offsets[p] < RECORDS for p in (0, 1)), "of each partition about as much"
+
+    again = start("nowhere", log_dir, target)
+    out, err = again.communicate(timeout=300)
+    assert again.returncode == 0, err[-3000:]
+    assert json.loads(out.strip().splitlines()[-1])["rows"] == len(EVERYTHING) - len(before)
     assert offsets(target) == EVERYTHING
 
 

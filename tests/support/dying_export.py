@@ -51,6 +51,20 @@ def then_die(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def die_at_the(call: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function be called so often, then die."""
+    calls = 0
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            die()
+        return function(*arguments, **named)
+
+    return wrapped
+
+
 def wait_for_the_other(target: Path, commit: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*arguments: Any) -> None:
         (target.parent / f"ready-{os.getpid()}").touch()
@@ -77,6 +91,7 @@ def prepare(place: str, target: Path) -> None:
     patches: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         "before staging": (session, "run_each", die),
         "before the manifest": (ManifestStore, "commit", die),
+        "before the third manifest": (ManifestStore, "commit", die_at_the(3, ManifestStore.commit)),
         "after the manifest's link": (os, "link", then_die(os.link)),
         "mid moves": (os, "replace", then_die(os.replace)),
         "after Delta's append": (DeltaTable, "_append", then_die(DeltaTable._append)),
