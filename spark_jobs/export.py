@@ -127,15 +127,9 @@ class Export:
         while pieces.offsets_left:
             try:
                 manifest = self._piece(pieces, manifest, layout)
-            except LeasesGone as gone:
-                again = {replica.tp: replica for replica in self._leaders.take_again(gone.lost)}
-                ranges = [self._up_to(again.get(r.replica.tp, r.replica), r.end, manifest) for r in ranges]
-                pieces = self._pieces(ranges)
-                continue
-            except PartitionsFailed as failed:
+            except (LeasesGone, PartitionsFailed) as trouble:
                 total -= pieces.offsets_left
-                self._give_up(failed)
-                ranges = [self._up_to(r.replica, r.end, manifest) for r in self._kept(ranges)]
+                ranges = self._replanned(ranges, trouble, manifest)
                 pieces = self._pieces(ranges)
                 total += pieces.offsets_left
                 continue
@@ -161,10 +155,23 @@ class Export:
     def _kept(self, ranges: Sequence[Range]) -> list[Range]:
         return [r for r in ranges if r.replica.tp not in self._troubles.reasons]
 
-    def _up_to(self, replica: Replica, end: int, manifest: Manifest) -> Range:
-        """Plan a partition anew, from what is committed by now to where it was to end at first."""
-        span = self._range(replica, manifest)
-        return Range(replica, span.start, max(span.start, min(span.end, end)))
+    def _replanned(
+        self, ranges: Sequence[Range], trouble: LeasesGone | PartitionsFailed, manifest: Manifest
+    ) -> list[Range]:
+        """Plan anew what is not committed by now: under new leases, or without the partitions that failed."""
+        replicas = {r.replica.tp: r.replica for r in ranges}
+        if isinstance(trouble, LeasesGone):
+            replicas |= {replica.tp: replica for replica in self._leaders.take_again(trouble.lost, self._troubles)}
+        else:
+            self._give_up(trouble)
+
+        def plan(span: Range) -> Range:
+            found = self._range(replicas[span.replica.tp], manifest)
+            # To where it was to end at first: what came since is left to the next run.
+            return Range(found.replica, found.start, max(found.start, min(found.end, span.end)))
+
+        planned = [self._troubles.attempt(r.replica.tp, partial(plan, r)) for r in self._kept(ranges)]
+        return [span for span in planned if span is not None]
 
     def _piece(self, pieces: Pieces, manifest: Manifest, layout: dict[str, Any]) -> Manifest:
         """Write and commit the next piece; raises LeasesGone where it came to nothing for a lost lease."""

@@ -3,6 +3,7 @@ again where one is lost."""
 
 import argparse
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -65,38 +66,48 @@ class Leaders:
         gone = dict(self._beats.lost)
         if failed:
             gone |= {lease_id: reason for lease_id, (_, reason) in self._beats.silent.items()}
-        return {TopicPartition(x.topic, x.partition): gone[x.lease_id] for x in self._leases if x.lease_id in gone}
+        return {lease.tp: gone[lease.lease_id] for lease in self._leases if lease.lease_id in gone}
 
     def went_well(self) -> None:
         """Something was done under the leases as they are: those lost before do not count any more."""
         self._attempts = 0
 
-    def take_again(self, lost: dict[TopicPartition, str]) -> list[Replica]:
+    def take_again(self, lost: dict[TopicPartition, str], troubles: Troubles) -> list[Replica]:
         """Lease the leaders of these partitions anew, whoever they are by now: what is read of them has to be planned
-        anew. Raises LeaseLost after some attempts in a row, JobFailed."""
+        anew. Those that cannot be had, or were lost too often in a row, are noted."""
+        self._leases[:] = [lease for lease in self._leases if lease.tp not in lost]
         tp, reason = next(iter(lost.items()))
         self._attempts += 1
         if self._attempts > ATTEMPTS:
-            raise LeaseLost(f"{tp}: its lease was lost {self._attempts} times in a row: {reason}")
+            for tp, reason in lost.items():
+                text = f"{tp}: its lease was lost {self._attempts} times in a row: {reason}"
+                troubles.note(tp, LeaseLost(text))
+            self._attempts = 0
+            return []
         say(f"{self._purpose}: {len(lost)} leases were lost and are taken again ({tp}: {reason})")
-        again = self._take_soon(list(lost))
-        kept = [x for x in self._leases if TopicPartition(x.topic, x.partition) not in lost]
-        self._leases[:] = kept + again
-        return [of_leased(lease) for lease in again]
+        replicas = (troubles.attempt(lease.tp, partial(of_leased, lease)) for lease in self._take_soon(lost, troubles))
+        return [replica for replica in replicas if replica is not None]
 
-    def _take_soon(self, tps: list[TopicPartition]) -> list[Lease]:
-        """Lease these, waiting for a leader that is about to be elected; raises what the last attempt raised."""
+    def _take_soon(self, tps: Iterable[TopicPartition], troubles: Troubles) -> list[Lease]:
+        """Lease these, waiting for a leader that is about to be elected."""
         deadline = time.monotonic() + ELECTION_S
-        taken: dict[TopicPartition, Lease] = {}
+        left, taken = list(tps), list[Lease]()
         while True:
+            refused: dict[TopicPartition, LogyardError] = {}
             try:
                 cluster = clusters.connect(self._arguments)
-                for tp in tps:
-                    if tp not in taken:
-                        taken[tp] = cluster.lease_leader(tp, self._run_id, self._purpose)
-                return list(taken.values())
-            except LogyardError:
-                if time.monotonic() > deadline:
-                    end_leases(taken.values(), "another could not be taken")
-                    raise
-            time.sleep(PAUSE_S)
+            except LogyardError as error:
+                refused = dict.fromkeys(left, error)
+            for tp in [] if refused else left:
+                try:
+                    taken.append(cluster.lease_leader(tp, self._run_id, self._purpose))
+                    self._leases.append(taken[-1])
+                except LogyardError as error:
+                    refused[tp] = error
+            if refused and time.monotonic() < deadline:
+                left = list(refused)
+                time.sleep(PAUSE_S)
+                continue
+            for tp, why in refused.items():
+                troubles.note(tp, why)
+            return taken

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import quote, urlencode
 
 from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.model import TopicPartition
 
 PIECE_BYTES = 1024 * 1024
 TIMEOUT_S = 60.0
@@ -217,6 +218,10 @@ class Lease:
     high_watermark: int
     segments: tuple[LeasedSegment, ...]
     details: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
     @classmethod
     def from_json(cls, broker: BrokerHttp, row: Mapping[str, Any]) -> "Lease":

@@ -39,6 +39,13 @@ class Yard:
             replica = FakeReplica(write_partition(root / str(number), "t-0", log), number == 1, isr=(1, 2))
             self.brokers[number] = stack.enter_context(FakeBroker(number, {("t", 0): replica}, hidden=True))
         self.looks = 0
+        self.second = 0
+
+    def lead_second(self, root: Path) -> None:
+        """A second partition, which broker 2 alone has."""
+        directory = write_partition(root / "second", "t-1", [batches(0, 5)])
+        self.brokers[2].replicas["t", 1] = FakeReplica(directory, True, isr=(2,))
+        self.second = 2
 
     def replica(self, broker: int) -> FakeReplica:
         return self.brokers[broker].replicas["t", 0]
@@ -46,6 +53,8 @@ class Yard:
     def connect(self, _arguments: Any) -> Cluster:
         self.looks += 1
         places = {"t": {0: Place(self.leader, (1, 2), (1, 2))}}
+        if self.second:
+            places["t"][1] = Place(self.second, (self.second,), (self.second,))
         return Cluster(
             Metadata("fake", (1, 2), places),
             {n: BrokerHttp(n, broker.address, broker.token) for n, broker in self.brokers.items()},
@@ -80,8 +89,7 @@ class Yard:
         export_options.add_arguments(parser)
         words = ["--topic", "t", "--destination", str(self.target), "--target-file-mib", "0"]
         given = parser.parse_args([*words, "--commit-mib", "1", "--split-mib", "100"])
-        status, summary = export.export(given, Troubled())
-        assert status == 0
+        self.status, summary = export.export(given, Troubled())
         return json.loads(json.dumps(summary))
 
     def offsets(self) -> list[int]:
@@ -108,7 +116,7 @@ def test_a_lease_that_expired_is_taken_again(after: bool, yard: Yard) -> None:
             yard.brokers[1].expire()
 
     said = yard.run(expire, after=after)
-    assert (said["rows"], said["versions"]) == (50, 5)
+    assert (yard.status, said["rows"], said["versions"]) == (0, 50, 5)
     assert yard.offsets() == list(range(50))
     assert yard.looks == 3
     assert not list(yard.target.glob("_staging/*"))
@@ -166,6 +174,21 @@ def test_a_broker_that_is_gone_without_a_successor_is_named(yard: Yard) -> None:
     with pytest.raises(JobFailed, match="t-0: no lease on its leader: broker 1 at http"):
         yard.run(gone)
     assert yard.offsets() == list(range(10))
+
+
+def test_one_partition_that_cannot_be_leased_again_is_given_up_alone(yard: Yard, tmp_path: Path) -> None:
+    yard.lead_second(tmp_path)
+
+    def gone(piece: int) -> None:
+        if piece == 1:
+            yard.brokers[1].__exit__()
+            yard.brokers[1].leases.clear()
+
+    said = yard.run(gone)
+    assert (yard.status, said["rows"]) == (1, 5)
+    assert list(said["failed"]) == ["t-0"]
+    assert "no lease on its leader: broker 1" in said["failed"]["t-0"]
+    assert yard.offsets() == list(range(5))
 
 
 def test_other_failures_are_not_taken_for_lost_leases(yard: Yard) -> None:
