@@ -16,6 +16,7 @@ KNOWN = {
     "plugins.logyard_ui.polls": "waits for a future, and takes whatever it ends with",
     "plugins.logyard_ui.lanes": "_answer hands every exception to who asked",
     "spark_jobs.heartbeats": "a beat that fails is told and is no reason to skip the next",
+    "spark_jobs.lease_keeper": "a look that fails is told and is no reason to skip the next",
     "spark_jobs.staging": "touching a file raises nothing but OSError, which is left to the next beat",
     "local.demo.traffic": "the demo looks at what failed when it ends",
 }
