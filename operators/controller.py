@@ -11,6 +11,7 @@ from airflow.sdk import Context
 from logyard.admin.ports import Launcher
 from logyard.admin.recovery import Recoverer
 from logyard.admin.recovery_case import Case, Expectation, Limits, Recovery
+from logyard.admin.settings import BadSettings
 from logyard.operators.base import GRACE_S, ClusterOperator, as_integer, as_truth
 from logyard.operators.triggers.recovery import RecoveryRoundTrigger
 
@@ -23,7 +24,10 @@ class RecoverControllerOperator(ClusterOperator):
 
     Treated are: nobody elected though brokers live, a controller whose process is dead, one that hangs (it is
     fenced by a multi that checks the epoch read at diagnosis), a garbled /controller_epoch, brokers that disagree about
-    who is controller, no broker at all. Brokers that ought to run and are not registered are started by the launcher.
+    who is controller, no broker at all. Brokers that ought to run and are not registered are started by the launcher;
+    where none is configured they are named in `missing`, and a controller is fenced all the same. No witness is
+    believed alone: what only this worker cannot reach, or may not ask, is left as it is (the table is in
+    docs/airflow.md).
     All is well when a controller answers, every partition with a live replica in sync is led, half-made topics are
     finished, no deletion is stuck, and (with a launcher) every expected broker is back, every ISR is full and no move
     is stuck.
@@ -33,14 +37,15 @@ class RecoverControllerOperator(ClusterOperator):
     when a treatment becomes due. With `dry_run` it says what is wrong and changes nothing.
 
     Returns controller_before, controller_after, epoch_before, epoch_after, restarted, partitions_led,
-    under_replicated, stuck_moves, deleting, seconds, and the finding with the actions taken.
+    under_replicated, stuck_moves, deleting, seconds, the finding with the actions taken, and what was withheld and why.
 
     :param restart_brokers: start brokers that are missing; without it they are only reported. (templated)
     :param epoch_before: an epoch that the controller's has to be above in the end; known to callers that saw the
         cluster before it broke. (templated)
     :param controller_before: who was controller then, for the report. (templated)
     :param probe_timeout_s: seconds a controller has to answer, three times over.
-    :param grace_s: seconds that an election or the end of a session is waited for before anything is forced.
+    :param grace_s: seconds for which something has to look ill without a break, and for which an election or the end of
+        a session is waited for, before anything is forced.
     """
 
     template_fields = ("restart_brokers", "epoch_before", "controller_before", *ClusterOperator.template_fields)
@@ -65,18 +70,19 @@ class RecoverControllerOperator(ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         if self.checks_only:
-            with self._recoverer(Case(), 0.0) as recoverer:
+            with self._recoverer(Case()) as recoverer:
                 return recoverer.diagnosis().as_json()
         if self.deferrable:
-            return self._round(Case(), time.time())
-        with self._recoverer(Case(), 0.0) as recoverer:
+            return self._round(Case())
+        with self._recoverer(Case()) as recoverer:
             return self._end(recoverer.run())
 
-    def resume(
-        self, context: Context, event: dict[str, Any], case: Mapping[str, Any], started: float
-    ) -> dict[str, Any]:
+    def resume(self, context: Context, event: dict[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:
         """The next round, whatever the trigger saw: what counts is what ZooKeeper and the brokers say now."""
-        return self._round(Case.from_json(case), started)
+        known = Case.from_json(case)
+        # Only seconds that somebody counted on a clock which cannot be set; the way to a worker and back is not.
+        known.elapsed_s += max(float(event.get("waited_s") or 0.0), 0.0)
+        return self._round(known)
 
     def expectation(self) -> Expectation:
         """What the fields and the connection say beforehand."""
@@ -91,10 +97,9 @@ class RecoverControllerOperator(ClusterOperator):
         )
 
     @contextmanager
-    def _recoverer(self, case: Case, elapsed_s: float) -> Iterator[Recoverer]:
+    def _recoverer(self, case: Case) -> Iterator[Recoverer]:
         hook = self.hook
-        restart = as_truth("restart_brokers", self.restart_brokers) and not self.checks_only
-        launcher: Launcher | None = hook.launcher() if restart else None
+        launcher, no_launcher = self._launcher()
         with hook.ensemble() as ensemble, hook.client() as client:
             yield Recoverer(
                 ensemble=ensemble,
@@ -110,11 +115,20 @@ class RecoverControllerOperator(ClusterOperator):
                 ),
                 expectation=self.expectation(),
                 case=case,
-                elapsed_s=elapsed_s,
+                no_launcher=no_launcher,
             )
 
-    def _round(self, case: Case, started: float) -> dict[str, Any]:
-        with self._recoverer(case, time.time() - started) as recoverer:
+    def _launcher(self) -> tuple[Launcher | None, str]:
+        """How brokers are started, or why none is; a controller is fenced without one."""
+        if not as_truth("restart_brokers", self.restart_brokers) or self.checks_only:
+            return None, ""
+        try:
+            return self.hook.launcher(), ""
+        except BadSettings as problem:
+            return None, str(problem)
+
+    def _round(self, case: Case) -> dict[str, Any]:
+        with self._recoverer(case) as recoverer:
             recovery = recoverer.round()
             due_s = min(recoverer.next_due_s(), _LONGEST_ROUND_S)
             view = recoverer.view
@@ -131,7 +145,7 @@ class RecoverControllerOperator(ClusterOperator):
         return self.defer(  # raises TaskDeferred
             trigger=trigger,
             method_name="resume",
-            kwargs={"case": case.as_json(), "started": started},
+            kwargs={"case": case.as_json()},
             timeout=timedelta(seconds=self.wait_timeout_s + GRACE_S),
         )
 

@@ -61,7 +61,10 @@ _CONN_FIELDS: dict[str, Any] = {
     ),
     "broker_ids": {
         "label": "Broker ids",
-        "description": "Which brokers ought to run, where there is no cluster file.",
+        "description": (
+            'Which brokers ought to run, where there is no cluster file: ids, or "1@broker-1:9092" to have one that is '
+            "gone looked for, and started, there."
+        ),
         "schema": {"type": ["array", "null"]},
     },
     "broker_start_command": {
@@ -75,6 +78,14 @@ _CONN_FIELDS: dict[str, Any] = {
     "broker_stop_command": {
         "label": "Broker stop command",
         "description": "The same to end what is left of a broker that hung, before it is started again.",
+        "schema": {"type": ["array", "null"]},
+    },
+    "broker_status_command": {
+        "label": "Broker status command",
+        "description": (
+            "The same to ask a broker's own host about it. It prints answers, silent, runs or gone (or a word of "
+            "`systemctl is-active`)."
+        ),
         "schema": {"type": ["array", "null"]},
     },
 }
@@ -150,6 +161,13 @@ def _config() -> dict[str, Any]:
                     "string",
                     "",
                     '["ssh", "{host}", "systemctl", "kill", "-s", "KILL", "kafka"]',
+                ),
+                "broker_status_command": _option(
+                    "The same to ask a broker's own host about it. It prints answers, silent, runs or gone (or a word "
+                    "of `systemctl is-active`); recovery believes no broker dead or hung on its own look alone.",
+                    "string",
+                    "",
+                    '["ssh", "{host}", "systemctl", "is-active", "kafka"]',
                 ),
                 "spark_settings": _option(
                     "A JSON object of settings that every Spark job gets; a task's own go before them.",

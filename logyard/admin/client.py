@@ -8,16 +8,21 @@ Its modules cost 0.2 s to import, so that happens inside functions only.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from logyard.admin import opening, translate
-from logyard.admin.ports import LATEST, ClusterUnreachable, Probe
+from logyard.admin.ports import LATEST, AccessRefused, ClusterUnreachable
 from logyard.admin.settings import ClusterSettings
+from logyard.admin.signs import first_sign
 from logyard.admin.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
+from logyard.admin.witnesses import Probe, Queue, Wire
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, TopicPartition
 
+_PROBES_MAX = 16
 _RETRY_PAUSE_S = 0.25
 _SPREADING_S = 3.0
 _TOPICS_PER_REQUEST = 200
@@ -256,31 +261,36 @@ class KafkaClusterClient:
 
     # -- the controller's health -------------------------------------------------------------------
 
-    def probe(self, broker: int, host: str, port: int, timeout_s: float) -> Probe:
-        """Ask one broker Metadata (control) and ListPartitionReassignments (the controller's queue), three tries.
+    def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
+        """Ask brokers Metadata (control) and ListPartitionReassignments (the controller's queue), three tries.
 
-        Uses a connection of its own, so that back-off of the others does not colour the answer.
+        Each on a connection of its own, so that back-off of the others does not colour the answer; many at a time.
         """
-        refusal = opening.knock(host, port, timeout_s)
-        if refusal is None:
-            answer = self._ask(broker, f"{host}:{port}", timeout_s)
-            if answer.queue:
-                return answer
-            # A process that dies may accept a last connection; what is dead must not pass for hung.
-            refusal = opening.knock(host, port, timeout_s)
-            if refusal is None:
-                return answer
-        return Probe(broker, reachable=False, metadata=False, queue=None, detail=f"{host}:{port}: {refusal}")
+        if not addresses:
+            return {}
+        with ThreadPoolExecutor(min(len(addresses), _PROBES_MAX), "logyard-probe") as pool:
+            asked = {b: pool.submit(self._probe, b, host, port, timeout_s) for b, (host, port) in addresses.items()}
+            return {broker: answer.result() for broker, answer in asked.items()}
 
-    def _ask(self, broker: int, server: str, timeout_s: float) -> Probe:
+    def _probe(self, broker: int, host: str, port: int, timeout_s: float) -> Probe:
+        wire, detail = first_sign(self._settings, host, port, timeout_s)
+        if wire is not Wire.ANSWERS:
+            return Probe(broker, wire, detail=detail)
+        settings = replace(self._settings, request_timeout_s=timeout_s)
         try:
-            admin = opening.connect(self._settings, (server,), timeout_s)
-        except ClusterUnreachable as problem:
-            return Probe(broker, reachable=True, metadata=False, queue=None, detail=str(problem))
-        try:
-            return opening.ask_controller(admin, broker, timeout_s)
-        finally:
-            admin.close()
+            admin = opening.open_by(settings, f"{host}:{port}", timeout_s)
+        except Exception as problem:  # of any kind: it says something about the broker, or about us
+            found = Probe(broker, opening.wire_of(problem), detail=str(problem.__cause__ or problem))
+        else:
+            try:
+                found = opening.ask_controller(admin, broker, timeout_s)
+            finally:
+                admin.close()
+        if found.queue is Queue.ANSWERS:
+            return found
+        # A process that dies may accept a last connection; what is dead must not pass for hung, or for alive.
+        wire, detail = first_sign(self._settings, host, port, timeout_s)
+        return found if wire is Wire.ANSWERS else Probe(broker, wire, detail=detail)
 
     # -- plumbing ------------------------------------------------------------------------------------
 
@@ -318,6 +328,8 @@ class KafkaClusterClient:
                 return ask()
             except _NoController as problem:
                 last: Exception = ApiError(ErrorCode.NOT_CONTROLLER, str(problem))
+            except theirs.SaslAuthenticationFailedError as problem:
+                raise AccessRefused(f"the login of {self._settings.username!r} is refused: {problem}") from None
             except theirs.BrokerResponseError as problem:
                 last = translate.api_error(problem)
                 # What was just made may not have reached the broker that was asked; longer than that, it is not there.

@@ -20,9 +20,11 @@ from logyard.admin.ports import (
 from logyard.admin.reachability import why_unreachable
 from logyard.admin.requests import ClusterRequests
 from logyard.admin.settings import BadSettings, ClusterSettings
+from logyard.admin.witnesses import WORDS, Word
 from logyard.broker.errors import LogyardError
 
 _PATIENCE_S = 120.0
+_STATUS_PATIENCE_S = 30.0
 
 
 class Connector(Protocol):
@@ -32,7 +34,7 @@ class Connector(Protocol):
 
     def ensemble(self, settings: ClusterSettings) -> Ensemble: ...
 
-    def launcher(self, start: Sequence[str], stop: Sequence[str] = ()) -> Launcher: ...
+    def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher: ...
 
     def pause(self) -> Pause: ...
 
@@ -52,8 +54,8 @@ class RealConnector:
             raise EnsembleUnreachable("this needs ZooKeeper: name it (host:port) in the connection's extra `zookeeper`")
         return KazooEnsemble(settings.zookeeper, settings.request_timeout_s)
 
-    def launcher(self, start: Sequence[str], stop: Sequence[str] = ()) -> Launcher:
-        return CommandLauncher(start, stop)
+    def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher:
+        return CommandLauncher(start, stop, status)
 
     def pause(self) -> Pause:
         return RealPause()
@@ -73,14 +75,19 @@ class RealPause:
 
 
 class CommandLauncher:
-    """Starts (and stops) a broker by a command, given as a list of arguments and run without a shell.
+    """Starts (and stops, and asks after) a broker by a command, given as a list of arguments and run without a shell.
 
     In each argument `{broker_id}`, `{host}` and `{rack}` are filled in; any other brace is refused, and host and
-    rack may hold only what names hold, so that nothing in a registration becomes an option or a path.
+    rack may hold only what names hold, so that nothing in a registration becomes an option or a path. The status
+    command prints one of `witnesses.WORDS` first; its exit status does not matter.
     """
 
-    def __init__(self, start: Sequence[str], stop: Sequence[str] = ()) -> None:
-        self._start, self._stop = tuple(start), tuple(stop)
+    def __init__(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> None:
+        self._start, self._stop, self._status = tuple(start), tuple(stop), tuple(status)
+
+    @property
+    def can_stop(self) -> bool:
+        return bool(self._stop)
 
     def start(self, broker: int, host: str = "", rack: str = "") -> None:
         _run("starting", broker, fill("broker_start_command", self._start, broker, host, rack))
@@ -91,13 +98,28 @@ class CommandLauncher:
         _run("stopping", broker, fill("broker_stop_command", self._stop, broker, host, rack))
         return True
 
+    def word(self, broker: int, host: str = "", rack: str = "") -> Word:
+        if not self._status:
+            return Word.UNKNOWN
+        try:
+            arguments = fill("broker_status_command", self._status, broker, host, rack)
+            done = _completed(arguments, _STATUS_PATIENCE_S)
+        except (LogyardError, OSError, subprocess.TimeoutExpired):
+            return Word.UNKNOWN
+        said = done.stdout.split()
+        return WORDS.get(said[0].lower(), Word.UNKNOWN) if said else Word.UNKNOWN
+
+
+def _completed(arguments: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
 
 def _run(doing: str, broker: int, arguments: Sequence[str]) -> None:
     """Run a launcher's command to its end. Raises LogyardError with the last line that it said."""
     try:
-        done = subprocess.run(
-            arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-        )
+        done = _completed(arguments, _PATIENCE_S)
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise LogyardError(f"{doing} broker {broker} by {arguments[0]}: {problem}") from None
     if done.returncode != 0:

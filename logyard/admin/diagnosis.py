@@ -1,14 +1,16 @@
-"""What is wrong with a controller: evidence from ZooKeeper and from the brokers in, one finding out; pure.
+"""What is wrong with a controller: what the witnesses say in, one finding out; pure.
 
-The probe of a controller that holds /controller is ListPartitionReassignments, which passes through the
-controller's event queue (in Kafka too), with Metadata on the same connection as control.
+The holder of /controller is asked ListPartitionReassignments, which passes through its event queue (in Kafka too), with
+Metadata on the same connection as control. Where it does not answer, its work is looked for in ZooKeeper
+(`Ensemble.exercise`): a controller that works and does not answer is out of our reach, and not ill.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
-from logyard.admin.ports import ControllerView, PartitionsView, Probe
+from logyard.admin.ports import PartitionsView
+from logyard.admin.witnesses import ControllerView, Probe, Queue, Wire
 from logyard.broker.model import TopicPartition
 
 
@@ -18,6 +20,9 @@ class Finding(Enum):
     NO_BROKER = "no broker is registered"
     EPOCH_WEDGED = "/controller_epoch is no number, nobody can be elected"
     NO_CONTROLLER = "brokers live, nobody holds /controller"
+    NOT_ALLOWED = "brokers refuse this connection's login or rights, so nothing is known of them"
+    OUT_OF_REACH = "no broker answers from here, though they are registered: the fault may be on this side"
+    CONTROLLER_OUT_OF_REACH = "the controller works and does not answer from here: the fault may be on this side"
     CONTROLLER_DEAD = "the holder of /controller is gone, its session is not"
     CONTROLLER_HUNG = "the holder of /controller does not work through its queue"
     CONTROLLER_DISPUTED = "brokers disagree about who is controller"
@@ -26,43 +31,76 @@ class Finding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One look: ZooKeeper's view, the holder's probe (None: nobody could be asked), the brokers that ought to run.
+    """One look: ZooKeeper's view, how brokers answered, and which of them ought to run.
 
-    `silent`: brokers that were fenced, are registered still, and do not answer. `beliefs`: broker → whom it takes for
-    the controller, where the brokers were asked.
+    `exercised`: whether the controller did what it was handed through ZooKeeper; None where that was not tried.
     """
 
     view: ControllerView
-    probe: Probe | None
+    probes: Mapping[int, Probe]
     expected: Sequence[int] = ()
-    silent: Sequence[int] = ()
-    beliefs: Mapping[int, int] = field(default_factory=dict)
+    exercised: bool | None = None
+
+    @property
+    def holder(self) -> Probe | None:
+        return None if self.view.holder is None else self.probes.get(self.view.holder)
+
+    @property
+    def answering(self) -> list[int]:
+        """Registered brokers that answer with this connection's credentials, from here, in this very look."""
+        return sorted(b for b in self.view.brokers if self.wire(b) is Wire.ANSWERS)
 
     @property
     def disputing(self) -> list[int]:
         """Brokers that take another broker for the controller than the one that holds /controller."""
-        return sorted(broker for broker, believed in self.beliefs.items() if believed != self.view.holder)
+        return [b for b in self.answering if self.probes[b].controller != self.view.holder]
 
     @property
     def missing(self) -> list[int]:
         """Brokers that ought to run and are not registered."""
         return sorted(set(self.expected) - set(self.view.brokers))
 
+    @property
+    def silent(self) -> list[int]:
+        """Registered brokers that gave no sign of life."""
+        return sorted(b for b in self.view.brokers if not self.wire(b).is_alive)
+
+    def wire(self, broker: int) -> Wire:
+        probe = self.probes.get(broker)
+        return Wire.UNKNOWN if probe is None else probe.wire
+
 
 def diagnose(evidence: Evidence) -> Finding:
     """Name what is wrong with the controller (missing brokers are another matter: `Evidence.missing`)."""
-    view, probe = evidence.view, evidence.probe
+    view = evidence.view
     if not view.brokers:
         return Finding.NO_BROKER
     if view.epoch is None and view.epoch_version >= 0:
         return Finding.EPOCH_WEDGED
     if view.holder is None:
         return Finding.NO_CONTROLLER
-    if view.holder not in view.brokers or (probe is not None and not probe.reachable):
-        return Finding.CONTROLLER_DEAD
-    if probe is not None and not (probe.metadata and probe.queue):
+    probe = evidence.holder
+    if probe is not None and probe.wire is Wire.ANSWERS:
+        return _judge_answers(evidence, probe)
+    if not evidence.answering:
+        refused = any(p.wire is Wire.REFUSES for p in evidence.probes.values())
+        return Finding.NOT_ALLOWED if refused else Finding.OUT_OF_REACH
+    if evidence.exercised:
+        return Finding.CONTROLLER_OUT_OF_REACH
+    if probe is not None and probe.wire is Wire.REFUSES:
+        return Finding.NOT_ALLOWED
+    if probe is not None and probe.wire is Wire.SILENT and view.holder in view.brokers:
         return Finding.CONTROLLER_HUNG
-    return Finding.CONTROLLER_DISPUTED if evidence.disputing else Finding.HEALTHY
+    return Finding.CONTROLLER_DEAD
+
+
+def _judge_answers(evidence: Evidence, probe: Probe) -> Finding:
+    if probe.queue is Queue.ANSWERS or (probe.queue is Queue.FORBIDDEN and evidence.exercised):
+        return Finding.CONTROLLER_DISPUTED if evidence.disputing else Finding.HEALTHY
+    if evidence.exercised:
+        return Finding.CONTROLLER_OUT_OF_REACH
+    # One witness alone (what is done in ZooKeeper) is not enough where the other may not be asked.
+    return Finding.NOT_ALLOWED if probe.queue is Queue.FORBIDDEN else Finding.CONTROLLER_HUNG
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,12 @@ from logyard.admin.ports import (
     EARLIEST,
     LATEST,
     ClusterUnreachable,
-    ControllerView,
     DescribingClient,
     Ensemble,
     EnsembleUnreachable,
     Launcher,
     PartitionsView,
     Pause,
-    Probe,
     Quorum,
 )
 from logyard.admin.settings import ClusterSettings
@@ -30,6 +28,7 @@ from logyard.admin.snapshot import (
     ReplicaSize,
     TopicView,
 )
+from logyard.admin.witnesses import FENCE, ControllerView, Journal, Probe, Queue, Step, Wire, Word
 from logyard.broker.controller import assignment as placement
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartition
@@ -50,8 +49,8 @@ class MemoryConnector:
             raise EnsembleUnreachable("this needs ZooKeeper")
         return MemoryEnsemble(self.cluster_state)
 
-    def launcher(self, start: Sequence[str], stop: Sequence[str] = ()) -> Launcher:
-        return MemoryLauncher(self.cluster_state, can_stop=bool(stop))
+    def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher:
+        return MemoryLauncher(self.cluster_state, can_stop=bool(stop), can_tell=bool(status))
 
     def pause(self) -> Pause:
         return MemoryPause(self.cluster_state)
@@ -61,16 +60,23 @@ class MemoryConnector:
 
 
 class MemoryLauncher:
-    def __init__(self, cluster: MemoryCluster, *, can_stop: bool = False) -> None:
-        self._cluster, self._can_stop = cluster, can_stop
+    def __init__(self, cluster: MemoryCluster, *, can_stop: bool = False, can_tell: bool = False) -> None:
+        self._cluster, self.can_stop, self._can_tell = cluster, can_stop, can_tell
 
     def start(self, broker: int, host: str = "", rack: str = "") -> None:
         self._cluster.start(broker)
 
     def stop(self, broker: int, host: str = "", rack: str = "") -> bool:
-        if self._can_stop:
+        if self.can_stop:
             self._cluster.stop(broker)
-        return self._can_stop
+        return self.can_stop
+
+    def word(self, broker: int, host: str = "", rack: str = "") -> Word:
+        if not self._can_tell:
+            return Word.UNKNOWN
+        if broker not in self._cluster.running:
+            return Word.GONE
+        return Word.SILENT if broker in self._cluster.hung else Word.ANSWERS
 
 
 class MemoryPause:
@@ -85,6 +91,7 @@ class MemoryPause:
 
     def sleep(self, seconds: float) -> None:
         self._now += seconds
+        self._cluster.now_ms += round(seconds * 1000)
         self._cluster.tick()
 
 
@@ -100,7 +107,8 @@ class MemoryEnsemble:
     def controller(self) -> ControllerView:
         c = self._cluster
         epoch = None if c.epoch_garbled else c.epoch
-        return ControllerView(c.controller, c.zxid, epoch, c.epoch, {b: _info(b, c.racks[b]) for b in c.live()})
+        brokers = {b: _info(b, c.racks[b], c.registered.get(b, -1)) for b in c.live()}
+        return ControllerView(c.controller, c.elected, epoch, c.epoch, brokers, c.elected_ms, "memory")
 
     def partitions(self) -> PartitionsView:
         c = self._cluster
@@ -108,9 +116,26 @@ class MemoryEnsemble:
             dict(c.states), dict(c.assignments), tuple(tp for tp in sorted(c.assignments) if tp not in c.states)
         )
 
-    def fence(self, seen: ControllerView) -> bool:
+    def exercise(self, timeout_s: float) -> bool | None:
         c = self._cluster
-        if c.controller is None or (seen.czxid, seen.epoch_version) != (c.zxid, c.epoch):
+        return c.controller in c.running and c.controller not in c.hung
+
+    def journal(self) -> Journal:
+        return Journal(self._cluster.now_ms, len(self._cluster.steps), tuple(self._cluster.steps))
+
+    def note(self, journal: Journal, kind: str, broker: int) -> bool:
+        c = self._cluster
+        if journal.version != len(c.steps):
+            return False
+        c.zxid += 1
+        c.steps.append(Step(kind, broker, c.now_ms, c.zxid))
+        return True
+
+    def fence(self, seen: ControllerView, journal: Journal) -> bool:
+        c = self._cluster
+        if c.controller is None or (seen.czxid, seen.epoch_version) != (c.elected, c.epoch):
+            return False
+        if not self.note(journal, FENCE, c.controller):
             return False
         c.controller = None
         return True
@@ -193,7 +218,8 @@ class MemoryClient:
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]:
         self._known(topic)
         set_here = {k: ConfigValue(v, "DYNAMIC_TOPIC_CONFIG") for k, v in self._cluster.configs[topic].items()}
-        return {"cleanup.policy": ConfigValue("delete", "DEFAULT_CONFIG"), **set_here}
+        defaults = {"cleanup.policy": "delete", "min.insync.replicas": "1"}
+        return {key: ConfigValue(value, "DEFAULT_CONFIG") for key, value in defaults.items()} | set_here
 
     def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
         return {topic: self.topic_configs(topic) for topic in topics if topic in self._cluster.configs}
@@ -312,14 +338,19 @@ class MemoryClient:
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._cluster.group_commits.setdefault(group_id, {}).update(offsets)
 
-    def probe(self, broker: int, host: str, port: int, timeout_s: float) -> Probe:
+    def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
+        return {broker: self._probe(broker) for broker in addresses}
+
+    def _probe(self, broker: int) -> Probe:
         c = self._cluster
         if broker not in c.running:
-            return Probe(broker, reachable=False, metadata=False, queue=None)
-        # What hangs here does nothing at all, as under SIGSTOP: connections are accepted by the kernel alone.
-        answers = broker not in c.hung
+            return Probe(broker, Wire.CLOSED)
+        if broker in c.hung:
+            # What hangs here does nothing at all, as under SIGSTOP: connections are accepted by the kernel alone.
+            return Probe(broker, Wire.SILENT)
         believed = c.beliefs.get(broker, -1 if c.controller is None else c.controller)
-        return Probe(broker, True, answers, answers or None, believed)
+        queue = Queue.ANSWERS if broker == c.controller else Queue.REFUSES
+        return Probe(broker, Wire.ANSWERS, queue, believed, "memory")
 
     def _reachable(self, broker: int) -> None:
         """Each broker answers for its own settings, and nobody else does."""
@@ -350,5 +381,5 @@ def _alter(table: dict[str, str], values: Mapping[str, str], delete: Sequence[st
         table.pop(key, None)
 
 
-def _info(broker: int, rack: str | None) -> BrokerInfo:
-    return BrokerInfo(broker, (Endpoint("PLAINTEXT", "PLAINTEXT", f"host{broker}", 9092),), rack)
+def _info(broker: int, rack: str | None, epoch: int) -> BrokerInfo:
+    return BrokerInfo(broker, (Endpoint("PLAINTEXT", "PLAINTEXT", f"host{broker}", 9092),), rack, epoch)

@@ -7,6 +7,7 @@ died. Nothing moves by itself: `tick` does. `memory.py` has the clients onto it.
 from dataclasses import dataclass, field, replace
 
 from logyard.admin.ports import Quorum
+from logyard.admin.witnesses import Step
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 
@@ -25,6 +26,11 @@ class MemoryCluster:
     epoch: int = 0
     epoch_garbled: bool = False
     zxid: int = 100
+    now_ms: int = 10_000_000  # ZooKeeper's clock
+    elected: int = -1  # the czxid of /controller
+    elected_ms: int = 0
+    registered: dict[int, int] = field(default_factory=dict)  # broker → its epoch
+    steps: list[Step] = field(default_factory=list)  # of recoveries
     hung: set[int] = field(default_factory=set)
     deaf: set[int] = field(default_factory=set)  # brokers that not even a new controller can tell anything
     beliefs: dict[int, int] = field(default_factory=dict)  # broker → whom it takes for the controller, wrongly
@@ -49,7 +55,9 @@ class MemoryCluster:
     def __post_init__(self) -> None:
         self.running = set(self.racks)
         self.sessions = dict.fromkeys(self.racks, -1)
+        self.registered = dict.fromkeys(self.racks, self.zxid)
         self._elect()
+        self.elected_ms = 0  # long ago
 
     def tick(self) -> None:
         """Let some time pass: sessions expire, a controller is elected, replicas catch up, moves end."""
@@ -87,6 +95,8 @@ class MemoryCluster:
         self.deaf.discard(broker)
         self.beliefs.pop(broker, None)
         self.sessions[broker] = -1
+        self.zxid += 1
+        self.registered[broker] = self.zxid
         self.returning[broker] = self.ticks_to_catch_up
 
     def live(self) -> list[int]:
@@ -98,6 +108,7 @@ class MemoryCluster:
         candidates = [b for b in self.live() if b in self.running and b not in self.hung]
         if candidates:
             self.controller, self.epoch, self.zxid = candidates[0], self.epoch + 1, self.zxid + 1
+            self.elected, self.elected_ms = self.zxid, self.now_ms
             self.beliefs = {b: self.beliefs[b] for b in self.deaf & set(self.beliefs)}
 
     def _expire(self, broker: int) -> None:

@@ -5,13 +5,14 @@ Refusals by the cluster are ApiError; ClusterUnreachable is a cluster that does 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from logyard.admin.groups import Group
 from logyard.admin.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
+from logyard.admin.witnesses import ControllerView, Journal, Probe, Word
 from logyard.broker.errors import ApiError, LogyardError
-from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
+from logyard.broker.model import Assignment, PartitionState, TopicPartition
 
 EARLIEST = -2
 LATEST = -1
@@ -25,22 +26,8 @@ class EnsembleUnreachable(LogyardError):
     """ZooKeeper did not answer in time, or the connection names none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """How one broker answered: Metadata (control) and ListPartitionReassignments (passes the controller's queue).
-
-    `reachable`: a TCP connection came about. `queue` is None where it was not asked (Metadata failed already).
-    `refused`: the second question was answered, by an error (a broker says NOT_CONTROLLER while it takes over, too).
-    `controller` is whom the broker believes to be the controller.
-    """
-
-    broker: int
-    reachable: bool
-    metadata: bool
-    queue: bool | None
-    controller: int = -1
-    detail: str = ""
-    refused: bool = False
+class AccessRefused(ClusterUnreachable):
+    """Brokers live and refuse this login: nothing that is said about the cluster's health."""
 
 
 class ClusterClient(Protocol):
@@ -103,7 +90,9 @@ class ClusterClient(Protocol):
 
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None: ...
 
-    def probe(self, broker: int, host: str, port: int, timeout_s: float) -> Probe: ...
+    def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
+        """How each of those brokers answers at its (host, port); never raises."""
+        ...
 
     def close(self) -> None: ...
 
@@ -129,20 +118,6 @@ class DescribingClient(ClusterClient, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerView:
-    """What ZooKeeper says about the controller; versions and czxid fence what is done about it later.
-
-    `holder` None: no /controller. `epoch` None: /controller_epoch is no number, or missing (`epoch_version` -1).
-    """
-
-    holder: int | None
-    czxid: int
-    epoch: int | None
-    epoch_version: int
-    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionsView:
     """Every partition's state as ZooKeeper holds it; `stateless` are assigned but have no state yet (half-made)."""
 
@@ -153,14 +128,30 @@ class PartitionsView:
 
 
 class Ensemble(Protocol):
-    """The cluster's ZooKeeper, read by the schemas of broker/znodes; what is written is fenced."""
+    """The cluster's ZooKeeper, read by the schemas of broker/znodes; what is written is fenced.
+
+    Every method raises EnsembleUnreachable where ZooKeeper does not answer, or does not let us write.
+    """
 
     def controller(self) -> ControllerView: ...
 
     def partitions(self) -> PartitionsView: ...
 
-    def fence(self, seen: ControllerView) -> bool:
-        """Delete /controller unless someone was elected since `seen`; False: diagnose again."""
+    def exercise(self, timeout_s: float) -> bool | None:
+        """Whether the controller works through its queue, seen without asking a broker: it is handed an election of no
+        partition, which a controller takes away. False: it did not in that time; None: that cannot be tried here."""
+        ...
+
+    def journal(self) -> Journal:
+        """What recoveries did to this cluster lately, and ZooKeeper's clock."""
+        ...
+
+    def note(self, journal: Journal, kind: str, broker: int) -> bool:
+        """Write a step down before it is done; False where another recovery is at work: look again."""
+        ...
+
+    def fence(self, seen: ControllerView, journal: Journal) -> bool:
+        """Delete /controller and write that down, unless someone was elected since `seen`; False: diagnose again."""
         ...
 
     def nudge_election(self) -> bool:
@@ -183,10 +174,17 @@ class Pause(Protocol):
 
 
 class Launcher(Protocol):
-    """How a broker is started again. Both raise LogyardError with what the command said."""
+    """How a broker is started again. `start` and `stop` raise LogyardError with what the command said."""
+
+    @property
+    def can_stop(self) -> bool: ...
 
     def start(self, broker: int, host: str = "", rack: str = "") -> None: ...
 
     def stop(self, broker: int, host: str = "", rack: str = "") -> bool:
         """End what is left of a broker; False where no way to do that is known."""
+        ...
+
+    def word(self, broker: int, host: str = "", rack: str = "") -> Word:
+        """What the broker's own host says of it; UNKNOWN where no way to ask is known. Never raises."""
         ...

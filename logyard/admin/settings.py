@@ -21,6 +21,7 @@ class ClusterSettings:
     """Everything that is needed to talk to one cluster. Times are seconds, rates bytes per second.
 
     `disk_capacities`: bytes of the brokers' disks, one number for all of them or pairs of broker and bytes.
+    `broker_ids`: brokers that ought to run, with host and port ("" and 0 where the setting names the id alone).
     """
 
     bootstrap: tuple[str, ...]
@@ -39,9 +40,10 @@ class ClusterSettings:
     throttle: int | None = None
     disk_capacities: int | tuple[tuple[int, int], ...] | None = None
     cluster_file: str | None = None
-    broker_ids: tuple[int, ...] = ()
+    broker_ids: tuple[tuple[int, str, int], ...] = ()
     broker_start_command: tuple[str, ...] = ()
     broker_stop_command: tuple[str, ...] = ()
+    broker_status_command: tuple[str, ...] = ()
 
     @classmethod
     def read(
@@ -76,9 +78,10 @@ class ClusterSettings:
             ssl_check_hostname=_truth("ssl_check_hostname", given.get("ssl_check_hostname", True)),
             throttle=round(_number("throttle", given["throttle"])) if "throttle" in given else None,
             disk_capacities=_capacities(given.get("disk_capacities")),
-            broker_ids=tuple(int(_number("broker_ids", item)) for item in _listed("broker_ids", given)),
+            broker_ids=tuple(_broker(item) for item in _listed("broker_ids", given)),
             broker_start_command=tuple(str(item) for item in _listed("broker_start_command", given)),
             broker_stop_command=tuple(str(item) for item in _listed("broker_stop_command", given)),
+            broker_status_command=tuple(str(item) for item in _listed("broker_status_command", given)),
             zookeeper=text("zookeeper"),
             ssl_cafile=text("ssl_cafile"),
             ssl_certfile=text("ssl_certfile"),
@@ -101,7 +104,7 @@ class ClusterSettings:
         Raises BadSettings where the cluster file does not parse. Empty where neither is given.
         """
         if self.cluster_file is None:
-            return dict.fromkeys(self.broker_ids, ("", 0))
+            return {broker: (host, port) for broker, host, port in self.broker_ids}
         try:
             content = json.loads(Path(self.cluster_file).read_text())
             return {int(b["id"]): (str(b["host"]), int(b["port"])) for b in content["brokers"]}
@@ -124,6 +127,15 @@ def _listed(key: str, given: Mapping[str, Any]) -> list[Any]:
     if not isinstance(value, (list, tuple)):
         raise BadSettings(f'{key}: a JSON list is expected, such as [1, 2, 3] or ["ssh", "{{host}}", …]')
     return list(value)
+
+
+def _broker(item: Any) -> tuple[int, str, int]:
+    """A broker's id, or `id@host:port`: where it is looked for while nothing else tells that."""
+    broker, _, address = str(item).partition("@")
+    host, _, port = address.rpartition(":")
+    if not broker.isdecimal() or (address and not (host and port.isdecimal())):
+        raise BadSettings(f'broker_ids {item!r}: an id is expected, such as 1, or "1@broker-1:9092"')
+    return int(broker), host.strip("[]"), int(port or 0)
 
 
 def _capacities(value: Any) -> int | tuple[tuple[int, int], ...] | None:

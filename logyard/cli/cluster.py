@@ -106,6 +106,20 @@ def stop_broker(
     typer.echo(f"broker {broker} stopped" if ran else f"broker {broker} did not run")
 
 
+@app.command("broker-status")
+def broker_status(directory: Directory, broker: BrokerId) -> None:
+    """Print what can be told of one broker on its own host: answers, silent, runs or gone.
+
+    Recovery asks it before it stops or starts anything (`broker_status_command`).
+
+    Example:
+
+    \b
+        logyard cluster broker-status --dir /tmp/yard --id 1
+    """
+    typer.echo(Cluster(directory).word(broker))
+
+
 @app.command()
 def status(directory: Directory) -> None:
     """Show every broker; the exit status is 0 only when all of them serve.

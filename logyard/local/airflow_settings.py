@@ -124,9 +124,11 @@ def connections(description: Mapping[str, Any], cluster_file: Path, spark_master
     the operators put the broker's id for {broker_id}.
     """
     command = str(Path(sys.executable).with_name("logyard"))
-    start = [command, "cluster", "start-broker", "--dir", str(cluster_file.parent), "--id", "{broker_id}"]
+    start, stop, status = (
+        [command, "cluster", verb, "--dir", str(cluster_file.parent), "--id", "{broker_id}"]
+        for verb in ("start-broker", "stop-broker", "broker-status")
+    )
     # What is left of a broker that hung is ended before it is started again.
-    stop = [command, "cluster", "stop-broker", "--dir", str(cluster_file.parent), "--id", "{broker_id}"]
     stop += ["--signal", "KILL"]
     logyard = {
         "conn_type": "logyard",
@@ -148,4 +150,5 @@ def connections(description: Mapping[str, Any], cluster_file: Path, spark_master
         # What a connection says is not run unless the configuration says so as well; here it says so itself.
         "AIRFLOW__LOGYARD__BROKER_START_COMMAND": json.dumps(start),
         "AIRFLOW__LOGYARD__BROKER_STOP_COMMAND": json.dumps(stop),
+        "AIRFLOW__LOGYARD__BROKER_STATUS_COMMAND": json.dumps(status),
     }

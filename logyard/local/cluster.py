@@ -20,6 +20,7 @@ READY_S = 120.0
 OLD_SESSION_S = 130.0  # longer than the longest session that ZooKeeper grants
 PORT_TRIES = 5
 POLL_S = 0.1
+WORD_TRIES = 3
 
 # -P: the directory it runs in is no place to import from.
 BROKER_COMMAND = (sys.executable, "-P", "-m", "logyard.broker")
@@ -102,6 +103,22 @@ class Cluster:
             with registrations.connect(self.address) as registered:
                 self._describe(settings, self.address, registered)
         return ran
+
+    def word(self, broker: int) -> str:
+        """What can be told of that broker on its own host: answers, silent, runs (its port is closed) or gone."""
+        _check_id(broker, self.layout.settings())
+        port = self._ports.known().get(broker_name(broker), 0)
+        for _ in range(WORD_TRIES):
+            if not self.processes.alive(broker_name(broker)):
+                return "gone"
+            try:
+                wire.ask_api_versions(HOST, port)
+                return "answers"
+            except wire.Refused:
+                return "runs"
+            except wire.WireError:
+                continue
+        return "silent"
 
     def stop(self, grace_s: float = GRACE_S) -> bool:
         """End the brokers, then ZooKeeper; False where nothing ran."""

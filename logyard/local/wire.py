@@ -25,6 +25,10 @@ class WireError(Exception):
     """The peer does not answer, or not as a Kafka broker does."""
 
 
+class Refused(WireError):
+    """Nobody listens at that port."""
+
+
 def ask_api_versions(host: str, port: int, timeout_s: float = 2.0) -> dict[int, tuple[int, int]]:
     """The APIs that broker advertises: lowest and highest version by key. Raises WireError."""
     body = _ask(host, port, API_VERSIONS, 0, b"", timeout_s)
@@ -79,6 +83,8 @@ def _ask(host: str, port: int, api: int, version: int, body: bytes, timeout_s: f
             if not 4 <= size <= RESPONSE_BYTES_MAX:
                 raise WireError(f"{host}:{port} announces a response of {size} bytes: no Kafka broker")
             return _exactly(link, size)[4:]
+    except ConnectionRefusedError as error:
+        raise Refused(f"{host}:{port} does not answer: nobody listens there") from error
     except OSError as error:
         raise WireError(f"{host}:{port} does not answer: {error}") from error
 

@@ -79,16 +79,17 @@ class ClusterHook(BaseHook):
     def launcher(self) -> Launcher:
         """How brokers are started: `[logyard] broker_start_command`, else the connection's where that is allowed.
 
-        The same for `broker_stop_command`, which ends what is left of a broker that hangs.
+        The same for `broker_stop_command`, which ends what is left of a broker that hangs, and for
+        `broker_status_command`, which tells what the broker's own host knows of it (`admin.witnesses.WORDS`).
         Whoever may edit a connection is not thereby allowed to run commands on the workers, hence the switch
         `[logyard] allow_connection_launcher`. Raises BadSettings.
         """
-        configured = conf.get(CONFIG_SECTION, "broker_start_command", fallback="") or ""
-        stop = conf.get(CONFIG_SECTION, "broker_stop_command", fallback="") or ""
-        if configured:
-            start_command = _command("broker_start_command", configured)
-            return self.connector.launcher(start_command, _command("broker_stop_command", stop) if stop else ())
-        if not self.settings.broker_start_command:
+        names = ("broker_start_command", "broker_stop_command", "broker_status_command")
+        configured = {name: conf.get(CONFIG_SECTION, name, fallback="") or "" for name in names}
+        if configured["broker_start_command"]:
+            return self.connector.launcher(*(_command(name, text) if text else () for name, text in configured.items()))
+        settings = self.settings
+        if not settings.broker_start_command:
             raise BadSettings(
                 "no way to start a broker: set broker_start_command in the section [logyard] or in the connection"
             )
@@ -96,7 +97,9 @@ class ClusterHook(BaseHook):
             raise BadSettings(
                 "the connection's broker_start_command is not used unless [logyard] allow_connection_launcher is True"
             )
-        return self.connector.launcher(self.settings.broker_start_command, self.settings.broker_stop_command)
+        return self.connector.launcher(
+            settings.broker_start_command, settings.broker_stop_command, settings.broker_status_command
+        )
 
     def test_connection(self) -> tuple[bool, str]:
         """Try it in the order in which things go wrong: settings, name, port, TLS, login, controller, ZooKeeper."""

@@ -105,7 +105,8 @@ class ClusterTrigger(BaseTrigger):
         started = asyncio.get_running_loop().time()
         payload = await self._outcome()
         await asyncio.sleep(max(started + settle_s() - asyncio.get_running_loop().time(), 0.0))
-        yield TriggerEvent(payload.as_json())  # type: ignore[no-untyped-call]
+        waited_s = asyncio.get_running_loop().time() - started
+        yield TriggerEvent({**payload.as_json(), "waited_s": waited_s})  # type: ignore[no-untyped-call]
 
     async def _outcome(self) -> WaitEvent:
         watch = ClusterWatch.of(self.logyard_conn_id)

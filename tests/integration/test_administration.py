@@ -2,10 +2,8 @@
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,25 +17,14 @@ from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.execution import make_plan, progress
 from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.ports import EARLIEST
-from logyard.admin.recovery import Recoverer
-from logyard.admin.recovery_case import Expectation, Limits, Recovery
-from logyard.admin.settings import ClusterSettings
+from logyard.admin.recovery_case import Expectation
 from logyard.admin.snapshot import NewTopic
 from logyard.admin.throttle_book import ThrottleBook
 from logyard.admin.throttle_records import MemoryRecords
 from logyard.admin.topics import IfExists, ensure_topic
 from logyard.broker.model import TopicPartition
 from tests.support.real_cluster import RealCluster, eventually
-
-
-def settings_of(cluster: RealCluster) -> ClusterSettings:
-    extra = {
-        "zookeeper": cluster.description["zookeeper"],
-        "cluster_file": str(cluster.directory / "cluster.json"),
-        "request_timeout_s": 5,
-        "total_timeout_s": 30,
-    }
-    return ClusterSettings.read(cluster.bootstrap, extra)
+from tests.support.recovering import recover, settings_of
 
 
 @pytest.fixture
@@ -125,27 +112,6 @@ def _throttled(client: KafkaClusterClient) -> list[str]:
     keys = (throttles.LEADERS, throttles.FOLLOWERS, throttles.LEADER_RATE, throttles.FOLLOWER_RATE)
     tables = [client.topic_configs("admin-move"), *(client.broker_configs(b) for b in (0, 1, 2))]
     return [key for table in tables for key in keys if key in table and table[key].is_override and table[key].value]
-
-
-def recover(cluster: RealCluster, expectation: Expectation) -> Recovery:
-    settings, connector = settings_of(cluster), RealConnector()
-    command = [str(Path(sys.executable).with_name("logyard")), "cluster"]
-    place = ["--dir", str(cluster.directory), "--id", "{broker_id}"]
-    ensemble = connector.ensemble(settings)
-    try:
-        return Recoverer(
-            ensemble=ensemble,
-            client=connector.cluster(settings),
-            launcher=connector.launcher(
-                [*command, "start-broker", *place], [*command, "stop-broker", *place, "--signal", "KILL"]
-            ),
-            pause=connector.pause(),
-            say=lambda line: None,
-            limits=Limits(total_s=120, probe_s=3),
-            expectation=expectation,
-        ).run()
-    finally:
-        ensemble.close()
 
 
 def test_a_dead_and_then_a_hung_controller_are_recovered(own_cluster: RealCluster) -> None:

@@ -109,7 +109,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "handed to a task or a triggerer that goes on elsewhere; who takes it over asks the wall once": (
         "operators.base:ClusterOperator.waiting",
         "operators.controller:RecoverControllerOperator._round",
-        "operators.controller:RecoverControllerOperator.execute",
         "operators.reassignment:ExecuteReassignmentOperator._finish",
         "operators.reassignment:ExecuteReassignmentOperator.execute",
         "operators.sensors.cluster:ClusterSensor._trigger",

@@ -7,11 +7,12 @@ import pytest
 from logyard.admin.diagnosis import Evidence, Finding, diagnose, health
 from logyard.admin.memory import MemoryClient, MemoryConnector
 from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.ports import ControllerView, PartitionsView, Probe
+from logyard.admin.ports import PartitionsView
 from logyard.admin.recovery import NotRecovered, Recoverer
 from logyard.admin.recovery_case import Case, Expectation, Limits, Recovery
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import NewTopic
+from logyard.admin.witnesses import ControllerView, Probe, Queue, Wire
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
 
@@ -34,7 +35,7 @@ def recover(
     recoverer = Recoverer(
         ensemble=connector.ensemble(SETTINGS),
         client=connector.cluster(SETTINGS),
-        launcher=connector.launcher(["start"], ["stop"]) if launch else None,
+        launcher=connector.launcher(["start"], ["stop"], ["status"]) if launch else None,
         pause=connector.pause(),
         say=said.append,
         limits=Limits(total_s=total_s, grace_s=20.0),
@@ -102,7 +103,7 @@ def test_a_hung_controller_is_fenced() -> None:
     assert result.finding is Finding.CONTROLLER_HUNG
     assert result.controller_after != hung
     # Its session did not end by itself: after a while what was left of it was ended, and it was started again.
-    assert (made.stopped, made.started) == ([hung, hung], [hung])
+    assert (made.stopped, made.started) == ([hung], [hung])
     assert any("fenced" in line for line in said)
 
 
@@ -159,18 +160,17 @@ def test_another_process_goes_on_with_the_case() -> None:
     hung = made.controller
     assert hung is not None
     made.hung.add(hung)
-    connector, document, elapsed, rounds = MemoryConnector(made), Case().as_json(), 0.0, 0
+    connector, document, rounds = MemoryConnector(made), Case().as_json(), 0
     while True:
         recoverer = Recoverer(
             ensemble=connector.ensemble(SETTINGS),
             client=connector.cluster(SETTINGS),
-            launcher=connector.launcher(["start"], ["stop"]),
+            launcher=connector.launcher(["start"], ["stop"], ["status"]),
             pause=connector.pause(),
             say=lambda line: None,
             limits=Limits(total_s=120.0, grace_s=20.0),
             expectation=Expectation(brokers=ALL),
             case=Case.from_json(json.loads(json.dumps(document))),
-            elapsed_s=elapsed,
         )
         result = recoverer.round()
         rounds += 1
@@ -178,11 +178,12 @@ def test_another_process_goes_on_with_the_case() -> None:
             break
         due = recoverer.next_due_s()
         assert 0 < due <= 60.0
-        document, elapsed = recoverer.case.as_json(), elapsed + 2.0
+        recoverer.case.elapsed_s += 2.0
+        document = recoverer.case.as_json()
         made.tick()
     assert rounds > 5
     assert result.finding is Finding.CONTROLLER_HUNG
-    assert (made.stopped, made.started) == ([hung, hung], [hung])
+    assert (made.stopped, made.started) == ([hung], [hung])
     assert result.seconds >= 20.0
     with pytest.raises(CorruptData, match="case"):
         Case.from_json({"finding": "NONSENSE"})
@@ -256,20 +257,34 @@ def test_a_cure_that_does_not_come_says_what_was_tried() -> None:
         recover(made, total_s=60.0)
 
 
-def test_diagnosis_tells_a_dead_process_from_a_hung_one() -> None:
-    broker = BrokerInfo(1, ())
-    view = ControllerView(1, 5, 3, 3, {1: broker})
-    closed = Probe(1, reachable=False, metadata=False, queue=None)
-    silent = Probe(1, reachable=True, metadata=False, queue=None)
-    stuck = Probe(1, reachable=True, metadata=True, queue=False)
-    fine = Probe(1, reachable=True, metadata=True, queue=True)
-    assert diagnose(Evidence(view, closed)) is Finding.CONTROLLER_DEAD
-    assert diagnose(Evidence(view, silent)) is Finding.CONTROLLER_HUNG
-    assert diagnose(Evidence(view, stuck)) is Finding.CONTROLLER_HUNG
-    assert diagnose(Evidence(view, fine)) is Finding.HEALTHY
-    assert diagnose(Evidence(ControllerView(2, 5, 3, 3, {1: broker}), None)) is Finding.CONTROLLER_DEAD
-    assert diagnose(Evidence(ControllerView(None, -1, None, 3, {1: broker}), None)) is Finding.EPOCH_WEDGED
-    assert diagnose(Evidence(ControllerView(None, -1, None, -1, {1: broker}), None)) is Finding.NO_CONTROLLER
+def test_diagnosis_tells_a_dead_process_from_a_hung_one_and_both_from_what_is_out_of_reach() -> None:
+    brokers = {1: BrokerInfo(1, ()), 2: BrokerInfo(2, ())}
+    view = ControllerView(1, 5, 3, 3, brokers)
+
+    def found(
+        wire: Wire, queue: Queue = Queue.UNASKED, other: Wire = Wire.ANSWERS, done: bool | None = False
+    ) -> Finding:
+        return diagnose(Evidence(view, {1: Probe(1, wire, queue, 1), 2: Probe(2, other, controller=1)}, (), done))
+
+    assert found(Wire.CLOSED) is Finding.CONTROLLER_DEAD
+    assert found(Wire.UNREACHABLE) is Finding.CONTROLLER_DEAD
+    assert found(Wire.SILENT) is Finding.CONTROLLER_HUNG
+    assert found(Wire.ANSWERS, Queue.SILENT) is Finding.CONTROLLER_HUNG
+    assert found(Wire.ANSWERS, Queue.REFUSES) is Finding.CONTROLLER_HUNG
+    assert found(Wire.ANSWERS, Queue.ANSWERS) is Finding.HEALTHY
+    for wire in (Wire.CLOSED, Wire.UNREACHABLE, Wire.SILENT, Wire.REFUSES):
+        # ZooKeeper shows it at work, or nobody else answers either, or it lives: the fault may be on our side.
+        assert found(wire, done=True) is Finding.CONTROLLER_OUT_OF_REACH
+        assert found(wire, other=wire) in (Finding.OUT_OF_REACH, Finding.NOT_ALLOWED)
+    assert found(Wire.REFUSES) is Finding.NOT_ALLOWED
+    assert found(Wire.ANSWERS, Queue.FORBIDDEN) is Finding.NOT_ALLOWED
+    assert found(Wire.ANSWERS, Queue.FORBIDDEN, done=True) is Finding.HEALTHY
+    assert found(Wire.ANSWERS, Queue.SILENT, done=True) is Finding.CONTROLLER_OUT_OF_REACH
+    answers = {1: Probe(1, Wire.ANSWERS)}
+    assert diagnose(Evidence(ControllerView(3, 5, 3, 3, brokers), answers)) is Finding.CONTROLLER_DEAD
+    assert diagnose(Evidence(ControllerView(None, -1, None, 3, brokers), answers)) is Finding.EPOCH_WEDGED
+    assert diagnose(Evidence(ControllerView(None, -1, None, -1, brokers), answers)) is Finding.NO_CONTROLLER
+    assert diagnose(Evidence(ControllerView(None, -1, 3, 3, {}), answers)) is Finding.NO_BROKER
 
 
 def test_health_counts_from_states() -> None:

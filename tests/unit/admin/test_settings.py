@@ -33,6 +33,8 @@ def test_a_full_connection() -> None:
         ("a:1", {"broker_start_command": "rm -rf"}, "broker_start_command"),
         ("a:1", {"ssl_check_hostname": "maybe"}, "ssl_check_hostname"),
         ("a:1", {"disk_capacities": "large"}, "disk_capacities"),
+        ("a:1", {"broker_ids": ["one"]}, "broker_ids"),
+        ("a:1", {"broker_ids": ["1@b-1"]}, "broker_ids"),
         ("a:1", {"disk_capacities": [1, 2]}, "disk_capacities"),
     ],
 )
@@ -47,6 +49,11 @@ def test_wrong_values_are_named(host: str, extra: dict[str, object], named: str)
 )
 def test_capacities_are_read_from_forms_and_json(given: object, expected: object) -> None:
     assert ClusterSettings.read("a:1", {"disk_capacities": given}).disk_capacities == expected
+
+
+def test_brokers_that_ought_to_run_may_come_with_their_addresses() -> None:
+    told = ClusterSettings.read("a:1", {"broker_ids": ["1@b-1:9092", 2, "3@[::1]:9093"]})
+    assert told.expected_brokers() == {1: ("b-1", 9092), 2: ("", 0), 3: ("::1", 9093)}
 
 
 def test_the_cluster_file_tells_which_brokers_ought_to_run(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_an_interrupt_is_128_plus_its_signal(
 
 
 COMMANDS = [
-    *(["cluster", name] for name in ("start", "stop", "start-broker", "stop-broker", "status")),
+    *(["cluster", name] for name in ("start", "stop", "start-broker", "stop-broker", "broker-status", "status")),
     *(["topics", name] for name in ("create", "list", "describe", "alter", "delete")),
     *(["reassign", name] for name in ("generate", "execute", "verify", "cancel", "list")),
     *(["configs", name] for name in ("describe", "alter")),

@@ -78,7 +78,7 @@ def test_a_dry_run_only_says_what_is_wrong(cluster: MemoryCluster) -> None:
 
 
 def test_a_hung_controller_is_recovered_round_by_round(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("START", "STOP"):
+    for name in ("START", "STOP", "STATUS"):
         monkeypatch.setenv(f"AIRFLOW__LOGYARD__BROKER_{name}_COMMAND", '["it", "{broker_id}"]')
     hung = cluster.controller
     assert hung is not None
@@ -92,9 +92,36 @@ def test_a_hung_controller_is_recovered_round_by_round(cluster: MemoryCluster, m
 
 def test_a_connections_command_needs_the_switch(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadSettings, match="allow_connection_launcher"):
-        run(RecoverControllerOperator(task_id="r"), context())
+        ClusterHook().launcher()
+    cluster.ticks_to_expire = 0
+    cluster.kill(3)
+    cluster.tick()
+    found, _ = run(RecoverControllerOperator(task_id="r"), context())
+    assert (found["restarted"], found["missing"]) == ([], [3])
+    assert "allow_connection_launcher" in found["withheld"][0]
     monkeypatch.setenv("AIRFLOW__LOGYARD__ALLOW_CONNECTION_LAUNCHER", "True")
-    assert run(RecoverControllerOperator(task_id="r"), context())[0]["finding"] == "HEALTHY"
+    found, _ = run(RecoverControllerOperator(task_id="r"), context())
+    assert (found["restarted"], found["missing"], found["withheld"]) == ([3], [], [])
+
+
+def test_a_hung_controller_is_fenced_without_a_launcher(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, cluster, zookeeper="memory:2")  # no command in the connection, none in the configuration
+    hung = cluster.controller
+    assert hung is not None
+    cluster.hung.add(hung)
+    found, _ = run(RecoverControllerOperator(task_id="r", grace_s=5.0), context())
+    assert (found["finding"], found["restarted"]) == ("CONTROLLER_HUNG", [])
+    assert found["controller_after"] not in (-1, hung)
+    assert [action for action in found["actions"] if "fenced" in action]
+    # A broker that died is named, and what it would take to start it.
+    cluster.ticks_to_expire = 0
+    cluster.kill(hung)
+    cluster.tick()
+    found, _ = run(RecoverControllerOperator(task_id="r", grace_s=5.0), context())
+    assert (found["missing"], found["actions"]) == ([hung], [])
+    assert "broker_start_command" in found["withheld"][0]
 
 
 def test_without_zookeeper_the_recovery_says_so(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
