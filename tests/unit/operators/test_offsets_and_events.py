@@ -122,9 +122,9 @@ def test_seconds_of_full_isrs_are_counted_on_end(cluster: MemoryCluster) -> None
     assert "to stay so" in trigger.missing(whole)
     assert at(2500) is None
     assert at(2900, broken) is None
-    assert at(3100) is None  # it begins anew
-    assert at(5099) is None
-    found = at(5100)
+    assert at(3000) is None  # it begins anew
+    assert at(4999) is None
+    found = at(5000)
     assert found is not None
     assert found["held_s"] == 2.0
 
