@@ -62,15 +62,20 @@ def main() -> None:
 
 
 def _receive(requests: "queue.SimpleQueue[Any]", pace: Pace) -> None:
-    for line in sys.stdin.buffer:
-        request = json.loads(line)
-        # Set here, not where the work begins: a rate that comes right behind its request must not be lost.
-        if NEW_RATE in request:
-            pace.set(request[NEW_RATE])
-        else:
-            pace.set(request.get(RATE) or UNBOUND)
-            requests.put(request)
-    os._exit(0)
+    status = 1
+    try:
+        for line in sys.stdin.buffer:
+            request = json.loads(line)
+            # Set here, not where the work begins: a rate that comes right behind its request must not be lost.
+            if NEW_RATE in request:
+                pace.set(request[NEW_RATE])
+            else:
+                pace.set(request.get(RATE) or UNBOUND)
+                requests.put(request)
+        status = 0
+    finally:
+        # Without its ears the process would wait for ever, and its broker for it.
+        os._exit(status)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,13 @@ class ClusterEvent(BaseEventTrigger):
         while True:
             seen = await watch.next_look(self.poll_interval_s)
             failed = isinstance(seen, Exception)
-            for change in self.changes(None if failed else seen, seen if failed else None):  # type: ignore[arg-type]
+            try:
+                changes = self.changes(None if failed else seen, seen if failed else None)  # type: ignore[arg-type]
+            except Exception:
+                # One look that is not understood must not end the watch: Airflow would not begin it again.
+                self.log.exception("%s: a look at %s is left out", type(self).__name__, self.logyard_conn_id)
+                continue
+            for change in changes:
                 self.log.info("%s: %s", type(self).__name__, change)
                 payload = {"event": type(self).__name__, "logyard_conn_id": self.logyard_conn_id, **change}
                 yield TriggerEvent(payload)  # type: ignore[no-untyped-call]

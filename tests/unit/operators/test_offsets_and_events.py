@@ -252,6 +252,32 @@ def test_an_event_comes_through_the_shared_poll(cluster: MemoryCluster, monkeypa
     assert event["logyard_conn_id"] == "logyard_default"
 
 
+def test_one_look_that_is_not_understood_does_not_end_an_event_trigger(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Changing(MemoryCluster):
+        def tick(self) -> None:
+            super().tick()
+            if self.looks > 4:
+                self.controller = 2
+
+    looked = 0
+    changes = ControllerChangedEvent.changes
+
+    def fails_once(self: Any, seen: Any, problem: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        if looked == 2:
+            raise KeyError("what nobody thought of")
+        return changes(self, seen, problem)
+
+    cluster.__class__ = Changing
+    use(monkeypatch, cluster, zookeeper="memory:2")
+    monkeypatch.setattr(ControllerChangedEvent, "changes", fails_once)
+    assert first_event(ControllerChangedEvent(poll_interval_s=0.01))["controller"] == 2
+    assert looked > 2
+
+
 # -- the watch and the heartbeat ---------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -142,3 +143,39 @@ async def test_a_cancelled_wait_reaches_the_handler_through_the_stop_watch() -> 
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert seen == ["cancelled"]
+
+
+async def test_a_large_request_is_read_and_answered_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JoinGroup may name 100,000 protocols in a megabyte: reading it takes a third of a second."""
+    on_the_loop, handled, coded = threading.get_ident(), [], []
+
+    def handle(services: Services, request: Request, message: Any) -> Fields:
+        handled.append(threading.get_ident())
+        assert len(message.protocols) == 5000
+        return {"error_code": 25}
+
+    def noted(work: Any) -> Any:
+        def call(*asked: Any) -> Any:
+            coded.append(threading.get_ident())
+            return work(*asked)
+
+        return call
+
+    for name in ("decode_request", "encode_response"):
+        monkeypatch.setattr(codec, name, noted(getattr(codec, name)))
+    large = dispatcher(Handler(11, "JoinGroup", message=handle))
+    loop = asyncio.get_running_loop()
+    cast(Any, large._services).replicas = SimpleNamespace(look_into=lambda work: loop.run_in_executor(None, work))
+    protocols = [{"name": f"p{n}", "metadata": b""} for n in range(5000)]
+    fields = {"group_id": "g", "member_id": "", "protocol_type": "c", "protocols": protocols}
+    frame = frame_of(11, 5, **fields)
+    answer = large(SESSION, frame)
+    assert isinstance(answer, asyncio.Future)
+    frame[:] = bytes(len(frame))  # the receive buffer is used again
+    body = answered(await answer, 11, 5)
+    assert body.error_code == 25
+    assert handled == [on_the_loop]
+    assert len(coded) == 2
+    assert on_the_loop not in coded
+    with pytest.raises(CorruptData):
+        await cast(Any, large(SESSION, frame_of(11, 5, **fields)[:-5]))
