@@ -84,6 +84,10 @@ class Replicas:
         """Carry out LeaderAndIsr (facts §9). The whole-request error is 77 or 11 for a request of the past."""
         return self._transitions.become_leader_or_follower(request)
 
+    def refusal(self, request: LeaderAndIsr) -> ErrorCode:
+        """Return NONE, or 77 or 11 for a request of the past; the epoch of one of the present counts from now on."""
+        return self._transitions.refusal(request)
+
     def stop_replicas(self, request: StopReplica) -> PartitionErrors:
         """Carry out StopReplica: stop fetching, and where asked delete the replica (facts §9)."""
         return self._transitions.stop_replicas(request)

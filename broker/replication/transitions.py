@@ -3,6 +3,8 @@
 Rule 1: a request of a broker epoch before ours is for an earlier life of this broker (77); one of a controller epoch
 before the last seen is from a controller that is no longer one (11).
 Rule 2: fetchers stop before a replica changes its role and start after it; whoever waits on it is told in between.
+Rule 3: a replica that was deleted is made again only for a later leader epoch, or for another topic of its name: an
+order that was sent twice may come a second time after the deletion.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,6 +30,7 @@ from logyard.broker.replication.trouble import code_of
 
 HURRY_S = 0.025
 LATER_S = 10.0
+DELETED_MAX = 100_000
 
 log = structlog.get_logger("logyard.replication")
 
@@ -77,6 +80,11 @@ class Transitions:
         self._broker_epoch = broker_epoch
         self.listeners: list[LeadershipListener] = []
         self._postponed: dict[TopicPartition, LeaderAndIsrPartition] = {}
+        self._deleted: dict[tuple[TopicId, int], int] = {}  # leader epochs at deletion, oldest first
+
+    def refusal(self, request: LeaderAndIsr) -> ErrorCode:
+        """See `Replicas.refusal`."""
+        return self._fence(request.broker_epoch, request.controller_epoch)
 
     def _fence(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
         if NO_EPOCH < broker_epoch < self._broker_epoch():
@@ -129,6 +137,8 @@ class Transitions:
         if ZERO_TOPIC_ID not in (known_id, topic_id) and known_id != topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         current = partition.leader_epoch if partition is not None else NO_EPOCH
+        if partition is None and order.leader_epoch <= self._deleted.get((topic_id, order.tp.partition), NO_EPOCH):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         if order.leader_epoch > current:
             mine = hosted.settings.broker_id in order.replicas
             return None if mine else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -269,6 +279,7 @@ class Transitions:
         hosted = self._hosted
         partition = hosted.partitions.get(order.tp)
         if order.delete and partition is not None:
+            self._remember_deleted(partition)
             del hosted.partitions[order.tp]
             partition.take_offline()
         if partition is not None:
@@ -284,6 +295,12 @@ class Transitions:
         for listener in self.listeners:
             listener.on_deleted(order.tp)
         return ErrorCode.NONE
+
+    def _remember_deleted(self, partition: Partition) -> None:
+        if partition.topic_id != ZERO_TOPIC_ID:
+            self._deleted[partition.topic_id, partition.tp.partition] = partition.leader_epoch
+            while len(self._deleted) > DELETED_MAX:
+                del self._deleted[next(iter(self._deleted))]
 
     # A follower's damaged log
 

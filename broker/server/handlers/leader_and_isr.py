@@ -4,6 +4,7 @@ from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication import wire
+from logyard.broker.replication.events import PartitionErrors
 from logyard.broker.server import control_log
 from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services
@@ -11,6 +12,9 @@ from logyard.broker.server.services import Services
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     order = wire.leader_and_isr(message, request.api_version)
+    stale = services.replicas.refusal(order)
+    if stale is not ErrorCode.NONE:
+        return wire.leader_and_isr_response(PartitionErrors(stale), request.api_version)
     # A log is opened with its topic's settings: of a new topic they may not have been notified yet.
     new = dict.fromkeys(p.tp.topic for p in order.partitions if services.store.get(p.tp) is None)
     if new:

@@ -312,3 +312,18 @@ def test_gauges(world):
     gauges = world.replicas.gauges()
     assert (gauges["leader_count"], gauges["partition_count"], gauges["under_replicated_partitions"]) == (1, 2, 1)
     assert (gauges["at_min_isr_partition_count"], gauges["under_min_isr_partition_count"]) == (1, 0)
+
+
+def test_an_order_that_comes_again_after_a_deletion_makes_nothing(world):
+    """The controller sent it twice, and the first copy waited here for something else."""
+    topic = {"flights": uuid.UUID(int=7)}
+    order = world.order(leader_epoch=3)
+    world.tell(order, topic_ids=topic)
+    stop(world, delete=True)
+    assert errors(world.tell(order, topic_ids=topic)) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert (world.logs.get(T0), world.replicas.partition(T0)) == (None, None)
+    again = world.order(leader_epoch=4)
+    assert errors(world.tell(again, topic_ids=topic)) == [ErrorCode.NONE], "it was moved back here"
+    stop(world, delete=True)
+    other = {"flights": uuid.UUID(int=8)}
+    assert errors(world.tell(world.order(), topic_ids=other)) == [ErrorCode.NONE], "another topic of that name"
