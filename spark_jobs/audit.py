@@ -106,6 +106,11 @@ def _leased(arguments: argparse.Namespace, findings: list[Finding], leases: list
                 findings.append(Finding(WARN, "replica", *tp, broker_id, "", -1, -1, f"not audited: {error}"))
         if not had:
             findings.append(Finding(BAD, "replica", *tp, -1, "", -1, -1, "no replica could be audited"))
+    if not arguments.topic:
+        said = "not audited: the brokers had no answer for this topic"
+        findings += [Finding(WARN, "replica", name, -1, -1, "", -1, -1, said) for name in cluster.metadata.missing]
+    if not leases and not findings:
+        raise session.JobFailed("there is no topic to audit")
     replicas = [of_leased(lease) for lease in leases]
     for tp in sorted({r.tp for r in replicas}):
         findings += standing_findings([r for r in replicas if r.tp == tp])

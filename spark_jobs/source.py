@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
+from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.decode import RECORD_SCHEMA
 from logyard.spark_jobs.lease_keeper import hand_over, keeper_of
@@ -153,19 +154,39 @@ def connect(options: Options, topics: Sequence[str] = ()) -> clusters.Cluster:
 def replicas(options: Options) -> list[Replica]:
     """Return a replica of every partition asked for: the leader's, under a lease, or a directory's."""
     if options.path:
-        return [settled(r) for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
+        there = [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
+        check_there(options, [r.tp for r in there])
+        return [settled(r) for r in there]
     cluster = connect(options, options.names(()))
-    found = cluster.partitions(options.names(cluster.metadata.topics))
+    wanted = [tp for tp, _ in cluster.partitions(options.names(cluster.metadata.topics)) if options.wants(tp)]
+    check_there(options, wanted)
+    if unknown := options.names(cluster.metadata.missing) if options.pattern is not None else []:
+        raise BadOption(
+            f"subscribePattern: the brokers have no answer for topic {unknown[0]} at the moment: read again"
+        )
     run_id = clusters.run_id("read")
     leases: list[Lease] = []
     try:
-        for tp, _ in found:
-            if options.wants(tp):
-                leases.append(cluster.lease_leader(tp, run_id, "export"))
+        for tp in wanted:
+            leases.append(cluster.lease_leader(tp, run_id, "export"))  # noqa: PERF401, those taken so far are ended
     except BaseException:
         end_leases(leases, "the read could not be planned")
         raise
     return [of_leased(lease) for lease in leases]
+
+
+def check_there(options: Options, found: Sequence[TopicPartition]) -> None:
+    """Raise BadOption where a topic or partition that was named is not there: no rows of it would pass for all."""
+    topics = {tp.topic for tp in found}
+    lacking: list[object] = [name for name in options.names(()) if name not in topics]
+    lacking += [
+        TopicPartition(topic, number)
+        for topic, numbers in sorted(options.assigned.items())
+        for number in sorted(numbers)
+        if TopicPartition(topic, number) not in found
+    ]
+    if lacking:
+        raise BadOption(f"{lacking[0]} was asked for, and is not there")
 
 
 def visible_end(replica: Replica, options: Options) -> int:

@@ -102,6 +102,27 @@ def test_bad_options_are_named(root: Path, options: dict[str, str], words: str) 
         LogyardReader(["ofset"], {})
 
 
+@pytest.mark.parametrize(
+    ("options", "lacking"),
+    [
+        ({"subscribe": "t,v"}, "v"),
+        ({"assign": '{"t": [0, 3]}'}, "t-3"),
+        ({"assign": '{"t": [0], "v": [1]}'}, "v"),
+    ],
+)
+def test_what_is_named_and_not_there_is_no_empty_table(root: Path, options: dict[str, str], lacking: str) -> None:
+    with pytest.raises(BadOption, match=f"^{lacking} was asked for, and is not there$"):
+        rows(["offset"], path=str(root), **options)
+
+
+def test_a_pattern_does_not_leave_out_what_the_brokers_have_no_answer_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(Metadata("fake", (1,), {}, missing=("other", "t-later")), {})
+    monkeypatch.setattr("logyard.spark_jobs.cluster.connect", lambda _arguments: cluster)
+    with pytest.raises(BadOption, match="no answer for topic t-later at the moment"):
+        rows(["offset"], subscribePattern="t.*")
+    assert rows(["offset"], subscribePattern="x.*") == []
+
+
 def test_a_cluster_is_read_under_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = model.random_log(random.Random(14), 60)
     directory = write_partition(tmp_path, "t-0", [log.batches[:30], log.batches[30:]])
