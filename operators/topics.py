@@ -236,8 +236,12 @@ class DeleteTopicOperator(TopicOperator):
         if self.must_match not in (None, "", "None") and not re.fullmatch(str(self.must_match), self.topic):
             raise TopicConflict(f"topic {self.topic} does not match {self.must_match!r}: not deleted")
         with self.hook.client() as client:
-            found = client.snapshot([self.topic]).topics.get(self.topic)
+            snapshot = client.snapshot([self.topic])
+            found = snapshot.topics.get(self.topic)
             result = {"topic": self.topic, "deleted": found is not None}
+            if found is None and self.topic not in snapshot.missing:
+                # Not "it does not exist" but some other error: this user may not see it, or nobody can say just now.
+                raise TopicConflict(f"topic {self.topic} cannot be described, so nobody knows whether it is there")
             if found is None:
                 self.log.info("topic %s is not there", self.topic)
                 return result
@@ -245,7 +249,8 @@ class DeleteTopicOperator(TopicOperator):
             if self.checks_only:
                 return result
             self._delete(client)
-        return result | self.wait(TopicGoneTrigger(topic=self.topic, **self.waiting()), "finish", result=result)
+        gone = TopicGoneTrigger(topic=self.topic, topic_id=found.topic_id, **self.waiting())
+        return result | self.wait(gone, "finish", result=result)
 
     def _guard(self, client: ClusterClient, partitions: list[TopicPartition]) -> None:
         if as_truth("must_be_empty", self.must_be_empty):

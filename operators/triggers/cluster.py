@@ -42,14 +42,23 @@ class TopicReadyTrigger(ClusterTrigger):
 
 
 class TopicGoneTrigger(ClusterTrigger):
-    """A topic has left the metadata."""
+    """A topic has left the metadata; one of the same name with another id is another topic.
 
-    def __init__(self, *, topic: str, **waiting: Any) -> None:
+    :param topic_id: whose going is waited for; None: not known.
+    """
+
+    def __init__(self, *, topic: str, topic_id: str | None = None, **waiting: Any) -> None:
         super().__init__(**waiting)
         self.topic = topic
+        self.topic_id = topic_id
 
     def look(self, seen: Look) -> dict[str, Any] | None:
-        return {"topic": self.topic} if self.topic not in seen.snapshot.topics else None
+        there = seen.snapshot.topics.get(self.topic)
+        if there is None:
+            return {"topic": self.topic}
+        # Whoever still writes may have had it made again by then.
+        made_again = None not in (self.topic_id, there.topic_id) and there.topic_id != self.topic_id
+        return {"topic": self.topic} if made_again else None
 
     def missing(self, seen: Look) -> str:
         return f"topic {self.topic} to be gone"
@@ -58,7 +67,8 @@ class TopicGoneTrigger(ClusterTrigger):
 class FullyReplicatedTrigger(ClusterTrigger):
     """Every partition (of those topics) is led and its ISR is full, and that for `hold_s` seconds on end.
 
-    The seconds begin anew where one look finds a partition that is not, and where the triggerer is restarted.
+    A topic that is named and not there is not well: its name may be wrong, or somebody deleted it. The
+    seconds begin anew where one look finds a partition that is not, and where the triggerer is restarted.
     """
 
     def __init__(self, *, topics: Sequence[str] | None, hold_s: float = 0.0, **waiting: Any) -> None:
@@ -70,7 +80,7 @@ class FullyReplicatedTrigger(ClusterTrigger):
 
     def look(self, seen: Look) -> dict[str, Any] | None:
         snapshot = seen.snapshot
-        if snapshot.unled(self.topics) or snapshot.under_replicated(self.topics):
+        if self._absent(seen) or snapshot.unled(self.topics) or snapshot.under_replicated(self.topics):
             self._well_since = None
             return None
         now = self._monotonic()
@@ -85,7 +95,13 @@ class FullyReplicatedTrigger(ClusterTrigger):
             "held_s": held_s,
         }
 
+    def _absent(self, seen: Look) -> list[str]:
+        return sorted(set(self.topics or ()) - set(seen.snapshot.topics))
+
     def missing(self, seen: Look) -> str:
+        absent = self._absent(seen)
+        if absent:
+            return f"topics {some(absent)} to appear"
         unled, under = seen.snapshot.unled(self.topics), seen.snapshot.under_replicated(self.topics)
         if unled:
             return f"leaders of {some(unled)}"

@@ -14,6 +14,7 @@ from typing import Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from logyard.admin.looks import Look
+from logyard.admin.ports import AccessRefused
 from logyard.admin.snapshot import ClusterSnapshot
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.triggers.base import constructor_fields
@@ -82,8 +83,8 @@ class ControllerChangedEvent(ClusterEvent):
             yield event
 
     def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
-        if isinstance(problem, ConnectionUnreadable):
-            return []  # Airflow's trouble, not the cluster's
+        if isinstance(problem, ConnectionUnreadable | AccessRefused):
+            return []  # Airflow's trouble, not the cluster's: who refuses a login lives
         found = self._controller(seen.snapshot) if seen else -1
         if found < 0:
             self._without += 1
@@ -160,13 +161,17 @@ class TopicsChangedEvent(ClusterEvent):
 
     def __init__(self, **listening: Any) -> None:
         super().__init__(**listening)
-        self._known: set[str] | None = None
+        self._known: dict[str, str | None] | None = None
 
     def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
         if seen is None:
             return []
-        names = {name for name, topic in seen.snapshot.topics.items() if not topic.internal}
-        before, self._known = self._known, names
-        if before is None or before == names:
+        found = {name: topic.topic_id for name, topic in seen.snapshot.topics.items() if not topic.internal}
+        before, self._known = self._known, found
+        if before is None:
             return []
-        return [{"created": sorted(names - before), "deleted": sorted(before - names)}]
+        # A topic that was deleted and made again between two looks has another id.
+        again = {name for name in before.keys() & found.keys() if None not in (before[name], found[name])}
+        again = {name for name in again if before[name] != found[name]}
+        created, deleted = (found.keys() - before.keys()) | again, (before.keys() - found.keys()) | again
+        return [{"created": sorted(created), "deleted": sorted(deleted)}] if created or deleted else []

@@ -28,7 +28,7 @@ class ConsumerLagBelowTrigger(ClusterTrigger):
 
     def look(self, seen: Look) -> dict[str, Any] | None:
         lag = seen.lag(self.group, self.topics or ())
-        if not lag or not seen.committed[self.group] or sum(lag.values()) > self.max_lag:
+        if self._absent(seen) or not lag or not seen.committed[self.group] or sum(lag.values()) > self.max_lag:
             return None
         return {
             "group": self.group,
@@ -36,7 +36,12 @@ class ConsumerLagBelowTrigger(ClusterTrigger):
             "partitions": {str(tp): records for tp, records in lag.items()},
         }
 
+    def _absent(self, seen: Look) -> list[str]:
+        return sorted(set(self.topics or ()) - set(seen.snapshot.topics))
+
     def missing(self, seen: Look) -> str:
+        if self._absent(seen):
+            return f"topics {some(self._absent(seen))} to appear"
         lag = seen.lag(self.group, self.topics or ())
         if lag is None:
             why = seen.problems.get(self.group) or seen.problems.get("") or "a partition has no leader"

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +12,16 @@ pytest.importorskip("airflow.sdk")
 from logyard.admin.looks import Look, Wants, take
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import BadSettings
 from logyard.admin.snapshot import NewTopic
+from logyard.admin.topics import TopicConflict
 from logyard.broker.model import TopicPartition
 from logyard.operators.sensors.cluster import UnderReplicatedPartitionsSensor
 from logyard.operators.sensors.offsets import ConsumerLagBelowSensor, OffsetsReachedSensor
+from logyard.operators.topics import DeleteTopicOperator
 from logyard.operators.triggers import base
-from logyard.operators.triggers.cluster import BrokersUpTrigger, FullyReplicatedTrigger
+from logyard.operators.triggers.cluster import BrokersUpTrigger, FullyReplicatedTrigger, TopicGoneTrigger
 from logyard.operators.triggers.events import (
     BrokerLostEvent,
     ControllerChangedEvent,
@@ -311,3 +315,60 @@ def test_no_event_leaves_before_the_workers_heartbeat(cluster: MemoryCluster, mo
     started = time.monotonic()
     first_event(BrokersUpTrigger(brokers=[1], **WAITING))
     assert time.monotonic() - started >= 0.2
+
+
+# -- what is known by its name is not the same for ever ------------------------------------------------
+
+
+def named(look: Look, topic: str, topic_id: str | None) -> Look:
+    """The same look, but the topic has that id."""
+    topics = {**look.snapshot.topics, topic: replace(look.snapshot.topics[topic], topic_id=topic_id)}
+    return replace(look, snapshot=replace(look.snapshot, topics=topics))
+
+
+def test_a_topic_that_was_made_again_between_two_looks_is_reported(cluster: MemoryCluster) -> None:
+    event, seen = TopicsChangedEvent(), look(cluster)
+    assert event.changes(named(seen, "t", "one"), None) == []
+    assert event.changes(named(seen, "t", "one"), None) == []
+    assert event.changes(named(seen, "t", "two"), None) == [{"created": ["t"], "deleted": ["t"]}]
+    assert event.changes(named(seen, "t", None), None) == []  # a broker that tells no ids
+
+
+def test_a_topic_is_gone_when_another_has_its_name(cluster: MemoryCluster) -> None:
+    trigger, seen = TopicGoneTrigger(topic="t", topic_id="one", **WAITING), look(cluster)
+    assert trigger.look(named(seen, "t", "one")) is None
+    assert trigger.look(named(seen, "t", None)) is None
+    assert trigger.look(named(seen, "t", "two")) == {"topic": "t"}
+    unknown = TopicGoneTrigger(topic="t", **WAITING)
+    assert unknown.look(named(seen, "t", "two")) is None
+
+
+def test_topics_that_are_not_there_are_not_well(cluster: MemoryCluster) -> None:
+    whole = FullyReplicatedTrigger(topics=["t", "typo"], **WAITING)
+    assert whole.look(look(cluster)) is None
+    assert whole.missing(look(cluster)) == "topics typo to appear"
+    cluster.group_commits["g"] = {TopicPartition("t", 0): 10}
+    lag = ConsumerLagBelowTrigger(group="g", topics=["t", "typo"], max_lag=0, **WAITING)
+    assert lag.look(look(cluster, lag.wants())) is None
+    assert "typo" in lag.missing(look(cluster, lag.wants()))
+
+
+def test_a_topic_that_cannot_be_described_is_not_deleted_already(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = MemoryClient.snapshot
+
+    def forbidden(self: MemoryClient, *asked: Any, **how: Any) -> Any:
+        """As Metadata answers who may not see the topic: with an error, which is not that it does not exist."""
+        return replace(real(self, *asked, **how), topics={}, missing=())
+
+    monkeypatch.setattr(MemoryClient, "snapshot", forbidden)
+    with pytest.raises(TopicConflict, match="cannot be described"):
+        run(DeleteTopicOperator(task_id="d", topic="t"), context())
+
+
+def test_a_refused_login_is_no_lost_controller(cluster: MemoryCluster) -> None:
+    event = ControllerChangedEvent(patience=1)
+    event.changes(look(cluster), None)
+    assert event.changes(None, AccessRefused("the login is refused")) == []
+    assert event.changes(None, ClusterUnreachable("nobody"))[0]["controller"] == -1
