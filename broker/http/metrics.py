@@ -130,8 +130,9 @@ def _apis(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
 
 def _logs(store: LeasedStore) -> Iterator[Metric]:
     sizes: dict[str, int] = {}
-    segments = 0
+    segments = lost = 0
     for log in store.all_logs():
+        lost += len(log.lost_tails)
         sizes[log.tp.topic] = sizes.get(log.tp.topic, 0) + log.size
         segments += len(log.segments)
     by_topic = GaugeMetricFamily("logyard_log_size_bytes", "Bytes of this broker's logs, by topic", labels=["topic"])
@@ -139,6 +140,7 @@ def _logs(store: LeasedStore) -> Iterator[Metric]:
         by_topic.add_metric([topic], size)
     yield by_topic
     yield GaugeMetricFamily("logyard_log_segments", "Segments of all logs", value=segments)
+    yield GaugeMetricFamily("logyard_log_lost_tails", "Closed segments found to end inside a batch", value=lost)
     online = store.online_directories
     directories = GaugeMetricFamily("logyard_log_directory_online", "1 while a log directory works", labels=["path"])
     for path in store.log_dirs:

@@ -42,6 +42,8 @@ class DuplicateReplica(StorageError):
 class LogDirectory:
     """A log directory; `path` is as configured, `replicas` how many it has.
 
+    `ran_on`: the machine runs on since the logs were last loaded (as far as is known), so nothing written is lost.
+
     All methods wait for the disk, and raise DiskError.
     """
 
@@ -52,6 +54,7 @@ class LogDirectory:
         self.note = note
         self.online = True
         self.clean = False
+        self.ran_on = True
         self.replicas = 0
         self.identity: DirectoryIdentity | None = None
         self.offsets: dict[str, Offsets] = {}
@@ -102,6 +105,7 @@ class LogDirectory:
         if self.clean:
             self.disk.remove(self._at(layout.CLEAN_SHUTDOWN))
             self.disk.sync_directory(self.root)
+        self.ran_on = self._boot_noted() in (None, self.disk.boot_id().encode())
         for name in layout.CHECKPOINTS:
             self.offsets[name] = self._read(name)
         found = Found()
@@ -117,6 +121,18 @@ class LogDirectory:
                 else:
                     found.strays.append(self._at(entry.name))
         return found
+
+    def loaded(self) -> None:
+        """All logs are loaded, and recovered from what the machine may have lost: note in which run of it."""
+        boot = self.disk.boot_id().encode()
+        if self._boot_noted() != boot:
+            write_whole(self.disk, self._at(layout.BOOT), boot)
+
+    def _boot_noted(self) -> bytes | None:
+        try:
+            return read_whole(self.disk, self._at(layout.BOOT))
+        except FileNotFoundError:
+            return None
 
     def _read(self, name: str) -> Offsets:
         try:

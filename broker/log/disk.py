@@ -144,6 +144,10 @@ class Disk(Protocol):
         """Return (total, usable) bytes of the file system below a path."""
         ...
 
+    def boot_id(self) -> str:
+        """What differs each time that the machine starts; empty where it does not say."""
+        ...
+
 
 def read_whole(disk: Disk, path: str) -> bytes:
     """Return a file's content."""
@@ -371,3 +375,10 @@ class OsDisk:
         except OSError as error:
             self.fail(path, error)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
+    def boot_id(self) -> str:
+        try:
+            with open("/proc/sys/kernel/random/boot_id") as file:
+                return file.read().strip()
+        except OSError:
+            return ""

@@ -1,5 +1,7 @@
 """Indexes made again from a segment's batches, and a look at index files that tells whether that is needed."""
 
+from contextlib import suppress
+
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout, scan
 from logyard.broker.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, decode_last_time_entry
@@ -41,10 +43,7 @@ class BatchIndexer:
 
 def rebuild(segment: Segment, interval: int) -> None:
     """Make a sealed segment's offset and time index again, and sync them; raises CorruptData on a broken frame."""
-    indexer = BatchIndexer(segment, interval)
-    for position, header in scan.headers(segment.read, 0, segment.size):
-        indexer.add(position, header)
-    indexer.close()
+    _index(segment, interval)
     for file in segment.write_indexes():
         file.sync()
     segment.release()
@@ -68,11 +67,16 @@ def look_into(reader: Segment, interval: int) -> None:
         reader.load_indexes()
     except (CorruptData, FileNotFoundError):
         known, other = reader.known, reader.reader()
-        indexer = BatchIndexer(other, interval)
-        for position, header in scan.headers(other.read, 0, other.size):
-            indexer.add(position, header)
-        indexer.close()
+        _index(other, interval)
         known.indexes, known.is_mended = other.load_indexes(), True
+
+
+def _index(segment: Segment, interval: int) -> None:
+    indexer = BatchIndexer(segment, interval)
+    with suppress(scan.CutShort):  # it lost its tail: what is sound is read
+        for position, header in scan.headers(segment.read, 0, segment.size):
+            indexer.add(position, header)
+    indexer.close()
 
 
 def glance(segment: Segment) -> None:

@@ -31,6 +31,10 @@ class LogKeeper(Protocol):
         """The log was truncated and now ends at `offset`."""
         ...
 
+    def damaged(self, log: "SegmentedLog", what: str) -> None:
+        """Something of the log is lost, and what is sound is served; this may come from any thread."""
+        ...
+
 
 class NoKeeper:
     """For a log that stands alone: retired files are removed at once."""
@@ -47,6 +51,8 @@ class NoKeeper:
     def rewinding(self, log: "SegmentedLog") -> None: ...
 
     def cut(self, log: "SegmentedLog", offset: int) -> None: ...
+
+    def damaged(self, log: "SegmentedLog", what: str) -> None: ...
 
 
 class FlushPlan(NamedTuple):

@@ -30,6 +30,7 @@ MOVED = ".moved"  # ours: this directory is the newer of two with one name
 
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
+BOOT = ".logyard-boot"  # ours: in which run of the machine all logs were last loaded
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"

@@ -25,7 +25,7 @@ def read_logs(
     states: list[LogState | LogyardError] = []
     starts, points = directory.offsets[layout.LOG_STARTS], directory.offsets[layout.RECOVERY_POINTS]
     for name, tp in group:
-        known = Checkpointed(points.get(tp, 0), starts.get(tp), directory.clean)
+        known = Checkpointed(points.get(tp, 0), starts.get(tp), directory.clean, directory.ran_on)
         path = f"{directory.root}/{name}"
         try:
             state = recovery.load(directory.disk, path, topic_config(tp.topic), known, now_ms=now_ms, note=note)

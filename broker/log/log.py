@@ -235,6 +235,10 @@ class PartitionLog(SegmentedLog):
                     return LogSlice(segment.log_file(), span, size=span.size, cuts=self.count_cuts)
             except scan.NotCached:
                 return self._cold_slice(number, wanted, limit_offset)
+            except scan.CutShort as error:
+                if segment is self.active:
+                    raise StorageError(f"{segment.path(layout.LOG)}: {error}") from error
+                self.lost_tail(segment, offset, error)
             except (CorruptData, FileNotFoundError) as error:
                 raise StorageError(f"{segment.path(layout.LOG)}: {error}") from error
             number += 1
@@ -259,7 +263,13 @@ class PartitionLog(SegmentedLog):
                 indexing.look_into(reader, self.config.index_interval_bytes)
                 reaches = behind[at].base_offset if at < len(behind) else end
                 question = wanted._replace(limit_offset=None if limit_offset >= reaches else limit_offset)
-                span = locate(reader, size, question, reader.read)
+                try:
+                    span = locate(reader, size, question, reader.read)
+                except scan.CutShort as error:
+                    if at == len(behind) or self.cuts != cuts:
+                        raise
+                    self.lost_tail(reader, wanted.offset, error)
+                    continue
                 if span is not None:
                     return reader, span
             return None
@@ -293,7 +303,9 @@ class PartitionLog(SegmentedLog):
                         found = lookup.first_in_segment(reader, timestamp, self.log_start_offset)
                         epoch = None if found is None else self.epochs.epoch_of(found[1])
                 except (CorruptData, FileNotFoundError) as error:
-                    if self.cuts == cuts and segment in self.segments:
+                    # A closed segment that lost its tail has no such record: `read` tells.
+                    is_short = isinstance(error, scan.CutShort) and segment is not self.active
+                    if not is_short and self.cuts == cuts and segment in self.segments:
                         raise StorageError(f"{self.directory}: {error}") from error
                     # else retention took it away meanwhile
                 if self.cuts != cuts:

@@ -1,8 +1,8 @@
 """The disk's twin in memory: it can lose what was not synced, stop at a chosen operation, and fail.
 
 What it keeps of a real machine:
-- killing the process (`restart()`) keeps every byte written; losing power (`restart(choose)`) keeps of each
-  file's unsynced pages any subset, and of each directory's unsynced changes any prefix;
+- killing the process (`restart()`) keeps all; losing power (`restart(choose)`) of each file's unsynced pages any
+  subset, of each directory's unsynced changes any prefix;
 - `stop_at = n` stops the machine in the n-th changing operation: a write may be torn, anything else is not done;
 - `fail(prefix, code)` makes everything below a path answer with that errno until `heal()`.
 """
@@ -170,7 +170,7 @@ class MemoryDisk:
         self.on_failure: Callable[[DiskError], None] | None = None
         self.now_ms = now_ms
         self.cold = False
-        self.boots = 0
+        self.boots = self.power_losses = 0
         self.operations = 0
         self.syncs = 0
         self.stop_at: int | None = None
@@ -200,7 +200,11 @@ class MemoryDisk:
         self.stop_at = None
         self._locks.clear()
         if choose is not None:
+            self.power_losses += 1
             self._lose_power(choose)
+
+    def boot_id(self) -> str:
+        return f"boot {self.power_losses}"
 
     def _lose_power(self, choose: Choose) -> None:
         self._walked.clear()

@@ -61,7 +61,10 @@ def _limit_position(segment: Segment, start: int, size: int, limit_offset: int, 
     known = segment.known.position_of(limit_offset)
     if known is not None:
         return min(known, size)
-    place = scan.first_reaching(read, max(start, segment.index.floor(limit_offset)), size, limit_offset)
+    try:
+        place = scan.first_reaching(read, max(start, segment.index.floor(limit_offset)), size, limit_offset)
+    except scan.CutShort:
+        place = None  # a closed segment that lost its tail
     if place is None:
         return size
     segment.known.remember(limit_offset, place.position)

@@ -48,11 +48,15 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """What the log directory's checkpoints say of the partition; `clean` when the last shutdown was."""
+    """What the log directory's checkpoints say of the partition; `clean` when the last shutdown was.
+
+    `ran_on`: the machine runs on since, so that what was written is there, synced or not.
+    """
 
     recovery_point: int = 0
     log_start_offset: int | None = None
     clean: bool = False
+    ran_on: bool = False
 
 
 def fresh(disk: Disk, directory: str, config: TopicConfig, start_offset: int, now_ms: int) -> LogState:
@@ -198,9 +202,8 @@ class _Loader:
         self.end = suspects[0].base_offset
         for number, segment in enumerate(suspects, start=first):
             if number > first:
-                if segment.base_offset != self.end and not self.config.compacted:
-                    # The segment before lost its end at a batch boundary: only compaction may leave such a hole.
-                    self.drop_segments(number)
+                if self.may_have_lost_its_end(segment.base_offset):
+                    self.drop_segments(number, "a hole that the loss of power may have made")
                     break
                 self.end = max(self.end, segment.base_offset)
                 replay.write_snapshot(self.disk, self.directory, segment.base_offset, self.producers)
@@ -210,9 +213,22 @@ class _Loader:
         entries = reconcile(self.epochs.entries, self.runs, suspects[0].base_offset)
         self.epochs = EpochCache(entries, log_end_offset=lambda: self.end)
 
-    def drop_segments(self, first: int) -> None:
+    def may_have_lost_its_end(self, following: int) -> bool:
+        """Whether the segment before may have ended nearer to the next one's base before the machine lost its power.
+
+        A follower makes a hole where it rolls over offsets that were compacted away, and what a process wrote outlives
+        it: so a hole is as it was unless pages were lost. Replicas fetch again what is dropped then.
+        """
+        if following < self.end:
+            return True
+        hole = following > self.end and not self.config.compacted
+        if hole and self.known.ran_on:
+            self.note(f"{self.directory}: nothing between {self.end} and {following}: it goes on behind the hole")
+        return hole and not self.known.ran_on
+
+    def drop_segments(self, first: int, what: str = "a damaged batch") -> None:
         for segment in reversed(self.segments[first:]):
-            self.note(f"{segment.path(layout.LOG)}: removed, it lies behind a damaged batch")
+            self.note(f"{segment.path(layout.LOG)}: removed, it lies behind {what}")
             for kind in (layout.LOG, layout.INDEX, layout.TIME_INDEX, layout.TXN_INDEX):
                 remove_if_there(self.disk, segment.path(kind))
         del self.segments[first:]

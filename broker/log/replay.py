@@ -1,6 +1,7 @@
 """Producer states from files: the latest snapshot that is sound, and the batches behind it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout, scan
@@ -59,14 +60,15 @@ def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end:
         if behind <= start or segment.base_offset >= end or segment.size == 0:
             continue
         position = _position_of(segment, start) if segment.base_offset < start else 0
-        for at, header in scan.headers(segment.read, position, segment.size):
-            if header.last_offset < start or header.producer_id < 0:
-                continue
-            if header.base_offset >= end:
-                break
-            # Only markers have to be opened.
-            batch = memoryview(segment.read(header.length, at) if header.is_control else b"")
-            take(states, header, batch)
+        with suppress(scan.CutShort):  # a closed segment that lost its tail: what comes behind it counts
+            for at, header in scan.headers(segment.read, position, segment.size):
+                if header.last_offset < start or header.producer_id < 0:
+                    continue
+                if header.base_offset >= end:
+                    break
+                # Only markers have to be opened.
+                batch = memoryview(segment.read(header.length, at) if header.is_control else b"")
+                take(states, header, batch)
         if number + 1 < len(segments):
             segment.release()
 

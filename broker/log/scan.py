@@ -18,6 +18,10 @@ Read = Callable[[int, int], bytes | memoryview | None]
 """(size, position) → bytes, or None where reading might wait."""
 
 
+class CutShort(CorruptData):
+    """The bytes end inside a batch."""
+
+
 class NotCached(Exception):
     """The bytes are not in memory: the look-up has to be done where waiting is allowed."""
 
@@ -86,7 +90,7 @@ def _whole_batch(file: DiskFile, chunk: memoryview, position: int, end: int) -> 
 def places(read: Read, start: int, end: int) -> Iterator[Place]:
     """Yield where the batches between two positions lie, reading little more than their headers.
 
-    Raises NotCached when `read` answers None, CorruptData at bytes that are no batch.
+    Raises NotCached when `read` answers None, CorruptData at bytes that are no batch, CutShort where they end in one.
     """
     position, chunk, chunk_at = start, memoryview(b""), start
     while position < end:
@@ -94,11 +98,13 @@ def places(read: Read, start: int, end: int) -> Iterator[Place]:
         if at + _GLANCE.size > len(chunk):
             chunk, chunk_at, at = _glance(read, position, end), position, 0
         if len(chunk) - at < _GLANCE.size:
-            raise CorruptData(f"batch at {position}: {len(chunk) - at} bytes are too few for a header")
+            raise CutShort(f"batch at {position}: {len(chunk) - at} bytes are too few for a header")
         base_offset, length, magic, delta = _GLANCE.unpack_from(chunk, at)
         size = length + LOG_OVERHEAD
-        if size < _GLANCE.size or position + size > end or not 0 <= magic <= 2 or (magic == 2 and delta < 0):
+        if size < _GLANCE.size or not 0 <= magic <= 2 or (magic == 2 and delta < 0):
             raise CorruptData(f"batch at {position}: length {length}, magic {magic}, last offset delta {delta}")
+        if position + size > end:
+            raise CutShort(f"batch at {position}: its {size} bytes go past the end at {end}")
         yield Place(position, size, base_offset, base_offset + delta if magic == 2 else base_offset)
         position += size
 
@@ -113,9 +119,14 @@ def headers(read: Read, start: int, end: int) -> Iterator[tuple[int, BatchHeader
         at = position - chunk_at
         if at + HEADER_SIZE > len(chunk):
             chunk, chunk_at, at = _glance(read, position, end), position, 0
-        header = parse_header(chunk, at)
+        try:
+            header = parse_header(chunk, at)
+        except CorruptData as error:
+            if end - position < HEADER_SIZE:
+                raise CutShort(str(error)) from error
+            raise
         if position + header.length > end:
-            raise CorruptData(f"batch at {position}: its {header.length} bytes go past the end at {end}")
+            raise CutShort(f"batch at {position}: its {header.length} bytes go past the end at {end}")
         yield position, header
         position += header.length
 
@@ -136,10 +147,15 @@ def first_reaching(read: Read, start: int, end: int, offset: int) -> Place | Non
 
 
 def boundary_within(read: Read, start: int, end: int, limit: int) -> tuple[int, int | None]:
-    """Return the largest batch boundary ≤ `limit`, and the offset that follows it (None if no batch was passed)."""
+    """Return the largest batch boundary ≤ `limit`, and the offset that follows it (None: unknown)."""
     boundary, next_offset = start, None
-    for place in places(read, start, end):
-        if place.position + place.size > limit:
-            break
-        boundary, next_offset = place.position + place.size, place.last_offset + 1
+    try:
+        for place in places(read, start, end):
+            if place.position + place.size > limit:
+                break
+            boundary, next_offset = place.position + place.size, place.last_offset + 1
+    except CutShort:
+        if next_offset is None:
+            raise
+        return boundary, None  # no batch begins there
     return boundary, next_offset

@@ -67,6 +67,7 @@ class SegmentedLog:
         self.epochs = EpochCache(state.epochs, log_end_offset=lambda: self.log_end_offset, save=self._save_epochs)
         self.size = sum(segment.size for segment in state.segments)
         self.cuts = 0
+        self.lost_tails: dict[int, int] = {}  # base offset of a closed segment → the first offset it has no batch for
         self.failure: StorageError | None = None
         self.keeper = NoKeeper(disk) if keeper is None else keeper
         self.open_segments = OpenSegments() if open_segments is None else open_segments
@@ -103,6 +104,14 @@ class SegmentedLog:
     def load_indexes(self, segment: Segment) -> None:
         """Read a segment's index files; make them again where they are damaged. Waits for the disk."""
         indexing.load(segment, self._config.index_interval_bytes)
+
+    def lost_tail(self, segment: Segment, offset: int, why: Exception) -> None:
+        """A closed segment ends inside a batch: tell once, from any thread, that `offset` is not there."""
+        known = self.lost_tails.get(segment.base_offset)
+        if known is None:
+            lost = f"it lost its tail, offset {offset} and what comes behind it there: reading goes on in the next one"
+            self.keeper.damaged(self, f"{layout.file_name(segment.base_offset, layout.LOG)}: {lost} ({why})")
+        self.lost_tails[segment.base_offset] = offset if known is None else min(known, offset)
 
     def count_cuts(self) -> int:
         return self.cuts
@@ -256,6 +265,7 @@ class SegmentedLog:
             self.open_segments.forget(self.active)
             self.active.activate(self._config)
         self.log_end_offset = self.active.truncate_to(offset)
+        self.lost_tails.pop(self.active.base_offset, None)
         self.note_unsynced(self.active.path(layout.LOG))
         self._resize()
         self.epochs.truncate_from_end(self.log_end_offset)
@@ -292,6 +302,7 @@ class SegmentedLog:
 
     def _drop(self, segment: Segment) -> None:
         self.open_segments.forget(segment)
+        self.lost_tails.pop(segment.base_offset, None)
         self.keeper.retired(self, swap.retire(segment, with_snapshot=True))
         self.names_changed()
 
@@ -379,6 +390,7 @@ class SegmentedLog:
             elif not row or row[-1] is not replacement.new:
                 row.append(replacement.new)
             if replacement is not None and replacement.new is not segment:
+                self.lost_tails.pop(segment.base_offset, None)
                 self.open_segments.forget(segment)
         self.segments[:] = row
         self._resize()

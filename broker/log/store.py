@@ -78,6 +78,7 @@ class LogStore:
             self._later,
             self._flush_wanted.set,
             self._cut,
+            note,
         )
         self._inventory.keeper = self._upkeep
 
@@ -187,6 +188,7 @@ class LogStore:
     async def _load_directory(self, directory: LogDirectory, found: Found) -> None:
         try:
             await self._load_found(directory, found)
+            await self._run(directory.loaded)
         except DiskError as error:
             self._take_offline(directory, error)
 

@@ -36,11 +36,12 @@ class Upkeep:
         later: Callable[[int, Callable[[], object]], None],
         wake: Callable[[], object],
         on_cut: Callable[[SegmentedLog, int], object],
+        note: Callable[[str], None],
     ) -> None:
         self._clock, self._run, self._pause = clock, run, pause
         self._one_at_a_time = one_at_a_time
         self._logs, self._directories = logs, directories
-        self._later, self._wake, self._on_cut = later, wake, on_cut
+        self._later, self._wake, self._on_cut, self._note = later, wake, on_cut, note
         self._to_flush: dict[SegmentedLog, bool] = {}  # whole, or only up to the active segment
 
     # -- what logs report (LogKeeper) -----------------------------------------------------------------------
@@ -75,6 +76,9 @@ class Upkeep:
         if directory.offsets[layout.LOG_STARTS].get(log.tp, 0) > log.log_start_offset:
             directory.write_now(layout.LOG_STARTS, self.offsets(directory, layout.LOG_STARTS))
         self._on_cut(log, offset)
+
+    def damaged(self, log: SegmentedLog, what: str) -> None:
+        self._note(f"{log.directory}: {what}")
 
     # -- work on all logs -----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from tests.simulation.cluster import SESSION_TIMEOUT_S, Cluster
 from tests.simulation.invariants import Rules
 from tests.simulation.machine import Machine
 
-UNSEEN_WEIGHT = 5  # a kind that has not been yet is drawn so many times as often: a long run meets them all
+UNSEEN_WEIGHT = 10  # a kind that has not been yet is drawn so many times as often: a long run meets them all
 SHORT_S = (0.05, 0.8)
 # How far a wall clock is set: seconds to hours, of which a retention of days must not notice.
 CLOCK_STEPS_MS = (15_000, 3_600_000, 6 * 3_600_000)

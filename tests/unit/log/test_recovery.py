@@ -96,8 +96,23 @@ class TestDamage:
         assert content(again) == whole
         assert any("although the shutdown was clean" in note for note in notes)
 
+    def test_a_follower_s_hole_is_none_after_a_kill(self) -> None:
+        """A follower rolls over offsets that were compacted away; the topic is not compacted any more."""
+        disk = MemoryDisk()
+        log = new_log(disk, SMALL)
+        log.append_as_follower(memoryview(fetched(0, [b"a", b"b"])))
+        log.roll(5, NOW)
+        for base in range(10, 20):
+            log.append_as_follower(memoryview(fetched(base, [b"c" * 200])))
+        whole = content(log)
+        notes: list[str] = []
+        again = opened(disk, SMALL, Checkpointed(ran_on=True), notes)
+        assert again.log_end_offset == 20
+        assert content(again) == whole
+        assert any("nothing between 2 and 5" in note for note in notes)
+
     @pytest.mark.parametrize("policy", ["delete", "compact"])
-    def test_a_hole_between_segments_ends_the_log_unless_it_is_compacted(self, policy: str) -> None:
+    def test_a_hole_after_a_power_loss_ends_the_log_unless_it_is_compacted(self, policy: str) -> None:
         disk = MemoryDisk()
         config = TopicConfig(segment_bytes=1000, cleanup_policy=frozenset({policy}))
         log = filled(disk, config=config)

@@ -170,7 +170,7 @@ class TestReplicas:
         house.disk.restart()
         again = await house.loaded()
         assert again.get(A0) is None
-        await until(lambda: names(house.disk, ONE) == [".lock"])
+        await until(lambda: names(house.disk, ONE) == [".lock", ".logyard-boot"])
 
     async def test_what_is_no_replica_is_named_and_left_alone(self, house: House) -> None:
         house.disk.make_directory(f"{ONE}/lost+found")
