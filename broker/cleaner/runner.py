@@ -209,10 +209,9 @@ class LogCleaner:
             return
         try:
             done = await self._clean_leased(found.tp, worker)
-        except CorruptData as error:
-            self._give_up(kept, str(error))
-        except (LeaseError, StorageError, WorkerDied) as error:
-            self._try_later(kept, str(error))
+        except (CorruptData, LeaseError, StorageError, WorkerDied) as error:
+            if self._ports.find(found.tp) is kept:  # else it was deleted or moved meanwhile: no trouble of anybody's
+                self._not_cleaned(kept, error)
         else:
             self._trouble.pop(found.tp, None)
             seconds = self._ports.clock.monotonic() - began
@@ -234,6 +233,12 @@ class LogCleaner:
             "segments": f"{done['segments_before']}→{done['segments_after']}",
             "clean_offset": done["clean_offset"],
         }
+
+    def _not_cleaned(self, kept: PartitionLog, error: Exception) -> None:
+        if isinstance(error, CorruptData):
+            self._give_up(kept, str(error))
+        else:
+            self._try_later(kept, str(error))
 
     def _give_up(self, kept: PartitionLog, reason: str) -> None:
         log.error("log cannot be cleaned, it is left alone until the next start", replica=str(kept.tp), reason=reason)

@@ -92,7 +92,7 @@ def write_committed(disk: Disk, leases_directory: str, holding: Holding, now_ms:
 
 def write_decision(disk: Disk, leases_directory: str, data: bytes) -> None:
     """Keep an accepted decision, durably; raises DiskError."""
-    disk.make_directory(leases_directory)
+    disk.make_directory(leases_directory, within=leases_directory.rpartition("/")[0])
     write_whole(disk, f"{leases_directory}/{DECISION}", hashlib.sha256(data).digest() + data)
 
 

@@ -176,8 +176,9 @@ def link(disk: Disk, moment: Moment, lease_directory: str) -> tuple[list[LeasedS
     Waits for the disk. Raises FileNotFoundError where a segment went in the meantime, and DiskError.
     """
     links = f"{lease_directory}/links"
-    disk.make_directory(links)
-    disk.make_directory(f"{lease_directory}/parts")
+    # Not the replica's own directory: a deleted topic's would be in the way of the next topic of that name.
+    disk.make_directory(links, within=moment.directory)
+    disk.make_directory(f"{lease_directory}/parts", within=moment.directory)
     leased: list[LeasedSegment] = []
     aborted: list[AbortedTxn] = []
     for segment in moment.segments:

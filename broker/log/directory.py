@@ -58,6 +58,7 @@ class LogDirectory:
         self.replicas = 0
         self.identity: DirectoryIdentity | None = None
         self.offsets: dict[str, Offsets] = {}
+        self._staged: dict[str, Offsets] = {}
         self._release: Callable[[], None] | None = None
         self._versions: dict[str, int] = {}
 
@@ -151,6 +152,10 @@ class LogDirectory:
 
     # -- checkpoints ----------------------------------------------------------------------------------------
 
+    def speaks_of(self, name: str, tp: TopicPartition) -> bool:
+        """Whether a checkpoint on disk, or on its way there, has an entry of that replica."""
+        return tp in self.offsets.get(name, ()) or tp in self._staged.get(name, ())
+
     def begin_write(self, name: str) -> int:
         """Get a turn to write a checkpoint: hand it to `finish_write`, which refuses it once a later turn was given."""
         self._versions[name] = self._versions.get(name, 0) + 1
@@ -158,10 +163,12 @@ class LogDirectory:
 
     def stage_write(self, name: str, offsets: Offsets) -> None:
         """Write and sync the new content beside the file. May run in a thread, one at a time for each name."""
+        self._staged[name] = offsets
         stage(self.disk, self._at(name) + layout.TEMPORARY, checkpoints.encode_offsets(offsets))
 
     def finish_write(self, name: str, offsets: Offsets, turn: int) -> bool:
         """Put what was staged in place, unless it is out of date; the directory has to be synced then."""
+        self._staged.pop(name, None)
         if self._versions[name] != turn:
             return False
         self.disk.rename(self._at(name) + layout.TEMPORARY, self._at(name))

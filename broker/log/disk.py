@@ -128,8 +128,11 @@ class Disk(Protocol):
         """Remove a directory and all in it; no error where it is gone already."""
         ...
 
-    def make_directory(self, path: str) -> None:
-        """Make a directory and its missing parents; no error where it is there already."""
+    def make_directory(self, path: str, within: str = "/") -> None:
+        """Make a directory and its missing parents, but for `within`; no error where it is there already.
+
+        Raises FileNotFoundError where `within` is gone.
+        """
         ...
 
     def sync_directory(self, path: str) -> None:
@@ -337,9 +340,16 @@ class OsDisk:
         except OSError as error:
             self.fail(path, error)
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, within: str = "/") -> None:
         try:
-            os.makedirs(path, exist_ok=True)
+            if within == "/":
+                os.makedirs(path, exist_ok=True)
+                return
+            made = within
+            for part in path.removeprefix(within).strip("/").split("/"):
+                made = f"{made}/{part}"
+                with suppress(FileExistsError):
+                    os.mkdir(made)
         except OSError as error:
             self.fail(path, error)
 

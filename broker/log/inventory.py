@@ -145,6 +145,8 @@ class Inventory:
         raise failure
 
     def _create(self, tp: TopicPartition, path: str, config: TopicConfig, start: int | None = None) -> PartitionLog:
+        if self.keeper is not None:
+            self.keeper.making(tp, path)
         return PartitionLog.create(
             self._disk,
             tp,

@@ -7,6 +7,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.disk import Disk, DiskFile, remove_if_there
 from logyard.broker.log.segment import Segment
 from logyard.broker.log.unsynced import SeenUnsynced
+from logyard.broker.model import TopicPartition
 
 if TYPE_CHECKING:
     from logyard.broker.log.segmented import SegmentedLog
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 class LogKeeper(Protocol):
     """Who looks after a log's files and checkpoints: the store. All calls come from the log's own thread."""
+
+    def making(self, tp: TopicPartition, path: str) -> None:
+        """A log is about to be made: no checkpoint there may say of it what was true of an earlier one of its name."""
+        ...
 
     def rolled(self, log: "SegmentedLog") -> None:
         """A segment was sealed: it should be flushed soon."""
@@ -41,6 +46,8 @@ class NoKeeper:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
+
+    def making(self, tp: TopicPartition, path: str) -> None: ...
 
     def rolled(self, log: "SegmentedLog") -> None: ...
 

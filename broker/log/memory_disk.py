@@ -363,10 +363,10 @@ class MemoryDisk:
             self._walked.clear()
             parent.change(_Change(name, None))
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, within: str = "/") -> None:
         self.look(path)
-        node = self._root
-        for part in path.strip("/").split("/"):
+        node = self._directory(within)
+        for part in path.removeprefix(within).strip("/").split("/"):
             if part not in node.entries:
                 self.step(path)
                 node.change(_Change(part, _Directory()))

@@ -255,7 +255,6 @@ class LogStore:
         old = self._inventory.logs[tp]
         kept = self._inventory.set_aside(tp)
         log = self._inventory.get_or_create(tp, old.topic_id, old.config, True, None)
-        self._upkeep.rewinding(log)
         self._upkeep.cut(log, log.log_end_offset)
         return kept
 
@@ -318,6 +317,7 @@ class LogStore:
             (settings.recovery_point_checkpoint_interval_ms, layout.RECOVERY_POINTS),
             (settings.log_start_checkpoint_interval_ms, layout.LOG_STARTS),
             (settings.high_watermark_checkpoint_interval_ms, layout.HIGH_WATERMARKS),
+            (settings.recovery_point_checkpoint_interval_ms, layout.CLEANER_OFFSETS),  # without what was deleted
         ):
             self._chores.every(interval, partial(upkeep.checkpoint, name))
         self._chores.every(

@@ -15,6 +15,7 @@ from logyard.broker.log.directory import LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk import Disk, remove_if_there
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.log.segmented import SegmentedLog
+from logyard.broker.model import TopicPartition
 
 LOGS_PER_TURN = 64
 
@@ -45,6 +46,17 @@ class Upkeep:
         self._to_flush: dict[SegmentedLog, bool] = {}  # whole, or only up to the active segment
 
     # -- what logs report (LogKeeper) -----------------------------------------------------------------------
+
+    def making(self, tp: TopicPartition, path: str) -> None:
+        """See to it that no checkpoint has an entry of an earlier log of that name.
+
+        An old log start would have the new log dropped at the next start, an old watermark show what is not committed,
+        an old cleaner's offset keep it from being cleaned.
+        """
+        directory = self._directories.of(path)
+        for name in layout.CHECKPOINTS:
+            if directory.speaks_of(name, tp):
+                directory.write_now(name, self.offsets(directory, name))
 
     def rolled(self, log: SegmentedLog) -> None:
         self._to_flush.setdefault(log, False)

@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+from structlog.testing import capture_logs
+
 from logyard.broker.cleaner import selection
 from logyard.broker.cleaner.process import WorkerDied
 from logyard.broker.cleaner.selection import Candidate
@@ -142,6 +144,20 @@ async def test_other_trouble_is_tried_again_later_and_later() -> None:
                 break
         assert waits == [15]
         assert world.store.cleaner_offset(TP) == log.active.base_offset
+
+
+async def test_a_topic_deleted_in_the_midst_is_no_trouble() -> None:
+    async with LeaseWorld() as world:
+        log = world.lead()
+        worker = Worker(world)
+        cleaner = cleaner_of(world, worker)
+        fill(log, 60)
+        worker.before = lambda: world.store.delete(TP)
+        with capture_logs() as said:
+            assert await cleaner.clean_filthiest(worker)
+        await world.leases.settle()
+        assert [line["event"] for line in said if line["event"].startswith(("cleaning", "log cannot"))] == []
+        assert not cleaner._trouble
 
 
 async def test_a_truncation_in_the_midst_swaps_nothing() -> None:

@@ -4,8 +4,13 @@ import asyncio
 import errno
 from typing import Any
 
+import pytest
+
+from logyard.broker.http import journal
+from logyard.broker.http.snapshot import Moment, link
 from logyard.broker.log import layout
 from logyard.broker.log.checkpoints import decode_epochs
+from logyard.broker.log.leases import Purpose
 from logyard.broker.log.log import Origin
 from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.log.producers import decode_snapshot
@@ -271,3 +276,18 @@ class TestTake:
             ]
             first = lease["segments"][0]
             assert first["files"]["txnindex"] == len(await world.read(lease, 0, "txnindex")) > 0
+
+
+async def test_a_replica_deleted_while_it_is_linked_leaves_nothing_in_the_way() -> None:
+    async with LeaseWorld() as world:
+        log = world.lead()
+        fill(log, 60)
+        run = world.ports.run_blocking
+        moment = Moment.of(log, Purpose.AUDIT, 0, world.clock.now_ms())
+        world.store.delete(TP)
+        with pytest.raises(FileNotFoundError):
+            await run(lambda: link(world.disk, moment, f"{log.directory}/.leases/one"))
+        with pytest.raises(FileNotFoundError):
+            await run(lambda: journal.write_decision(world.disk, f"{log.directory}/.leases", b"decided"))
+        assert not world.disk.exists(log.directory)
+        world.store.get_or_create(TP, None, log.config, is_new=True)

@@ -14,6 +14,7 @@ from logyard.broker.errors import StorageError
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import DuplicateReplica, IdentityMismatch
 from logyard.broker.log.disk import read_whole, write_whole
+from logyard.broker.log.layout import CHECKPOINTS
 from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.model import TopicPartition
@@ -443,6 +444,46 @@ class TestUpkeep:
         store.delete(A0)
         with pytest.raises(StorageError):
             await store.set_cleaner_offset(A0, 5)
+
+    @pytest.mark.parametrize("killed_between", [False, True])
+    async def test_a_new_topic_has_nothing_of_a_deleted_one_of_its_name(
+        self, house: House, killed_between: bool
+    ) -> None:
+        store = await house.loaded()
+        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        write(store, A0, 20)
+        await store.set_cleaner_offset(A0, 30)
+        log.advance_log_start(25)
+        await store._upkeep.flush(log)
+        for name in CHECKPOINTS:
+            await store._upkeep.checkpoint(name)
+            assert "a 0 " in house.text(f"{ONE}/{name}")
+        store.delete(A0)
+        if killed_between:
+            await store._chores.stop()
+            house.disk.restart()
+            store = await house.loaded()
+        log = store.get_or_create(A0, None, CONFIG, is_new=True)
+        assert set(store.checkpointed(A0).values()) == {None}
+        write(store, A0, 5)
+        kept = content(log)
+        await store._chores.stop()
+        house.disk.restart()
+        again = await house.loaded()
+        found = again.get(A0)
+        assert found is not None
+        assert (found.log_start_offset, content(found)) == (0, kept)
+        assert again.high_watermark_at_start(A0) == 0
+        assert again.cleaner_offset(A0) is None
+
+    async def test_a_deleted_one_is_taken_out_of_the_cleaner_s_checkpoint(self, house: House) -> None:
+        store = await house.loaded()
+        store.get_or_create(A0, ID, CONFIG, is_new=True)
+        write(store, A0, 20)
+        await store.set_cleaner_offset(A0, 30)
+        store.delete(A0)
+        await store._upkeep.checkpoint("cleaner-offset-checkpoint")
+        assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n0\n"
 
 
 async def test_a_store_on_the_real_disk(tmp_path: Any) -> None:
