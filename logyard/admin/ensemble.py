@@ -104,14 +104,21 @@ class KazooEnsemble:
         from kazoo.exceptions import NodeExistsError, NoNodeError
 
         client, path = self._client, preferred_election.PATH
-        try:
-            # Ephemeral: what a controller does not take away goes with this session.
-            self._done(client.create_async(path, preferred_election.encode([]), ephemeral=True))
-        except NodeExistsError:
-            pass  # somebody asked for an election: to see it taken away says the same
-        except (_NotAllowed, NoNodeError):
-            return None
-        deadline = time.monotonic() + timeout_s
+        deadline, first = time.monotonic() + timeout_s, -1
+        while True:
+            try:
+                # Ephemeral: what a controller does not take away goes with this session.
+                self._done(client.create_async(path, preferred_election.encode([]), ephemeral=True))
+                break
+            except (_NotAllowed, NoNodeError):
+                return None
+            except NodeExistsError:
+                # Somebody's own, a tool's or another recovery's. Only ours tells who took it away.
+                stat = self._done(client.exists_async(path))
+                first = stat.czxid if stat is not None and first < 0 else first
+                if time.monotonic() >= deadline:
+                    return False if stat is not None and stat.czxid == first else None
+                time.sleep(_EXERCISE_POLL_S)
         while self._done(client.exists_async(path)) is not None:
             if time.monotonic() >= deadline:
                 self._withdraw(path)
