@@ -44,12 +44,15 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class StaticReturn:
-    """A static member that came back to a settled group, and waits until its new id is stored."""
+    """A static member that came back to a settled group, waits until its new id is stored, and what it was before."""
 
     ticket: Ticket
     old_id: str
     new_id: str
     leader_before: str | None
+    protocols: tuple[tuple[str, bytes], ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
     can_skip_assignment: bool
 
 

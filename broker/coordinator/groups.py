@@ -105,19 +105,26 @@ def _replace_static(
         effects.append(fx.AnswerJoin(member.join_ticket, Joined(ErrorCode.FENCED_INSTANCE_ID, old_id)))
     if member.sync_ticket is not None:
         effects.append(fx.AnswerSync(member.sync_ticket, Synced(ErrorCode.FENCED_INSTANCE_ID)))
-    leader_before = group.leader_id
-    unchanged = member.protocols == request.protocols
+    before = fx.StaticReturn(
+        ticket,
+        old_id,
+        new_member_id,
+        group.leader_id,
+        member.protocols,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        request.can_skip_assignment,
+    )
     group.rename(old_id, new_member_id)
     member.join_ticket, member.sync_ticket, member.protocols = ticket, None, request.protocols
     member.session_timeout_ms, member.rebalance_timeout_ms = request.session_timeout_ms, request.rebalance_timeout_ms
     touch(member, now.ms)
     effects.append(fx.StartTimer(session_timer(new_member_id), member.session_timeout_ms))
-    if group.state is not GroupState.STABLE or not unchanged:
+    if group.state is not GroupState.STABLE or group.select_protocol() != group.protocol:
         return effects + _reopen(group, now, rules)
     # The new id is answered when it is in the log: the next coordinator would fence it otherwise.
     kept = tuple((m.member_id, m.assignment) for m in group.members.values())
-    back = fx.StaticReturn(ticket, old_id, new_member_id, leader_before, request.can_skip_assignment)
-    return [*effects, fx.StoreGroup(group.generation, kept, back)]
+    return [*effects, fx.StoreGroup(group.generation, kept, before)]
 
 
 def _join_known(group: Group, request: Join, ticket: Ticket, now: Now, rules: Rules) -> fx.Effects:

@@ -161,6 +161,18 @@ def test_static_member_whose_new_id_was_not_stored_keeps_the_old_one() -> None:
     assert group.leader_id == "i-1"
 
 
+def test_static_member_that_came_back_with_another_subscription_opens_no_round() -> None:
+    """As in Kafka: while the group's protocol stays what it is, the assignment stands."""
+    group, _ = static_leader_returns()
+    other = Join("", "i", "client", "/h", 10_000, 60_000, "consumer", (("range", b"other"),))
+    effects = groups.join(group, other, 5, "i-3", at(8000), RULES)
+    answer = joined(rebalance.stored(group, stores(effects), ErrorCode.NONE, at(8000), 3000))[5]
+    assert (answer.generation, answer.member_id, group.state) == (1, "i-3", GroupState.STABLE)
+    unlike = Join("", "i", "client", "/h", 10_000, 60_000, "consumer", (("sticky", b""), ("range", b"")))
+    groups.join(group, unlike, 6, "i-4", at(9000), RULES)
+    assert group.state is GroupState.STABLE  # b knows range alone
+
+
 def test_a_request_that_is_sent_again_takes_the_place_of_the_one_that_waits() -> None:
     group = Group("g")
     groups.join(group, request(), 1, "a", at(0), RULES)
