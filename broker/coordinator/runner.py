@@ -148,14 +148,13 @@ class GroupCoordinator:
         return outcome if isinstance(outcome, Synced) else Synced(outcome)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        code = self.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
-        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ErrorCode.NONE
-        if code is not ErrorCode.NONE:
-            return code
         group = self._roster.get(group_id)
-        if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+        if group is None or not group_id:
+            # Groups of the roster may be served; why this one is not there takes longer to tell.
+            code = self.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+            if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return ErrorCode.NONE
+            return code if code is not ErrorCode.NONE else ErrorCode.UNKNOWN_MEMBER_ID
         return groups.heartbeat(group, member_id, instance_id, generation, self._now_ms())
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, list[ErrorCode]]:
