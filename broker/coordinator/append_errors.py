@@ -16,3 +16,10 @@ _ANSWERS = {
 
 def answer_for(appended: ErrorCode) -> ErrorCode:
     return _ANSWERS.get(appended, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def answer_for_group(stored: ErrorCode) -> ErrorCode:
+    """The same for the record of a group, whose members then join again or give up."""
+    if stored is ErrorCode.REQUEST_TIMED_OUT:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.UNKNOWN_SERVER_ERROR if stored is ErrorCode.MESSAGE_TOO_LARGE else answer_for(stored)

@@ -14,7 +14,7 @@ from logyard.broker import tasks
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.coordinator import effects as fx
 from logyard.broker.coordinator import groups, loading, rebalance, storage
-from logyard.broker.coordinator.append_errors import answer_for
+from logyard.broker.coordinator.append_errors import answer_for_group
 from logyard.broker.coordinator.commits import Commits
 from logyard.broker.coordinator.events import GroupDescription, Join, Joined, Leaver, Sync, Synced
 from logyard.broker.coordinator.members import Group, Now
@@ -24,6 +24,8 @@ from logyard.broker.errors import ApiError, ErrorCode, StorageError
 
 log = structlog.get_logger("logyard.groups")
 
+# What a member's id begins with is the client's word: longer ones than this could not be stored with the rest of it.
+STEM_CHARS_MAX = 255
 # How long after groups could not be read they are tried again.
 LOAD_AGAIN_S = 10.0
 # Turns of the loop: it reads between the first and the second, and a request that needs a task is worked on after.
@@ -125,7 +127,7 @@ class GroupCoordinator:
                 return Joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             group = Group(group_id, state_since_ms=self._clock.now_ms())
             self._roster.add(group)
-        stem = request.instance_id or request.client_id
+        stem = (request.instance_id or request.client_id)[:STEM_CHARS_MAX]
         ticket, answer = self._wait()
         effects = groups.join(group, request, ticket, f"{stem}-{self._new_id()}", self._now(), self._rules)
         self._perform(group, effects)
@@ -261,7 +263,7 @@ class GroupCoordinator:
         self._spawn(self._stored(group, effect, appended))
 
     async def _stored(self, group: Group, effect: fx.StoreGroup, appended: Awaitable[ErrorCode]) -> None:
-        code = answer_for(await appended)
+        code = answer_for_group(await appended)
         if code is not ErrorCode.NONE:
             log.warning("group not stored", group=group.group_id, error=code.name)
         self._perform(group, rebalance.stored(group, effect, code, self._now(), self._rules.initial_delay_ms))

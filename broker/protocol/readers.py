@@ -116,7 +116,8 @@ def _value(module: Module, body: Body, depth: int, path: str, f: Field) -> None:
 
 def _bytes(body: Body, depth: int, here: str, kind: str, target: str, null: str) -> None:
     body.add(depth, "if n == -1:", f"    {null}", "else:")
-    body.add(depth + 1, "stop = pos + n", f"if n < 0 or stop > end: bad_length({here!r}, n)")
+    bounds = f"0 <= n <= {wire.STRING_BYTES_MAX}" if kind == "string" else "0 <= n"
+    body.add(depth + 1, "stop = pos + n", f"if not {bounds} or stop > end: bad_length({here!r}, n)")
     body.add(depth + 1, f"{target} = {_MAKE[kind]}", "pos = stop")
 
 

@@ -9,7 +9,7 @@ import struct
 import uuid
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from logyard.broker.errors import CorruptData
 
@@ -17,6 +17,9 @@ MALFORMED = (struct.error, IndexError, UnicodeDecodeError, OverflowError)
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+
+# A compact length could say more; as in Kafka, no string is longer than one with the classic length can be.
+STRING_BYTES_MAX: Final = 32767
 
 
 def malformed(what: str, error: Exception) -> CorruptData:
@@ -61,7 +64,7 @@ def read_compact_string(data: memoryview, pos: int, end: int, name: str) -> tupl
     if length == 0:
         return None, pos
     stop = pos + length - 1
-    if stop > end:
+    if stop > end or length > STRING_BYTES_MAX + 1:
         bad_length(name, length - 1)
     return str(data[pos:stop], "utf-8"), stop
 

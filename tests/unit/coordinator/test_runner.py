@@ -192,3 +192,12 @@ class ManualTimers:
         self.set.pop()()
         for _ in range(2 * TURNS_BEFORE_DUE):
             await asyncio.sleep(0)
+
+
+async def test_a_client_with_a_very_long_name_does_not_keep_its_group_from_being_stored() -> None:
+    made = await loaded(MemoryOffsetsLog(1))
+    named = Join("", None, "c" * 32_767, "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
+    joined = await made.join("g", named)
+    synced = await made.sync("g", Sync(joined.member_id, None, 1, assignments=((joined.member_id, b"all"),)))
+    assert synced.error is ErrorCode.NONE
+    await made.close()

@@ -274,3 +274,15 @@ def test_an_array_shared_by_messages_is_written_once_and_the_same(version: int) 
         assert codec.encode_request(6, version, 1, "c", {**head, **shared}) == expected
     (kept,) = shared.values()
     assert len(kept.written) == 1
+
+
+@pytest.mark.parametrize("size", [32_767, 32_768])
+def test_a_string_is_no_longer_than_the_classic_length_allows(size: int) -> None:
+    """Compact lengths could say more. Who took such a group id could store nothing under it."""
+    fields = {"group_id": "g" * size, "member_id": "", "generation_id_or_member_epoch": -1, "topics": []}
+    body = memoryview(codec.encode_request(8, 8, 1, None, fields))[4 + 8 + 2 + 1 :]
+    if size == 32_767:
+        assert codec.decode_request(8, 8, body).group_id == "g" * size
+    else:
+        with pytest.raises(CorruptData, match="group_id"):
+            codec.decode_request(8, 8, body)
