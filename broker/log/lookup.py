@@ -6,6 +6,7 @@ from logyard.broker.log import scan
 from logyard.broker.log.index import AbortedTxn
 from logyard.broker.log.segment import Segment
 from logyard.broker.records.batch import BatchHeader, TimestampType, iter_records
+from logyard.broker.records.legacy import iter_legacy
 
 
 def first_in_segment(segment: Segment, timestamp: int, log_start: int) -> tuple[int, int] | None:
@@ -25,10 +26,11 @@ def first_in_segment(segment: Segment, timestamp: int, log_start: int) -> tuple[
 def _first_in_batch(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, log_start: int
 ) -> tuple[int, int] | None:
-    if header.magic < 2 or header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        # The batch's time is all there is, or every record's: no need to open it.
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME and header.magic >= 2:
+        # Every record has the batch's time: no need to open it.
         return header.max_timestamp, max(header.base_offset, log_start)
-    for record in iter_records(segment.read(header.length, position)):
+    batch = segment.read(header.length, position)
+    for record in iter_records(batch) if header.magic >= 2 else iter_legacy(batch):
         if record.timestamp >= timestamp and record.offset >= log_start:
             return record.timestamp, record.offset
     return None
