@@ -163,13 +163,14 @@ def _filter(
     at: int,
     row: Array,
 ) -> tuple[int, int, Any, Any]:
-    """Copy the surviving records to out[at:]; return the end, their count, their largest timestamp delta, and a
-    fault."""
+    """Copy the surviving records to out[at:]; return the end, their count, their largest timestamp, and a fault.
+
+    Sums wrap at 64 bits, as elsewhere (broker/records/varint.py)."""
     place = payload[0]
     end = payload[1]
     s = plan[FIRST]
     kept = 0
-    latest = np.int64(-(2**62))
+    latest = np.int64(-(2**63))
     for _ in range(header[COUNT]):
         fault = _record(raw, place, end, row)
         if fault != FAULT_NONE:
@@ -181,7 +182,7 @@ def _filter(
         if s < plan[LAST] and survivors[s] == offset:
             at = _copy_record(raw, row, shift, out, at)
             kept += 1
-            latest = max(latest, row[TIMESTAMP])
+            latest = max(latest, header[BASE_TIMESTAMP] + row[TIMESTAMP])
     return at, kept, latest, FAULT_NONE if place == end else FAULT_LEFTOVER
 
 
@@ -212,7 +213,7 @@ def write_batches(
         if plan[i, KIND] == FILTER:
             stamp = plan[i, STAMP] == 1
             shift = header[BASE_TIMESTAMP] - horizon if stamp else 0
-            end, count, delta, fault = _filter(
+            end, count, newest, fault = _filter(
                 raw, payloads[i], header, survivors, plan[i], shift, out, at + HEADER_SIZE, row
             )
             if fault != FAULT_NONE:
@@ -224,7 +225,7 @@ def write_batches(
                 plan[i, KIND] = VERBATIM
             else:
                 if not header[ATTRIBUTES] & LOG_APPEND_TIME:
-                    latest = header[BASE_TIMESTAMP] + delta
+                    latest = newest
                 attributes = header[ATTRIBUTES] | (HORIZON if stamp else 0)
                 base = horizon if stamp else header[BASE_TIMESTAMP]
                 _put_header(out, at, header, attributes, base, latest, count, end - at, False)

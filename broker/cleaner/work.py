@@ -8,6 +8,7 @@ dirty part and the surviving offsets of one group.
 import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,34 +46,46 @@ class Cleaning:
     bytes_read: int = 0
     bytes_written: int = 0
     survivors: int = 0
+    at: tuple[int, int, int] = (-1, -1, -1)  # segment, position and offset of the batch that was read last
 
     def batches(self, segments: Sequence[SegmentRange]) -> Iterator[Batch]:
-        """Yield the checked batches of leased segments; raises CorruptData, naming segment and position."""
+        """Yield the checked batches of leased segments; raises CorruptData."""
         for segment in segments:
-            name = layout.file_name(segment.base_offset, layout.LOG)
-            file = self.disk.open(f"{self.lease['links_dir']}/{name}")
-            try:
-                for position, header, data in scan.batches(file, 0, segment.size):
-                    if not crc_matches(data, 0, header):
-                        raise CorruptData(f"the CRC of the batch at {position} is wrong")
-                    self.bytes_read += header.length
-                    self.throttle(header.length)
-                    yield completed(header, data), data
-            except CorruptData as error:
-                raise CorruptData(f"{name}: {error}") from error
+            self.at = segment.base_offset, 0, segment.base_offset
+            file = self.disk.open(f"{self.lease['links_dir']}/{layout.file_name(segment.base_offset, layout.LOG)}")
+            for position, header, data in scan.batches(file, 0, segment.size):
+                self.at = segment.base_offset, position, header.base_offset
+                if not crc_matches(data, 0, header):
+                    raise CorruptData("its CRC is wrong")
+                self.bytes_read += header.length
+                self.throttle(header.length)
+                yield completed(header, data), data
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Have CorruptData say where: partition, segment, and the batch that was looked at last."""
+        try:
+            yield
+        except CorruptData as error:
+            base, position, offset = self.at
+            partition = f"{self.lease['topic']}-{self.lease['partition']}"
+            where = f"{partition}, segment {base}: batch at position {position} (offset {offset}) or beside it"
+            raise CorruptData(f"{where}: {error}") from error
 
 
 def clean(lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None]) -> Json:
     """Write the parts for a lease; returns what its commit has to say, and figures.
 
-    Raises CorruptData, StorageError (DiskError, too little space), FileNotFoundError where the lease's links went.
+    Raises CorruptData (naming partition, segment, position and offset), StorageError (DiskError, too little space),
+    FileNotFoundError where the lease's links went.
     """
     segments = _segments(lease)
     work = Cleaning(lease, disk, throttle, segments)
     keys = DirtyKeys(keys_max)
     start, end = lease["clean_offset"], lease["end_offset"]
     dirty = [segment for segment in segments if segment.last_offset >= start and segment.base_offset < end]
-    range_end = keys.read(work.batches(dirty), start, end, _aborted(lease))
+    with work.naming():
+        range_end = keys.read(work.batches(dirty), start, end, _aborted(lease))
     survey = _survey(lease, range_end)
     against = AgainstDirty(keys)
     touched = [segment for segment in segments if segment.base_offset < range_end]
@@ -81,7 +94,8 @@ def clean(lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None
         touched, segment_bytes=config["segment.bytes"], index_bytes=config["segment.index.bytes"]
     ):
         survey.next_group(group[0].base_offset)
-        decision = survey_batches(work.batches(group), survey, against)
+        with work.naming():
+            decision = survey_batches(work.batches(group), survey, against)
         work.decided.update(decision.encode())
         work.survivors += len(decision.survivors)
         _rewrite(work, group, decision)
@@ -164,8 +178,9 @@ def _rewrite(work: Cleaning, group: Sequence[SegmentRange], decision: Decision) 
     before = Tally(work.tally.batches_in, work.tally.batches_out, work.tally.batches_verbatim)
     records_before = work.tally.records_out
     part = _Part(work, f"{path}.tmp")
-    for piece in rewrite_batches(work.batches(group), decision, work.tally):
-        part.add(piece)
+    with work.naming():
+        for piece in rewrite_batches(work.batches(group), decision, work.tally):
+            part.add(piece)
     whole = work.tally.batches_verbatim - before.batches_verbatim == work.tally.batches_in - before.batches_in
     if len(group) == 1 and whole:
         work.disk.remove(part.path)

@@ -26,7 +26,7 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.records import compression
 from logyard.broker.records.crc import crc32c
 from logyard.broker.records.header import CRC_AT, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
-from logyard.broker.records.varint import read_varint, write_varint
+from logyard.broker.records.varint import read_varint, wrapped, write_varint
 
 _CRC_START = 21
 _CODEC_MASK = 0x07
@@ -151,7 +151,7 @@ def _filtered(
             body += payload[record.start : record.end]
     max_timestamp = header.max_timestamp
     if not header.attributes & _LOG_APPEND_TIME:
-        max_timestamp = max(header.base_timestamp + r.timestamp_delta for r in records)
+        max_timestamp = max(wrapped(header.base_timestamp + r.timestamp_delta) for r in records)
     attributes = header.attributes | (HORIZON if stamp else 0)
     content = compression.compress(codec, bytes(body)) if codec else bytes(body)
     data = _assemble(header, attributes, base_timestamp, max_timestamp, len(records), content)

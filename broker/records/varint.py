@@ -2,11 +2,15 @@
 
 from logyard.broker.errors import CorruptData
 
+_SIGN, _MASK = 1 << 63, (1 << 64) - 1
+
 
 def write_varint(value: int) -> bytes:
-    """Encode a signed number in zigzag form, seven bits a byte."""
+    """Encode a signed number in zigzag form, seven bits a byte; one beyond 64 bits as `wrapped` has it."""
     if -64 <= value < 64:
         return _SMALL[value + 64]
+    if not -_SIGN <= value < _SIGN:
+        value = wrapped(value)
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 127:
@@ -29,7 +33,15 @@ def read_varint(data: memoryview | bytes | bytearray, pos: int) -> tuple[int, in
         pos += 1
         value |= (byte & 0x7F) << shift
         shift += 7
+    if shift > 63:
+        value &= _MASK
     return (value >> 1) ^ -(value & 1), pos
+
+
+def wrapped(value: int) -> int:
+    """Return what is left of a sum in 64 bits, as Java's clients and brokers have it: times and deltas that a client
+    chooses may go beyond."""
+    return ((value + _SIGN) & _MASK) - _SIGN
 
 
 def _encode_small(value: int) -> bytes:

@@ -112,7 +112,8 @@ async def test_a_damaged_log_is_given_up_with_its_reason_and_others_go_on() -> N
         for _ in range(3):
             await cleaner.clean_filthiest(worker)
         assert list(cleaner.uncleanable) == [TP]
-        assert "00000000000000000000.log: the CRC of the batch at 0 is wrong" in cleaner.uncleanable[TP]
+        assert "t-0, segment 0: batch at position 0 (offset 0)" in cleaner.uncleanable[TP]
+        assert "its CRC is wrong" in cleaner.uncleanable[TP]
         assert cleaner.gauges()["cleaner_uncleanable_partitions_count"] == 1
         assert world.store.cleaner_offset(other.tp) == other.active.base_offset
         assert world.store.cleaner_offset(TP) is None
