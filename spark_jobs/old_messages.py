@@ -8,9 +8,9 @@ others, which do not notice.
 import numpy as np
 
 from logyard.broker.errors import CorruptData, LogyardError
-from logyard.broker.records.build import build
+from logyard.broker.records.build import append_record
 from logyard.broker.records.header import parse_header
-from logyard.broker.records.legacy import opened
+from logyard.broker.records.legacy import ordered
 from logyard.broker.records.validate import crc_matches
 from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.kernels import Array
@@ -52,10 +52,14 @@ def _opened(message: memoryview) -> tuple[list[int], bytes]:
     header = parse_header(message)
     if not crc_matches(message, 0, header):
         raise CorruptData("its checksum (CRC-32) is wrong")
-    header, records = opened(header, message)
-    row = [header.base_offset, -1, header.magic, header.crc, header.attributes, header.last_offset_delta]
-    row += [records[0].timestamp, header.max_timestamp, -1, -1, -1, header.count]
-    return row, bytes(memoryview(build(records))[k.HEADER_SIZE :])
+    body, count, first, time = bytearray(), 0, -1, -1
+    for record in ordered(header, message):
+        if not count:
+            first, time = record.offset, record.timestamp
+        append_record(body, record, first, time)
+        count += 1
+    row = [first, -1, header.magic, header.crc, header.attributes, header.last_offset - first]
+    return [*row, time, header.max_timestamp, -1, -1, -1, count], bytes(body)
 
 
 def _empty(row: Array) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from logyard.broker.compaction.ranges import SegmentRange
 from logyard.broker.records import decode
 from logyard.broker.records.header import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
-from logyard.broker.records.legacy import opened
+from logyard.broker.records.legacy import measured, ordered
 from logyard.broker.records.message_set import wrapper
 
 OLDEST_WITH_HORIZON = 2
@@ -21,7 +21,7 @@ OLDEST_WITH_HORIZON = 2
 
 def completed(header: BatchHeader, batch: memoryview) -> BatchHeader:
     """Return the header with first offset, last offset delta and count as a v2 batch has them; raises CorruptData."""
-    return header if header.magic >= OLDEST_WITH_HORIZON else opened(header, batch)[0]
+    return header if header.magic >= OLDEST_WITH_HORIZON else measured(header, batch)
 
 
 def keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes | None, bool]]:
@@ -29,19 +29,14 @@ def keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes | 
     if header.magic >= OLDEST_WITH_HORIZON:
         yield from decode.keys(batch, header)
         return
-    for record in decode_old(batch, header):
+    for record in ordered(header, batch):
         yield record.offset, record.key, record.value is not None
-
-
-def decode_old(batch: memoryview, header: BatchHeader) -> list[decode.Record]:
-    """Return the records of an old message, plain or wrapper; raises CorruptData."""
-    return opened(header._replace(base_offset=header.last_offset), batch)[1]
 
 
 def filtered(batch: memoryview, header: BatchHeader, offsets: Iterable[int]) -> tuple[bytes, int]:
     """Return a wrapper with only the messages at these offsets, and their number: b"" where none stays."""
     wanted = set(offsets)
-    kept = [r for r in decode_old(batch, header) if r.offset in wanted]
+    kept = [r for r in ordered(header, batch) if r.offset in wanted]
     if not kept:
         return b"", 0
     is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME

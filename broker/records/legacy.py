@@ -7,7 +7,6 @@ from 0 and the wrapper has the offset of the last one; with magic 0 they are abs
 import struct
 from collections import deque
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
@@ -135,19 +134,29 @@ def _inner(wrapper: Message) -> Iterator[Message]:
         raise CorruptData(f"{where} holds {last.header.base_offset + 1} offsets, which begin below 0")
 
 
-def opened(header: BatchHeader, data: memoryview) -> tuple[BatchHeader, list[Record]]:
-    """Return the outermost message in `data` as a batch: its header with first offset, last offset delta and count as
-    a v2 batch has them, and its records.
+def ordered(header: BatchHeader, data: memoryview) -> Iterator[Record]:
+    """Yield the records of the outermost message in `data`, one by one.
 
     Raises CorruptData, also where the offsets inside do not ascend to at most the message's own.
     """
-    found = legacy_records(data)
-    offsets = [r.offset for r in found]
-    ascend = all(a < b for a, b in pairwise(offsets))
-    if not found or not ascend or not 0 <= offsets[0] <= offsets[-1] <= header.base_offset:
-        raise CorruptData(f"the message at offset {header.base_offset}: the offsets in it do not ascend to its own")
-    delta = header.base_offset - offsets[0]
-    return header._replace(base_offset=offsets[0], last_offset_delta=delta, count=len(found)), found
+    before = -1
+    for record in iter_legacy(data):
+        if not before < record.offset <= header.last_offset:
+            raise CorruptData(f"the message at offset {header.last_offset}: the offsets in it do not ascend to its own")
+        before = record.offset
+        yield record
+    if before < 0:
+        raise CorruptData(f"the message at offset {header.last_offset} is cut short")
+
+
+def measured(header: BatchHeader, data: memoryview) -> BatchHeader:
+    """Return the header of the outermost message in `data` with first offset, last offset delta and count as a v2 batch
+    has them. Raises CorruptData as `ordered` does."""
+    first, count = -1, 0
+    for record in ordered(header, data):
+        first = record.offset if count == 0 else first
+        count += 1
+    return header._replace(base_offset=first, last_offset_delta=header.last_offset - first, count=count)
 
 
 def upconvert(

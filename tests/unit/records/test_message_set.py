@@ -23,7 +23,7 @@ def test_xxhash_is_that_of_its_published_values(data: bytes, digest: int) -> Non
 @pytest.mark.parametrize("codec", [1, 2, 3])
 def test_a_wrapper_opens_with_its_offsets(magic: int, codec: int) -> None:
     data = memoryview(message_set.wrapper(RECORDS, codec, magic, 0))
-    whole, found = legacy.opened(header.parse_header(data), data)
+    whole, found = legacy.measured(header.parse_header(data), data), legacy.legacy_records(data)
     assert found == [r if magic else r._replace(timestamp=-1) for r in RECORDS]
     assert (whole.base_offset, whole.last_offset, whole.count) == (7, 40, 4)
     assert whole.max_timestamp == (NOW + 2 if magic else -1)
@@ -31,7 +31,7 @@ def test_a_wrapper_opens_with_its_offsets(magic: int, codec: int) -> None:
 
 def test_a_message_by_itself_is_a_batch_of_one() -> None:
     data = memoryview(message_set.message(RECORDS[1], 8, 1, 0))
-    whole, found = legacy.opened(header.parse_header(data), data)
+    whole, found = legacy.measured(header.parse_header(data), data), legacy.legacy_records(data)
     assert (whole.base_offset, whole.last_offset, whole.count, found) == (8, 8, 1, [RECORDS[1]])
 
 
@@ -79,7 +79,7 @@ NASTY = {
 def test_what_no_broker_wrote_is_refused(name: str) -> None:
     data = NASTY[name]
     with pytest.raises(CorruptData):
-        legacy.opened(header.parse_header(data), data)
+        legacy.measured(header.parse_header(data), data)
 
 
 def test_the_offset_0_that_some_producers_gave_a_wrapper_is_taken_as_it_was_meant() -> None:

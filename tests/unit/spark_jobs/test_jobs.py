@@ -132,7 +132,8 @@ def test_a_damaged_leader_stops_a_shuffle_by_name(yard: Yard, capsys: pytest.Cap
     assert compact.main(["--topic", "t", "--max-keys", "2"]) == 1
     summary = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert (summary["compacted"], summary["failed"]) == (1, 1)
-    assert f"pass 1 on broker 1: {path}: batch at" in summary["details"]["t-0"]["reason"]
+    where = f"t-0, segment {int(path.stem)} ({path})"
+    assert f"pass 1 on broker 1: {where}: batch at position" in summary["details"]["t-0"]["reason"]
 
 
 def test_compact_without_a_replica_keeps_every_tombstone_and_names_what_fails(
@@ -304,9 +305,22 @@ def test_failures_are_one_line(yard: Yard, capsys: pytest.CaptureFixture[str], t
     assert captured.out == ""
     assert compact.main([]) == 1
     assert capsys.readouterr().err == "compact.py: name the topics to compact with --topic\n"
-    path = yard.replica(1, 0).logs()[0]
-    path.write_bytes(path.read_bytes()[:-1] + b"\0\0")
-    assert export.main(["--topic", "t", "--destination", str(tmp_path)]) == 1
-    (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
-    assert line.startswith("export.py: ")
-    assert str(path) in line
+    paths = [yard.replica(1 + partition, partition).logs()[0] for partition in (0, 1)]
+    paths[0].write_bytes(damaged(paths[0].read_bytes()))
+    assert export.main(["--topic", "t", "--destination", str(tmp_path / "one")]) == 1
+    summary = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    assert summary["failed"]["t-0"].startswith(f"t-0, segment 0 ({paths[0]}): batch at position 0 (offset 0): ")
+    assert (list(summary["failed"]), summary["rows"]) == (["t-0"], summary["offsets"]["t-1"]["rows"])
+    assert summary["rows"] > 0
+    paths[1].write_bytes(damaged(paths[1].read_bytes()))
+    assert export.main(["--topic", "t", "--destination", str(tmp_path / "both")]) == 1
+    captured = capsys.readouterr()
+    (line,) = captured.err.strip().splitlines()[-1:]
+    assert line.startswith("export.py: t-")
+    assert str(paths[0]) in line or str(paths[1]) in line
+    assert captured.out == ""
+
+
+def damaged(data: bytes) -> bytes:
+    """The log with a wrong checksum in its first batch."""
+    return data[:20] + bytes([data[20] ^ 1]) + data[21:]

@@ -1,5 +1,5 @@
-"""Odd and damaged logs through the built-in cleaner and through the Spark jobs: the same records stay, and damage is named
-alike."""
+"""Odd and damaged logs through the built-in cleaner and through the Spark jobs: the same records stay, and the same
+damage is named."""
 
 import os
 import shutil
