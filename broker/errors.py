@@ -4,6 +4,7 @@ The numbers are Kafka 3.9's (clients `Errors`); a handler turns an `ApiError` in
 response, anything else that escapes becomes UNKNOWN_SERVER_ERROR and a line in the log.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -133,6 +134,14 @@ class ApiError(LogyardError):
         super().__init__(message or code.name)
         self.code = code
         self.message = message or None
+
+
+class RecordErrors(ApiError):
+    """A batch refused for the sake of single records: `records` are (index in the batch, text)."""
+
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.records = records
 
 
 class IllegalTransition(LogyardError):

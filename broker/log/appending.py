@@ -1,6 +1,6 @@
 """What becomes of batches before they are written: checked, numbered, stamped, and summed up in one `Chunk`.
 
-Rule 1: nothing is stamped, and no producer's state changes, before every batch of the call has passed.
+Rule 1: nothing is numbered, and no producer's state changes, before every batch of the call has passed.
 Rule 2: the stamps go into the caller's buffer, and that buffer is written: no copy is made.
 """
 
@@ -146,10 +146,10 @@ def bounds_of(config: TopicConfig, *, validate_records: bool) -> Bounds:
 def admit_for_leader(
     data: memoryview, log: Admission, leader_epoch: int, now_ms: int, origin: Origin
 ) -> Chunk | SeenBatch:
-    """Check and stamp what a leader is to append; a SeenBatch is the answer to a duplicate.
+    """Number and stamp what a leader is to append; a SeenBatch is the answer to a duplicate.
 
-    What has to look into the records was done before (opening.py). Raises ApiError: all that `validate_client_batch`
-    raises, RECORD_LIST_TOO_LARGE, and the producers' refusals.
+    What comes from a client was checked before (opening.py). Raises ApiError: for other batches what
+    `validate_client_batch` raises; RECORD_LIST_TOO_LARGE, and the producers' refusals.
     """
     if len(data) > log.config.segment_bytes:
         raise ApiError(
@@ -163,9 +163,8 @@ def admit_for_leader(
     max_timestamp, timestamp_offset = NO_TIME, offset
     while position < end:
         header = _header(data, position)
-        validate_client_batch(
-            data, position, header, now_ms=now_ms, bounds=bounds, from_client=by_client, check_crc=by_client
-        )
+        if not by_client:
+            validate_client_batch(data, position, header, bounds, from_client=False, check_crc=False)
         last_offset = offset + header.last_offset_delta
         timestamp = now_ms if bounds.log_append_time else header.max_timestamp
         if header.producer_id >= 0:

@@ -27,7 +27,6 @@ from logyard.broker.log.segment import Segment
 from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, Bounds, parse_header
-from logyard.broker.records.recode import recode
 from logyard.broker.topic_config import TopicConfig
 
 NOTHING = Span(0, 0)
@@ -82,19 +81,17 @@ class PartitionLog(SegmentedLog):
         """Check, number, stamp (in place, in `batches`) and write what a client or coordinator sent.
 
         `opened` are the bounds by which the batches were opened in a thread; where those are not the log's any more,
-        or there are none, they are opened here. Raises ApiError as `admit_for_leader` and `opening.opened` say. Nothing
-        is changed then, neither log nor buffer.
+        or there are none, they are opened here. Raises ApiError as `admit_for_leader` and `opening.opened` say. The
+        log is not changed then.
         """
         self.check_usable()
         self.now_ms = now_ms
         if self.reload is not None:
             self.want_producers()
         bounds = self.bounds
-        if origin is Origin.CLIENT:
-            if opened != bounds and opening.must_open(batches, bounds):
-                batches = opening.opened(batches, bounds, now_ms)
-        elif bounds.recoding is not None:
-            batches = recode(batches, bounds.recoding, bounds.max_message_bytes)
+        by_client = origin is Origin.CLIENT
+        if (by_client or bounds.recoding is not None) and opened != bounds:
+            batches = opening.opened(batches, bounds, now_ms, from_client=by_client)
         admission = Admission(self.log_end_offset, self.config, self.bounds, self.producers)
         chunk = admit_for_leader(batches, admission, leader_epoch, now_ms, origin)
         if isinstance(chunk, SeenBatch):

@@ -1,23 +1,38 @@
-"""What a leader does with a client's batches before it appends them, where it has to open them for that.
+"""What a leader does with a client's batches before it appends them: all their records are looked at, as in Kafka.
 
-Keys are looked for (compacted topics), records checked (logyard.validate.records), batches compressed anew
-(compression.type), message sets of old clients made into v2 batches. How long that takes is the client's choice, as
-bytes that come compressed may be of any size: only a little of it is done on the event loop (`is_little`).
+What is refused, corrected and left alone is listed in docs/records.md. Message sets of old clients become v2 batches,
+and compression.type is seen to. How long that takes is the client's choice, as bytes that come compressed may be of any
+size: only a little of it is done on the event loop (`is_little`).
 """
 
+import struct
 from collections.abc import Callable
 from functools import partial
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.records.batch import Bounds, iter_headers, require_keys, validate_client_batch, validate_records
-from logyard.broker.records.header import MAGIC_AT
+from logyard.broker.records import compression
+from logyard.broker.records.batch import BatchHeader, Bounds, iter_headers, parse_header, validate_client_batch
+from logyard.broker.records.crc import crc32c
+from logyard.broker.records.header import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    HEADER_SIZE,
+    KNOWN_BITS,
+    LOG_APPEND_TIME_BIT,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+)
+from logyard.broker.records.inspection import LITTLE_BYTES, Inspected, inspect
+from logyard.broker.records.inspection import is_little as is_little_batch
 from logyard.broker.records.legacy import upconvert
-from logyard.broker.records.recode import is_recoded, recode
+from logyard.broker.records.recode import is_recoded, recoded
 
-# What the event loop opens itself, uncompressed as it came: gzip takes half a millisecond over it, a look at 2,300
-# records of seven bytes less. Old messages are read one by one in Python: 150 of them.
-LITTLE_BYTES = 16 * 1024
+# Old messages are read one by one in Python: 150 of them.
 LITTLE_OLD_BYTES = 4 * 1024
+
+_INT16 = struct.Struct(">h")
+_INT64 = struct.Struct(">q")
+_UINT32 = struct.Struct(">I")
 
 
 def opener(buf: memoryview, bounds: Bounds, now_ms: int) -> Callable[[memoryview], memoryview] | None:
@@ -25,54 +40,75 @@ def opener(buf: memoryview, bounds: Bounds, now_ms: int) -> Callable[[memoryview
 
     It takes a copy of them and returns what is to be appended instead; raises ApiError as `opened` does.
     """
-    if not must_open(buf, bounds) or is_little(buf, bounds):
-        return None
-    return partial(opened, bounds=bounds, now_ms=now_ms)
-
-
-def must_open(buf: memoryview, bounds: Bounds) -> bool:
-    """Whether `opened` has anything to do with these batches: all others are checked from their headers alone."""
-    return bounds.opens or _is_old(buf)
+    return None if is_little(buf, bounds) else partial(opened, bounds=bounds, now_ms=now_ms, piecewise=True)
 
 
 def is_little(buf: memoryview, bounds: Bounds) -> bool:
     """Whether `opened` will not take long over these batches; also where it would refuse them at once."""
-    little = 0
+    size = len(buf)
+    if size < HEADER_SIZE or buf[MAGIC_AT] != 2:
+        return size <= LITTLE_OLD_BYTES and not any(header.compression for _, header in _whole(buf))
     try:
-        for _, header in iter_headers(buf):
-            if header.length > bounds.max_message_bytes:
-                return True
-            if header.magic < 2:
-                if header.compression or len(buf) > LITTLE_OLD_BYTES:
-                    return False
-            elif bounds.looks_into_records or is_recoded(header, bounds.recoding):
-                if header.compression:
-                    return False
-                little += header.length
+        header = parse_header(buf)
     except CorruptData:
         return True
-    return little <= LITTLE_BYTES
+    if (
+        header.length > bounds.max_message_bytes
+        or header.length != size
+        or not compression.is_known(header.compression)
+    ):
+        return True  # refused at once
+    if size > LITTLE_BYTES and is_recoded(header, bounds.recoding):
+        return False
+    return is_little_batch(buf, header)
 
 
-def opened(buf: memoryview, bounds: Bounds, now_ms: int) -> memoryview:
-    """Check the batches, records and all, and return what is to be appended: `buf` itself where nothing was changed.
-
-    Raises ApiError: what `validate_client_batch`, `require_keys`, `validate_records`, `upconvert` and `recode` raise.
-    """
+def _whole(buf: memoryview) -> list[tuple[int, BatchHeader]]:
     try:
-        if _is_old(buf):
-            codec = None if bounds.recoding is None else bounds.recoding.codec
-            buf = memoryview(upconvert(buf, compression=codec, size_max=bounds.max_message_bytes))
-        for position, header in iter_headers(buf):
-            validate_client_batch(buf, position, header, now_ms=now_ms, bounds=bounds)
-            if bounds.keys_wanted:
-                require_keys(buf, position, header)
-            if bounds.validate_records:
-                validate_records(buf, position, header)
-    except CorruptData as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    return buf if bounds.recoding is None else recode(buf, bounds.recoding, bounds.max_message_bytes)
+        return list(iter_headers(buf))
+    except CorruptData:
+        return []
 
 
-def _is_old(buf: memoryview) -> bool:
-    return len(buf) > MAGIC_AT and buf[MAGIC_AT] < 2
+def opened(
+    buf: memoryview, bounds: Bounds, now_ms: int, *, from_client: bool = True, piecewise: bool = False
+) -> memoryview:
+    """Check batches and their records, correct what Kafka corrects; returns what is to be appended.
+
+    That is `buf` itself, corrected where it lies, unless batches are made anew. `from_client` False is for what the
+    broker itself appends; `piecewise` for what is not little. Raises ApiError: what `upconvert`,
+    `validate_client_batch`, `inspect` and `recoded` raise.
+    """
+    if len(buf) > MAGIC_AT and buf[MAGIC_AT] < 2:
+        return memoryview(upconvert(buf, bounds, now_ms))
+    ready: list[memoryview | bytearray] = []
+    pos, end = 0, len(buf)
+    while pos < end:
+        try:
+            header = parse_header(buf, pos)
+        except CorruptData as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        validate_client_batch(buf, pos, header, bounds, from_client=from_client)
+        batch = buf[pos : pos + header.length]
+        ready.append(_ready(batch, header, bounds, inspect(batch, header, bounds, now_ms, piecewise=piecewise)))
+        pos += header.length
+    if all(isinstance(batch, memoryview) for batch in ready):
+        return buf
+    return memoryview(b"".join(ready)) if len(ready) > 1 else memoryview(ready[0])
+
+
+def _ready(batch: memoryview, header: BatchHeader, bounds: Bounds, found: Inspected) -> memoryview | bytearray:
+    if bounds.recoding is not None and is_recoded(header, bounds.recoding):
+        return recoded(batch, header, bounds.recoding, found, bounds.max_message_bytes)
+    if not found.is_dense and header.compression != compression.NONE:
+        # Kafka means to make the batch anew then, and fails over it.
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "offsets of compressed records must count from 0 without gaps")
+    if not found.is_dense and bounds.validate_records:
+        raise ApiError(ErrorCode.INVALID_RECORD, "the offsets of the records must count from 0 without gaps")
+    if bounds.log_append_time:
+        return batch  # the log stamps it
+    if found.max_timestamp != header.max_timestamp or header.attributes & LOG_APPEND_TIME_BIT:
+        _INT16.pack_into(batch, ATTRIBUTES_AT, header.attributes & KNOWN_BITS & ~LOG_APPEND_TIME_BIT)
+        _INT64.pack_into(batch, MAX_TIMESTAMP_AT, found.max_timestamp)
+        _UINT32.pack_into(batch, CRC_AT, crc32c(batch[ATTRIBUTES_AT:]))
+    return batch

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import crc32c
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.records.header import NO_PRODUCER_EPOCH
 
 NO_SEQUENCE = -1
 NO_OFFSET = -1
@@ -188,6 +189,8 @@ def _check_epoch(entry: ProducerEntry, epoch: int, producer_id: int) -> None:
 
 
 def _check_sequence(entry: ProducerEntry, batch: DataBatch) -> None:
+    if entry.epoch == NO_PRODUCER_EPOCH:
+        return  # nothing is known of such a producer, as in Kafka
     last = entry.last_sequence
     # A new epoch starts at 0, and so does one of which only markers are known (last is -1 then).
     expected = 0 if batch.epoch != entry.epoch or last == SEQUENCE_MAX else last + 1

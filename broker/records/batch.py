@@ -10,8 +10,6 @@ from logyard.broker.records.decode import (
     control_type,
     iter_records,
     records,
-    require_keys,
-    validate_records,
 )
 from logyard.broker.records.header import (
     HEADER_SIZE,
@@ -53,10 +51,8 @@ __all__ = [
     "iter_records",
     "parse_header",
     "records",
-    "require_keys",
     "stamp",
     "stamp_log_append_time",
     "validate_client_batch",
-    "validate_records",
     "verify_crc",
 ]

@@ -39,6 +39,10 @@ _LZ4_LENGTH = struct.Struct("<I")
 Buffer = bytes | bytearray | memoryview
 
 
+class BrokenStream(CorruptData):
+    """Data that does not decompress; what comes out of data that does may be corrupt in other ways."""
+
+
 class Recoding(NamedTuple):
     """The codec a topic wants, by its number, and the level to use (None: the codec's own)."""
 
@@ -60,6 +64,11 @@ def name(codec: int) -> str:
     if not NONE <= codec <= ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec} does not exist")
     return NAMES[codec]
+
+
+def is_known(codec: int) -> bool:
+    """Whether the number is a codec's."""
+    return NONE <= codec <= ZSTD
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -98,7 +107,7 @@ def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX)
             case 4:
                 return _into_growing(cramjam.zstd.decompress_into, "zstd", view, size_max)
     except (zlib.error, struct.error, cramjam.DecompressionError) as error:
-        raise CorruptData(f"{NAMES[codec]} data of {len(view)} bytes: {error}") from error
+        raise BrokenStream(f"{NAMES[codec]} data of {len(view)} bytes: {error}") from error
     raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {codec} does not exist")
 
 
@@ -118,11 +127,11 @@ def decompress_into(codec: int, data: Buffer, out: memoryview) -> int | None:
     except cramjam.DecompressionError as error:
         if _TOO_SMALL in str(error):
             return None
-        raise CorruptData(f"{NAMES[codec]} data of {len(data)} bytes: {error}") from error
+        raise BrokenStream(f"{NAMES[codec]} data of {len(data)} bytes: {error}") from error
 
 
-def _too_large(codec: str, size_max: int) -> CorruptData:
-    return CorruptData(f"{codec} data decompresses to more than {size_max} bytes")
+def _too_large(codec: str, size_max: int) -> BrokenStream:
+    return BrokenStream(f"{codec} data decompresses to more than {size_max} bytes")
 
 
 def _gunzip(data: memoryview, size_max: int) -> bytes:
@@ -137,7 +146,7 @@ def _gunzip(data: memoryview, size_max: int) -> bytes:
         if left < 0:
             raise _too_large("gzip", size_max)
         if not unpacker.eof:
-            raise CorruptData(f"gzip data of {len(data)} bytes is cut short")
+            raise BrokenStream(f"gzip data of {len(data)} bytes is cut short")
         pieces.append(piece)
         rest = unpacker.unused_data
     return b"".join(pieces)
@@ -160,14 +169,14 @@ def _unsnappy(data: memoryview, size_max: int) -> bytes:
     if data[:8] != XERIAL_MAGIC:
         return _raw_snappy(data, 0, size_max)
     if len(data) < len(XERIAL_HEAD):
-        raise CorruptData(f"snappy data of {len(data)} bytes is cut short")
+        raise BrokenStream(f"snappy data of {len(data)} bytes is cut short")
     out = bytearray()
     pos = len(XERIAL_HEAD)
     while pos < len(data):
         (size,) = _LENGTH.unpack_from(data, pos)
         pos += 4
         if size <= 0 or pos + size > len(data):
-            raise CorruptData(f"a snappy block of {size} bytes does not fit its {len(data)} bytes")
+            raise BrokenStream(f"a snappy block of {size} bytes does not fit its {len(data)} bytes")
         out += _raw_snappy(data[pos : pos + size], len(out), size_max)
         pos += size
     return bytes(out)

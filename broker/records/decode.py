@@ -7,10 +7,10 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.records.header import NO_TIMESTAMP, BatchHeader, TimestampType, parse_header
+from logyard.broker.errors import CorruptData
+from logyard.broker.records.header import BatchHeader, parse_header
 from logyard.broker.records.large import Record as Record
-from logyard.broker.records.walk import outlines, whole_records
+from logyard.broker.records.walk import whole_records
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -57,37 +57,6 @@ def keys(view: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes | N
     """
     for record in whole_records(view, header):
         yield record.offset, record.key, record.value is not None
-
-
-def require_keys(buf: memoryview, pos: int, header: BatchHeader) -> None:
-    """Refuse a v2 batch with a record that has no key, as compacted topics must.
-
-    Raises ApiError: INVALID_RECORD, or CORRUPT_MESSAGE where the records do not parse.
-    """
-    try:
-        keyless = any(record.key is None for record in outlines(buf[pos:], header))
-    except CorruptData as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if keyless:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
-
-
-def validate_records(buf: memoryview, pos: int, header: BatchHeader) -> None:
-    """Check what the header says of the records against them: count, offsets without gaps, the largest timestamp.
-
-    Raises ApiError: INVALID_RECORD, or CORRUPT_MESSAGE where the records do not parse.
-    """
-    latest = NO_TIMESTAMP
-    try:
-        for expected, record in enumerate(outlines(buf[pos:], header), start=header.base_offset):
-            if record.offset != expected:
-                raise ApiError(ErrorCode.INVALID_RECORD, f"offset {record.offset} where {expected} must follow")
-            if record.timestamp > latest:
-                latest = record.timestamp
-    except CorruptData as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if header.timestamp_type is TimestampType.CREATE_TIME and latest != header.max_timestamp:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"the header says {header.max_timestamp}, the records {latest}")
 
 
 def control_type(record: Record) -> int:

@@ -29,6 +29,8 @@ LOG_APPEND_TIME_BIT: Final = 0x08
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
+# All that mean something; whoever rewrites attributes keeps no others, as Kafka does not.
+KNOWN_BITS: Final = 0x7F
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
@@ -40,6 +42,8 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 _LEGACY = struct.Struct(">qiIbb")
 _INT64 = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
+# What a message of magic 0 has besides key and value, offset and length not counted.
+LEGACY_OVERHEAD = 14
 # Smallest legacy message: crc, magic, attributes, null key and null value (magic 1: a timestamp more).
 _LEGACY_SIZE_MIN = 26
 
@@ -163,6 +167,28 @@ def is_one_batch(buf: memoryview | bytes | bytearray) -> bool:
 def is_transactional(buf: memoryview | bytes | bytearray) -> bool:
     """Whether the first batch in the buffer is a v2 batch of a transaction, as far as magic and flag tell."""
     return len(buf) >= HEADER_SIZE and buf[MAGIC_AT] == 2 and bool(buf[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+
+
+def sent_headers(buf: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield position and header of every whole batch that a client sent, as Kafka tells them apart.
+
+    What is too little for a batch at the end is left out, unless its length or magic makes no sense: raises CorruptData
+    then, and for a header that makes none.
+    """
+    pos, end = 0, len(buf)
+    while end - pos >= LOG_OVERHEAD:
+        (length,) = _LENGTH.unpack_from(buf, pos + LENGTH_AT)
+        if length < LEGACY_OVERHEAD:
+            raise CorruptData(f"batch at {pos}: a length of {length} is less than a header's")
+        if end - pos <= MAGIC_AT:
+            return
+        if buf[pos + MAGIC_AT] > 2:
+            raise CorruptData(f"batch at {pos}: magic {buf[pos + MAGIC_AT]} is not known")
+        if pos + LOG_OVERHEAD + length > end:
+            return
+        header = parse_header(buf, pos)
+        yield pos, header
+        pos += header.length
 
 
 def iter_headers(buf: memoryview | bytes | bytearray, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -10,6 +10,13 @@ from logyard.broker.records.varint import read_varint
 
 # The longest varint; more than this many bytes ahead, one can be read without looking whether it is all there.
 VARINT_BYTES_MAX = 10
+# All numbers in a record but its time have 32 bits.
+INT_BYTES_MAX = 5
+
+
+def wrapped(number: int) -> int:
+    """The number as 64 bits hold it."""
+    return number if -(2**63) <= number < 2**63 else (number + 2**63) % 2**64 - 2**63
 
 
 class Outline(NamedTuple):
@@ -77,6 +84,8 @@ class Stream:
                 following = at + 1 + (size >> 1)
             elif end - at <= VARINT_BYTES_MAX:
                 break  # the length itself may be cut
+            elif data[at + 1] < 128 and not size & 1:  # two bytes, as most have: a call would double the cost
+                following = at + 2 + ((size & 0x7F | data[at + 1] << 7) >> 1)
             else:
                 size, start = read_varint(data, at)
                 if size < 0:
@@ -124,13 +133,17 @@ class _Reading:
     def __init__(self, stream: Stream, *, hold: bool) -> None:
         self._stream = stream
         self._hold = hold
-        self._size, _ = stream.varint()
+        self._size, taken = stream.varint()
+        if taken > INT_BYTES_MAX:
+            raise CorruptData(f"a record's length of {taken} bytes")
         if self._size < 0:
             raise CorruptData(f"a record of {self._size} bytes")
         self.left = self._size
 
-    def number(self) -> int:
+    def number(self, bytes_max: int = INT_BYTES_MAX) -> int:
         value, size = self._stream.varint()
+        if size > bytes_max:
+            raise CorruptData(f"a number of {size} bytes in a record, {bytes_max} are possible")
         self.left -= size
         return value
 
@@ -165,7 +178,7 @@ def record(stream: Stream, header: BatchHeader) -> Record:
 def _read(stream: Stream, header: BatchHeader, *, hold: bool) -> Record:
     reading = _Reading(stream, hold=hold)
     reading.attributes()
-    timestamp = header.base_timestamp + reading.number()
+    timestamp = wrapped(header.base_timestamp + reading.number(VARINT_BYTES_MAX))
     offset = header.base_offset + reading.number()
     key, value = reading.sized(), reading.sized()
     count = reading.number()

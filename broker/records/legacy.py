@@ -12,6 +12,7 @@ from typing import NamedTuple
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records import compression as codecs
 from logyard.broker.records.build import append_record, seal
+from logyard.broker.records.compression import Recoding
 from logyard.broker.records.decode import Record
 from logyard.broker.records.header import (
     HEADER_SIZE,
@@ -26,13 +27,18 @@ from logyard.broker.records.header import (
     TimestampType,
     iter_headers,
 )
+from logyard.broker.records.inspection import Refused
 from logyard.broker.records.message_set import unpacked
 from logyard.broker.records.packing import Packer
 from logyard.broker.records.pieces import HELD_BYTES_MAX, PIECE_BYTES
-from logyard.broker.records.validate import crc_matches
+from logyard.broker.records.validate import Bounds, crc_matches
 
 _LENGTH = struct.Struct(">i")
 _KEY_AT = (18, 26)
+
+
+class WrongChecksum(CorruptData):
+    """A message whose checksum is not that of its bytes."""
 
 
 class Message(NamedTuple):
@@ -52,7 +58,7 @@ def messages(buf: memoryview) -> Iterator[Message]:
         if header.magic not in (0, 1):
             raise CorruptData(f"message at {pos}: magic {header.magic} in an old message set")
         if not crc_matches(buf, pos, header):
-            raise CorruptData(f"message at {pos} with offset {header.base_offset}: the checksum is wrong")
+            raise WrongChecksum(f"message at {pos} with offset {header.base_offset}: the checksum is wrong")
         end = pos + header.length
         key, at = _sized(buf, pos + _KEY_AT[header.magic], end)
         value, at = _sized(buf, at, end)
@@ -159,62 +165,65 @@ def measured(header: BatchHeader, data: memoryview) -> BatchHeader:
     return header._replace(base_offset=first, last_offset_delta=header.last_offset - first, count=count)
 
 
-def upconvert(
-    buf: memoryview | bytes | bytearray, *, compression: int | None = None, size_max: int = HELD_BYTES_MAX
-) -> bytearray:
-    """Make of a producer's message set the v2 batch that a leader appends: base offset 0, offsets without gaps.
+def upconvert(buf: memoryview, bounds: Bounds, now_ms: int) -> bytearray:
+    """Make of a producer's message set the v2 batch that a leader appends, its records checked as a v2 batch's are.
 
-    `compression` None keeps the codec of the set. A set of several wrappers becomes one batch, as in Kafka. `size_max`
-    holds for each outer message and for what is made.
-    Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD (nothing in it), INVALID_TIMESTAMP (LogAppendTime, which only
-    a broker sets), UNSUPPORTED_COMPRESSION_TYPE, MESSAGE_TOO_LARGE.
+    It has base offset 0, offsets without gaps, and the codec of the set unless the topic wants another. Raises
+    ApiError: CORRUPT_MESSAGE (a checksum), INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR
+    (does not decompress, or a time before 1970, as Kafka has it); with `RecordErrors` where single records are refused.
     """
-    view = memoryview(buf)
     try:
-        codec = _codec_of(view, size_max)
-        return _converted(view, codec if compression is None else compression, size_max)
-    except CorruptData as error:
+        codec = _codec_of(buf, bounds)
+        return _converted(buf, bounds.recoding or Recoding(codec), bounds, now_ms)
+    except WrongChecksum as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    except codecs.BrokenStream as error:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+    except CorruptData as error:
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def _codec_of(view: memoryview, size_max: int) -> int:
-    """The codec of the first message, once all of the outer ones have been looked at."""
-    codec = None
-    for _, header in iter_headers(view):
-        if header.length > size_max:
-            raise ApiError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"a message has {header.length} bytes, max.message.bytes is {size_max}"
-            )
-        if header.magic == 1 and header.attributes & LOG_APPEND_TIME_BIT:
-            raise ApiError(ErrorCode.INVALID_TIMESTAMP, "producers must not set the timestamp type LogAppendTime")
-        codec = header.compression if codec is None else codec
-    if codec is None:
-        raise ApiError(ErrorCode.INVALID_RECORD, "the message set is empty or cut short")
+def _codec_of(view: memoryview, bounds: Bounds) -> int:
+    """The codec of the set, once all of the outer messages have been looked at."""
+    found = [header for _, header in iter_headers(view)]
+    if not found:
+        raise CorruptData("the message set is empty or cut short")
+    codec = codecs.NONE
+    for header in found:
+        if header.length > bounds.max_message_bytes:
+            text = f"a message has {header.length} bytes, max.message.bytes is {bounds.max_message_bytes}"
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        if not codecs.is_known(header.compression):
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {header.compression} does not exist")
+        codec = header.compression or codec
+    if codec != codecs.NONE and len(found) > 1:
+        raise CorruptData("a compressed message must be the only one")
+    if any(header.magic != found[0].magic for header in found):
+        raise CorruptData("messages of several formats")
     return codec
 
 
-def _converted(view: memoryview, codec: int, size_max: int) -> bytearray:
-    packer = Packer(codec, None, size_max - HEADER_SIZE)
+def _converted(view: memoryview, wanted: Recoding, bounds: Bounds, now_ms: int) -> bytearray:
+    packer = Packer(wanted.codec, wanted.level, bounds.max_message_bytes - HEADER_SIZE)
     count, base_timestamp, latest = 0, NO_TIMESTAMP, NO_TIMESTAMP
     body = bytearray()
-    for record in iter_legacy(view, offsets=False):
-        if not count:
-            base_timestamp = record.timestamp
-        latest = max(latest, record.timestamp)
-        append_record(body, record._replace(offset=count), 0, base_timestamp)
-        count += 1
-        if len(body) > PIECE_BYTES:
-            packer.add(body)
-            body = bytearray()
-    if not count:
-        raise ApiError(ErrorCode.INVALID_RECORD, "the message set is empty or cut short")
+    for message in messages(view):
+        refused = Refused()
+        stamped = message.header.magic == 1 and bool(message.header.attributes & LOG_APPEND_TIME_BIT)
+        plain = message.header.compression == codecs.NONE
+        for index, record in enumerate([_record(message)] if plain else _unwrapped(message, offsets=False)):
+            refused.look_at(index, record, stamped, bounds, now_ms)
+            if record.timestamp < NO_TIMESTAMP:
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"record {index}: its time is before 1970")
+            if not count:
+                base_timestamp = record.timestamp
+            latest = max(latest, record.timestamp)
+            append_record(body, record._replace(offset=count), 0, base_timestamp)
+            count += 1
+            if len(body) > PIECE_BYTES:
+                packer.add(body)
+                body = bytearray()
+        refused.raise_if_any()
     packer.add(body)
-    fields = (codec, count - 1, base_timestamp, latest, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+    fields = (wanted.codec, count - 1, base_timestamp, latest, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
     return seal(packer.finish(), 0, -1, fields, count)
-
-
-def is_legacy(buf: memoryview) -> bool:
-    """Whether the first message of a client's data is of magic 0 or 1; raises CorruptData when there is none."""
-    for _, header in iter_headers(buf):
-        return header.magic < 2
-    raise CorruptData(f"{len(buf)} bytes hold no whole batch")

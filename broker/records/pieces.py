@@ -25,6 +25,7 @@ SNAPPY_RATIO_MAX = 22
 LINKED_BYTES_MAX = 16 * 1024 * 1024
 
 _GZIP_TAKEN = 16 * 1024  # what zlib keeps of its input when a piece is full is copied each time
+_GZIP_MAGIC = b"\x1f\x8b"
 _LZ4_MAGIC = 0x184D2204
 _LZ4_BLOCK_BYTES = {4: 64 * 1024, 5: 256 * 1024, 6: 1024 * 1024, 7: 4 * 1024 * 1024}
 _INDEPENDENT, _BLOCK_SUM, _SIZE_THERE, _DICTIONARY = 0x20, 0x10, 0x08, 0x01
@@ -32,11 +33,13 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BE = struct.Struct(">i")
 _LE = struct.Struct("<I")
 
+_BROKEN = (zlib.error, struct.error, cramjam.DecompressionError, zstandard.ZstdError)
+
 Buffer = compression.Buffer
 
 
 def pieces(codec: int, data: memoryview, size_max: int = compression.DECOMPRESSED_BYTES_MAX) -> Iterator[Buffer]:
-    """Yield what the data decompresses to; raises CorruptData for broken data and beyond `size_max` bytes.
+    """Yield what the data decompresses to; raises BrokenStream for broken data and beyond `size_max` bytes.
 
     Raises ApiError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist.
     """
@@ -51,8 +54,8 @@ def pieces(codec: int, data: memoryview, size_max: int = compression.DECOMPRESSE
                 raise CorruptData(f"{compression.NAMES[codec]} data decompresses to more than {size_max} bytes")
             if piece:
                 yield piece
-    except (zlib.error, struct.error, cramjam.DecompressionError, zstandard.ZstdError) as error:
-        raise CorruptData(f"{compression.NAMES[codec]} data of {len(data)} bytes: {error}") from error
+    except (CorruptData, IndexError, *_BROKEN) as error:
+        raise compression.BrokenStream(f"{compression.NAMES[codec]} data of {len(data)} bytes: {error}") from error
 
 
 def _plain(data: memoryview) -> Iterator[Buffer]:
@@ -67,6 +70,8 @@ def _gzip(data: memoryview) -> Iterator[Buffer]:
     ended = False  # the member; the stream ends where nothing follows
     while at < len(data):
         if ended:
+            if bytes(data[at : at + 2]) != _GZIP_MAGIC:
+                break  # something behind the stream; Java does not mind it
             unpacker, ended = zlib.decompressobj(wbits=31), False
         rest_of: Buffer = data[at : at + _GZIP_TAKEN]
         at += len(rest_of)

@@ -1,75 +1,71 @@
-"""Batches compressed anew: for topics whose compression.type is not the producer's choice.
+"""A batch compressed anew: for topics whose compression.type is not the producer's choice.
 
-Only the codec changes: what is compressed are the same bytes. As in Kafka a batch that is opened for this is also
-checked record by record.
+As a rule only the codec changes: what is compressed are the same bytes. Where offsets do not count from 0, or the first
+record's time is not the batch's base, the records are written anew, as Kafka does.
 """
 
-import struct
+from collections.abc import Iterator
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.records.build import append_record, seal
 from logyard.broker.records.compression import Recoding
-from logyard.broker.records.crc import crc32c
-from logyard.broker.records.decode import validate_records
 from logyard.broker.records.header import (
-    ATTRIBUTES_AT,
-    COMPRESSION_BITS,
-    CRC_AT,
     HEADER_SIZE,
-    LENGTH_AT,
-    LOG_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
     BatchHeader,
-    iter_headers,
 )
+from logyard.broker.records.inspection import Inspected
+from logyard.broker.records.large import Record
 from logyard.broker.records.packing import Packer
-from logyard.broker.records.pieces import pieces
-from logyard.broker.records.validate import verify_crc
-
-_INT32 = struct.Struct(">i")
-_UINT32 = struct.Struct(">I")
-_INT16 = struct.Struct(">h")
-
-
-def recode(buf: memoryview, wanted: Recoding, size_max: int) -> memoryview:
-    """Return the batches with their records compressed as wanted: `buf` itself where they all are already.
-
-    Batches of the old formats and control batches stay as they are. `size_max` is max.message.bytes: it holds for what
-    the producer sent, too. Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE.
-    """
-    try:
-        found = list(iter_headers(buf))
-        if all(_may_stay(header, wanted) for _, header in found):
-            return buf
-        out = bytearray()
-        for pos, header in found:
-            batch = buf[pos : pos + header.length]
-            out += batch if _may_stay(header, wanted) else _recoded(batch, header, wanted, size_max)
-        return memoryview(out)
-    except CorruptData as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+from logyard.broker.records.pieces import PIECE_BYTES, Buffer, pieces
+from logyard.broker.records.walk import whole_records
 
 
 def is_recoded(header: BatchHeader, wanted: Recoding | None) -> bool:
-    """Whether `recode` will open this batch."""
-    return wanted is not None and not _may_stay(header, wanted)
+    """Whether a batch is to be compressed anew."""
+    return wanted is not None and header.compression != wanted.codec and not header.is_control
 
 
-def _may_stay(header: BatchHeader, wanted: Recoding) -> bool:
-    return header.compression == wanted.codec or header.magic != 2 or header.is_control or header.count <= 0
+def recoded(batch: memoryview, header: BatchHeader, wanted: Recoding, found: Inspected, size_max: int) -> bytearray:
+    """Return the inspected batch with its records compressed as wanted; `size_max` is max.message.bytes.
 
-
-def _recoded(batch: memoryview, header: BatchHeader, wanted: Recoding, size_max: int) -> bytearray:
-    if header.length > size_max:
-        raise ApiError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {header.length} bytes, max.message.bytes is {size_max}"
-        )
-    verify_crc(batch, 0, header)
-    validate_records(batch, 0, header)
+    Raises ApiError: MESSAGE_TOO_LARGE; UNKNOWN_SERVER_ERROR for what Kafka fails over here: times before 1970 and a
+    producer id without epoch or sequence.
+    """
+    if found.has_negative:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a record's time is before 1970")
+    if header.producer_id != NO_PRODUCER_ID and (
+        header.producer_epoch == NO_PRODUCER_EPOCH or header.base_sequence < 0
+    ):
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"producer {header.producer_id} without epoch or sequence")
     packer = Packer(wanted.codec, wanted.level, size_max - HEADER_SIZE)
-    for piece in pieces(header.compression, batch[HEADER_SIZE:]):
-        packer.add(piece)
-    made = bytearray(batch[:HEADER_SIZE])
-    made += packer.finish()
-    _INT32.pack_into(made, LENGTH_AT, len(made) - LOG_OVERHEAD)
-    _INT16.pack_into(made, ATTRIBUTES_AT, header.attributes & ~COMPRESSION_BITS | wanted.codec)
-    _UINT32.pack_into(made, CRC_AT, crc32c(memoryview(made)[ATTRIBUTES_AT:]))
-    return made
+    has_own_time = bool(header.attributes & LOG_APPEND_TIME_BIT)  # claimed by a producer: no record has another then
+    same = found.is_dense and found.first_timestamp == header.base_timestamp and not has_own_time
+    try:
+        for piece in pieces(header.compression, batch[HEADER_SIZE:]) if same else _anew(batch, header, found):
+            packer.add(piece)
+    except CorruptData as error:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+    fields = (
+        header.attributes & TRANSACTIONAL_BIT | wanted.codec,
+        header.last_offset_delta,
+        found.first_timestamp,
+        found.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+    )
+    return seal(packer.finish(), 0, header.partition_leader_epoch, fields, header.count)
+
+
+def _anew(batch: memoryview, header: BatchHeader, found: Inspected) -> Iterator[Buffer]:
+    body = bytearray()
+    for number, r in enumerate(whole_records(batch, header)):
+        append_record(body, Record(number, r.timestamp, r.key, r.value, tuple(r.headers)), 0, found.first_timestamp)
+        if len(body) > PIECE_BYTES:
+            yield body
+            body = bytearray()
+    yield body

@@ -1,7 +1,6 @@
 """What a leader checks in a batch before it appends it, from the header alone, and what it stamps into it.
 
-Records stay closed (architecture decision 3): a batch whose header is consistent and whose CRC is right is
-stored as it came. `decode.require_keys` and `decode.validate_records` open it where a topic asks for that.
+`inspection.py` looks at the records of a client's batch then.
 """
 
 import struct
@@ -12,18 +11,17 @@ from logyard.broker.records import compression
 from logyard.broker.records.crc import crc32, crc32c
 from logyard.broker.records.header import (
     ATTRIBUTES_AT,
-    COMPRESSION_BITS,
     CONTROL_BIT,
     CRC_AT,
     HEADER_SIZE,
+    KNOWN_BITS,
     LEADER_EPOCH_AT,
     LOG_APPEND_TIME_BIT,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
-    NO_TIMESTAMP,
     BatchHeader,
     is_one_batch,
-    iter_headers,
+    sent_headers,
 )
 
 LONG_MAX = 2**63 - 1
@@ -40,8 +38,8 @@ _INT16 = struct.Struct(">h")
 class Bounds:
     """What the topic's config demands of a batch; times in ms, sizes in bytes.
 
-    `validate_records`: its records are opened and checked; `keys_wanted`: each must have a key; `recoding`: how they
-    are to be compressed.
+    `validate_records`: offsets without gaps, which Kafka does not ask of uncompressed records; `keys_wanted`: each
+    must have a key; `recoding`: how they are to be compressed.
     """
 
     max_message_bytes: int = 1_048_588
@@ -52,32 +50,21 @@ class Bounds:
     recoding: compression.Recoding | None = None
     keys_wanted: bool = False
 
-    @property
-    def looks_into_records(self) -> bool:
-        """Whether every batch is opened."""
-        return self.keys_wanted or self.validate_records
-
-    @property
-    def opens(self) -> bool:
-        """Whether batches may have to be opened before they are appended."""
-        return self.recoding is not None or self.keys_wanted or self.validate_records
-
 
 def validate_client_batch(
     buf: memoryview,
     pos: int,
     header: BatchHeader,
-    *,
-    now_ms: int,
     bounds: Bounds,
+    *,
     from_client: bool = True,
     check_crc: bool = True,
 ) -> None:
-    """Refuse a v2 batch that must not be appended; in the order in which Kafka checks.
+    """Refuse a v2 batch that must not be appended, from its header; in the order in which Kafka checks.
 
     `from_client` False is for what the broker itself appends (coordinators): control batches are then allowed.
-    Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
-    INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT (a magic below 2: see `legacy.upconvert`).
+    Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR (a codec that does not
+    exist), UNSUPPORTED_FOR_MESSAGE_FORMAT (a magic below 2: see `legacy.upconvert`).
     """
     if header.magic != 2:
         raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"magic {header.magic} must be converted first")
@@ -92,9 +79,11 @@ def validate_client_batch(
         )
     if check_crc:
         verify_crc(buf, pos, header)
+    if not compression.is_known(header.compression):
+        # As Kafka has it, which fails over such a number.
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {header.compression} does not exist")
     _check_count(header)
     _check_flags(header, from_client)
-    _check_timestamps(header, now_ms, bounds)
 
 
 def _check_count(header: BatchHeader) -> None:
@@ -104,13 +93,7 @@ def _check_count(header: BatchHeader) -> None:
             ErrorCode.INVALID_RECORD,
             f"{count} records, but the last offset delta is {header.last_offset_delta}",
         )
-    codec = header.attributes & COMPRESSION_BITS
-    if codec == compression.NONE:
-        least = RECORD_SIZE_MIN * count
-    else:
-        compression.name(codec)
-        least = 1
-    if header.length - HEADER_SIZE < least:
+    if header.compression == compression.NONE and header.length - HEADER_SIZE < RECORD_SIZE_MIN * count:
         raise ApiError(ErrorCode.INVALID_RECORD, f"{count} records do not fit {header.length} bytes")
 
 
@@ -125,42 +108,30 @@ def _check_flags(header: BatchHeader, from_client: bool) -> None:
         )
 
 
-def _check_timestamps(header: BatchHeader, now_ms: int, bounds: Bounds) -> None:
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "producers must not set the timestamp type LogAppendTime")
-    if bounds.log_append_time:
-        return
-    earliest, latest = header.base_timestamp, header.max_timestamp
-    if latest != NO_TIMESTAMP and latest - now_ms > bounds.timestamp_after_max_ms:
-        raise ApiError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {latest} is more than {bounds.timestamp_after_max_ms} ms after {now_ms}",
-        )
-    if earliest != NO_TIMESTAMP and now_ms - earliest > bounds.timestamp_before_max_ms:
-        raise ApiError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {earliest} is more than {bounds.timestamp_before_max_ms} ms before {now_ms}",
-        )
-
-
-def check_produce_version(buf: memoryview, version: int) -> None:
+def check_produce_version(buf: memoryview, version: int) -> memoryview:
     """Check what depends on the Produce version: v3+ has one v2 batch, and nothing else; zstd needs v7 (KIP-110).
 
+    Returns the whole batches without what is cut short behind them: nothing, below v3, where there is none.
     Raises ApiError: INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE for a header that makes no sense.
     """
     if version >= 7 and is_one_batch(buf):
-        return  # as nearly all are: nothing below can refuse it
+        return buf  # as nearly all are: nothing below can refuse it
+    end = 0
+    first: BatchHeader | None = None
     try:
-        walked = list(iter_headers(buf))
+        for pos, header in sent_headers(buf):
+            if first is not None and first.magic == 2:
+                raise ApiError(ErrorCode.INVALID_RECORD, f"Produce v{version} needs exactly one batch per partition")
+            if version >= 3 and header.magic != 2:
+                raise ApiError(ErrorCode.INVALID_RECORD, f"Produce v{version} needs magic 2, not {header.magic}")
+            if 3 <= version < 7 and header.compression == compression.ZSTD:
+                raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce v{version} does not know zstd")
+            first, end = header, pos + header.length
     except CorruptData as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    for _, header in walked:
-        if version >= 3 and header.magic != 2:
-            raise ApiError(ErrorCode.INVALID_RECORD, f"Produce v{version} needs magic 2, not {header.magic}")
-        if version < 7 and header.compression == compression.ZSTD:
-            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce v{version} does not know zstd")
-    if version >= 3 and (len(walked) != 1 or walked[0][1].length != len(buf)):
-        raise ApiError(ErrorCode.INVALID_RECORD, f"Produce v{version} needs exactly one batch per partition")
+    if version >= 3 and first is None:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"Produce v{version} needs a whole batch")
+    return buf[:end]
 
 
 def crc_matches(buf: memoryview, pos: int, header: BatchHeader) -> bool:
@@ -188,6 +159,6 @@ def stamp(buf: memoryview | bytearray, pos: int, base_offset: int, leader_epoch:
 
 def stamp_log_append_time(buf: memoryview, pos: int, header: BatchHeader, now_ms: int) -> None:
     """Turn a v2 batch into one with the leader's time: flag, max timestamp, checksum (31 µs/MB)."""
-    _INT16.pack_into(buf, pos + ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_BIT)
+    _INT16.pack_into(buf, pos + ATTRIBUTES_AT, header.attributes & KNOWN_BITS | LOG_APPEND_TIME_BIT)
     _INT64.pack_into(buf, pos + MAX_TIMESTAMP_AT, now_ms)
     _UINT32.pack_into(buf, pos + CRC_AT, crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : pos + header.length]))

@@ -4,7 +4,7 @@ Rule 1: the header's count is the bound. Nothing behind that many records is dec
         the batch, as in Kafka.
 Rule 2: aiokafka's C code reads the records (0.1 µs each), of a long batch as many at a time as are whole in a window.
         What it cannot read without holding it (a record larger than a window) and what it refuses though Kafka takes
-        it (header names that are not UTF-8) is read in Python.
+        it (header names that are not UTF-8, attributes above 127) is read in Python.
 """
 
 import struct
@@ -13,6 +13,7 @@ from typing import Any
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.records import pieces as piecewise
+from logyard.broker.records.compression import NONE, BrokenStream, Buffer
 from logyard.broker.records.header import (
     ATTRIBUTES_AT,
     COMPRESSION_BITS,
@@ -28,6 +29,9 @@ from logyard.broker.slim_import import without_front_page
 with without_front_page("aiokafka"):
     from aiokafka.errors import CorruptRecordException
     from aiokafka.record._crecords import DefaultRecordBatch
+
+REFUSED_BY_C = (CorruptRecordException, ValueError, IndexError, OverflowError, SystemError)
+"""What the C code raises for records that it cannot read."""
 
 WINDOW_BYTES = piecewise.PIECE_BYTES
 
@@ -73,8 +77,23 @@ def _walked(batch: memoryview, header: BatchHeader, *, bytes_wanted: bool) -> It
                 left -= 1
         if not stream.is_at_end():
             raise CorruptData(f"there are bytes behind its {header.count} records")
-    except (CorruptRecordException, CorruptData, ValueError, IndexError, OverflowError) as error:
+    except BrokenStream:
+        raise
+    except (CorruptData, *REFUSED_BY_C) as error:
         raise CorruptData(f"batch with base offset {header.base_offset}: {error}") from error
+
+
+def one_window(batch: memoryview, header: BatchHeader, plain: Buffer = b"") -> Iterator[Any]:
+    """The records of a small v2 batch, read in C where they lie; `plain` are those of a compressed one, decompressed.
+
+    For batches that fit a window. The iterator raises REFUSED_BY_C, for names that are not UTF-8 as well.
+    """
+    if header.compression == NONE:
+        return iter(DefaultRecordBatch(batch))
+    head = bytearray(batch[:HEADER_SIZE])
+    _INT16.pack_into(head, ATTRIBUTES_AT, header.attributes & ~COMPRESSION_BITS)
+    _INT32.pack_into(head, LENGTH_AT, HEADER_SIZE - LOG_OVERHEAD + len(plain))
+    return iter(DefaultRecordBatch(head + plain))
 
 
 def _by_c(head: bytearray, window: bytes, count: int, header: BatchHeader, one: Any) -> Iterator[Any]:
@@ -86,7 +105,7 @@ def _by_c(head: bytearray, window: bytes, count: int, header: BatchHeader, one: 
         for found in DefaultRecordBatch(bytes(head) + window):
             done += 1
             yield found
-    except UnicodeDecodeError:
+    except REFUSED_BY_C:
         again = Stream(iter((window,)))
         again.more()
         for number in range(count):

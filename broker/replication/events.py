@@ -96,6 +96,7 @@ class ProduceResult:
     append_time_ms: int = -1
     log_start_offset: int = -1
     message: str | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ and that may take long, they go through a thread (log/opening.py).
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.errors import ApiError, ErrorCode, RecordErrors, StorageError
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.hosted import Hosted
@@ -182,6 +182,8 @@ class Producing:
 
 def _refusal(hosted: Hosted, tp: TopicPartition, refused: ApiError) -> ProduceResult:
     result = ProduceResult(tp, refused.code, message=refused.message)
+    if isinstance(refused, RecordErrors):
+        result.record_errors = refused.records
     partition = hosted.partitions.get(tp)
     if partition is not None and partition.log is not None and refused.code in _KNOWS_LOG_START:
         result.log_start_offset = partition.log.log_start_offset

@@ -18,6 +18,11 @@ def _gzip(data: bytes) -> bytes:
     return gzip.compress(data, mtime=0)  # with the time in it, no two replicas would be alike
 
 
+def compressed(codec: int, body: bytes) -> bytes:
+    """The body in that codec, as aiokafka writes it."""
+    return bytes(_COMPRESS[codec](body))
+
+
 _COMPRESS = {GZIP: _gzip, SNAPPY: codecs.snappy_encode, LZ4: codecs.lz4_encode, ZSTD: codecs.zstd_encode}
 
 

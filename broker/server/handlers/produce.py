@@ -14,7 +14,6 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import produce
 from logyard.broker.records import batch
 from logyard.broker.records.header import is_transactional
-from logyard.broker.records.legacy import is_legacy
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.produce import AfterOpening
 from logyard.broker.server.leaders import endpoints_of
@@ -23,6 +22,7 @@ from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import produce_throttle_ms
 
 LEADERS_SINCE = 10
+ACKS = (-1, 0, 1)
 
 
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
@@ -35,7 +35,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
             refusal = "transactional records without a transactional id"
             return _refuse_all(services, request, asked, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, refusal)
     entries, refused = _fit(request.api_version, asked.partitions)
-    opening = services.replicas.opening(entries, ())
+    opening = services.replicas.opening(entries, ()) if asked.acks in ACKS else None
     if opening is not None:
         request.session.is_appending = True
         return tasks.answering(_append_opened(services, request, asked, opening, refused))
@@ -98,10 +98,11 @@ def _fit(version: int, asked: list[tuple[str, int, memoryview]]) -> tuple[Entrie
     for topic, partition, records in asked:
         tp = TopicPartition(topic, partition)
         try:
-            batch.check_produce_version(records, version)
-            if version < 3:
-                is_legacy(records)  # refuses what holds no message
-            fit.append((tp, records))
+            whole = batch.check_produce_version(records, version)
+            if len(whole):
+                fit.append((tp, whole))
+            else:
+                refused.append(ProduceResult(tp))  # nothing to append is no error to the oldest versions
         except ApiError as error:
             refused.append(ProduceResult(tp, error.code, message=error.message))
         except CorruptData as error:
@@ -140,7 +141,7 @@ def _outcome(result: ProduceResult) -> produce.PartitionOutcome:
         result.base_offset,
         result.append_time_ms,
         result.log_start_offset,
-        (),
+        result.record_errors,
         result.message,
     )
 

@@ -7,6 +7,7 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder as KafkaPythonB
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records import batch, legacy
 from logyard.broker.records.batch import Record
+from logyard.broker.records.compression import Recoding
 
 NOW = 1_500_000_000_000
 RECORDS = [Record(n, NOW + n, b"k%d" % n if n % 2 else None, None if n % 3 == 1 else b"v" * n) for n in range(40)]
@@ -23,6 +24,10 @@ def message_set(magic: int, codec: int, builder: type = AioBuilder, size: int = 
     return bytes(data)
 
 
+def upconverted(data: bytes | bytearray, **bounds: object) -> bytearray:
+    return legacy.upconvert(memoryview(data), batch.Bounds(**bounds), NOW)  # type: ignore[arg-type]
+
+
 def expected(magic: int) -> list[Record]:
     return RECORDS if magic == 1 else [r._replace(timestamp=-1) for r in RECORDS]
 
@@ -36,25 +41,24 @@ def expected(magic: int) -> list[Record]:
 )
 def test_sets_of_others_are_read(magic: int, codec: int, builder: type) -> None:
     data = message_set(magic, codec, builder)
-    assert legacy.is_legacy(memoryview(data))
     assert legacy.legacy_records(data) == expected(magic)
 
 
 @pytest.mark.parametrize(("magic", "codec"), [(0, 0), (0, 1), (1, 0), (1, 2), (1, 3)])
 def test_up_conversion_keeps_records_and_codec(magic: int, codec: int) -> None:
-    made = legacy.upconvert(message_set(magic, codec))
+    made = upconverted(message_set(magic, codec))
     header = batch.parse_header(made)
     assert (header.magic, header.base_offset, header.compression) == (2, 0, codec)
     assert batch.records(made) == expected(magic)
-    batch.validate_client_batch(memoryview(made), 0, header, now_ms=NOW, bounds=batch.Bounds())
-    assert batch.parse_header(legacy.upconvert(message_set(magic, codec), compression=4)).compression == 4
+    batch.validate_client_batch(memoryview(made), 0, header, bounds=batch.Bounds())
+    assert batch.parse_header(upconverted(message_set(magic, codec), recoding=Recoding(4))).compression == 4
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_messages_that_were_not_converted_are_refused_for_their_format(magic: int) -> None:
     view = memoryview(bytearray(message_set(magic, 0)))
     with pytest.raises(ApiError, match=f"magic {magic}") as refused:
-        batch.validate_client_batch(view, 0, batch.parse_header(view), now_ms=NOW, bounds=batch.Bounds())
+        batch.validate_client_batch(view, 0, batch.parse_header(view), bounds=batch.Bounds())
     assert refused.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
@@ -75,7 +79,7 @@ def test_changed_bytes_are_found(magic: int, codec: int) -> None:
         broken = bytearray(data)
         broken[at] ^= 1
         with pytest.raises(ApiError) as caught:
-            legacy.upconvert(broken)
+            upconverted(broken)
         assert caught.value.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
 
 
@@ -83,13 +87,10 @@ def test_a_set_cut_short_loses_its_last_message_only() -> None:
     data = message_set(1, 0)
     assert legacy.legacy_records(data[:-1]) == RECORDS[:-1]
     with pytest.raises(ApiError) as caught:
-        legacy.upconvert(data[:20])
+        upconverted(data[:20])
     assert caught.value.code is ErrorCode.INVALID_RECORD
-    with pytest.raises(CorruptData):
-        legacy.is_legacy(memoryview(data[:20]))
 
 
 def test_a_v2_batch_is_no_message_set() -> None:
     with pytest.raises(CorruptData):
         legacy.legacy_records(batch.build(RECORDS))
-    assert not legacy.is_legacy(memoryview(batch.build(RECORDS)))

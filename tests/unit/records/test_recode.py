@@ -5,14 +5,18 @@ import itertools
 import pytest
 
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.log.opening import opened
 from logyard.broker.records import batch, compression
-from logyard.broker.records.batch import Record
+from logyard.broker.records.batch import Bounds, Record
 from logyard.broker.records.compression import Recoding, recoding
-from logyard.broker.records.recode import recode
 
-SIZE_MAX = 10_000
+SIZE_MAX, NOW = 10_000, 2000
 RECORDS = [Record(n, 1000 + n, b"k%d" % n, b"value " * 40, (("h", b"x"),)) for n in range(5)]
 CODECS = range(5)
+
+
+def recode(data: memoryview, wanted: Recoding, size_max: int) -> memoryview:
+    return opened(data, Bounds(recoding=wanted, max_message_bytes=size_max), NOW)
 
 
 def made(codec: int = compression.NONE, **fields: int) -> bytearray:
@@ -34,11 +38,9 @@ def test_from_every_codec_to_every_other(before: int, after: int) -> None:
 
 
 def test_several_batches_and_those_that_stay() -> None:
-    marker = batch.build_control(batch.COMMIT, producer_id=7, producer_epoch=1, coordinator_epoch=0, timestamp=5)
-    sent = memoryview(made() + marker + made(compression.GZIP))
-    got = recode(sent, Recoding(compression.GZIP), SIZE_MAX)
+    got = recode(memoryview(made() + made(compression.GZIP)), Recoding(compression.GZIP), SIZE_MAX)
     headers = [header for _, header in batch.iter_headers(got)]
-    assert [(h.compression, h.is_control) for h in headers] == [(1, False), (0, True), (1, False)]
+    assert [h.compression for h in headers] == [1, 1]
 
 
 def test_what_is_opened_is_checked() -> None:
@@ -53,8 +55,16 @@ def test_what_is_opened_is_checked() -> None:
     flipped = made()
     flipped[-1] ^= 1
     assert refusal(flipped) is ErrorCode.CORRUPT_MESSAGE
-    gap = [r._replace(offset=2 * r.offset) for r in RECORDS]
-    assert refusal(batch.build(gap, base_offset=0)) is ErrorCode.INVALID_RECORD
+
+
+def test_offsets_with_gaps_and_another_base_time_are_made_anew() -> None:
+    """As in Kafka, which writes every record again."""
+    gap = batch.build([r._replace(offset=2 * r.offset) for r in RECORDS], base_offset=0, last_offset=4)
+    assert batch.records(recode(memoryview(gap), Recoding(compression.LZ4), SIZE_MAX)) == RECORDS
+    early = memoryview(batch.build(RECORDS, delete_horizon_ms=990))
+    assert recode(early, Recoding(compression.NONE), SIZE_MAX) is early
+    header = batch.parse_header(recode(early, Recoding(compression.ZSTD), SIZE_MAX))
+    assert (header.base_timestamp, header.max_timestamp, header.attributes) == (1000, 1004, compression.ZSTD)
 
 
 def test_what_a_topic_asks_for() -> None:

@@ -146,9 +146,11 @@ async def test_a_repeated_batch_is_known_again() -> None:
 
 async def test_little_is_done_at_once_and_what_has_the_codec_is_left_alone() -> None:
     broker = Broker()
-    broker.send(made(3, 100), made(400, 100, compression=compression.GZIP))
+    sent = made(40, 100, compression=compression.GZIP)
+    broker.send(made(3, 100), sent)
     assert broker.threaded == 0
     assert await broker.answered(2) == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 3)]
+    assert bytes(broker.logs.contents(T0)[1].data[61:]) == bytes(sent[61:])
 
 
 async def test_a_small_batch_that_is_compressed_may_hold_much() -> None:
@@ -200,7 +202,9 @@ def keyed(count: int, **fields: Any) -> bytearray:
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-async def test_what_came_compressed_is_never_opened_on_the_loop(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_what_came_compressed_only_little_is_opened_on_the_loop(
+    codec: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on_the_loop = threading.get_ident()
     threads = set()
 
@@ -210,9 +214,12 @@ async def test_what_came_compressed_is_never_opened_on_the_loop(codec: int, monk
 
     monkeypatch.setattr(walk, "piecewise", SimpleNamespace(pieces=noted))
     broker = Broker(**COMPACTED)
-    broker.send(keyed(1, compression=codec), made(1, 10, compression=codec), keyed(2, compression=codec))
-    answers = [(ErrorCode.NONE, 0), (ErrorCode.INVALID_RECORD, -1), (ErrorCode.NONE, 1)]
-    assert await broker.answered(3) == answers
+    swollen = records.build([records.Record(0, NOW_MS, b"k", bytes(100_000))], compression=codec)
+    assert len(swollen) < 10_000
+    broker.send(keyed(1, compression=codec), swollen, made(1, 10, compression=codec), keyed(2, compression=codec))
+    answers = [(ErrorCode.NONE, 0), (ErrorCode.NONE, 1), (ErrorCode.INVALID_RECORD, -1), (ErrorCode.NONE, 2)]
+    assert await broker.answered(4) == answers
+    assert broker.threaded == 1
     assert threads
     assert on_the_loop not in threads
 
@@ -245,7 +252,8 @@ async def test_a_bomb_on_a_compacted_topic_does_not_stop_the_loop(count: int) ->
         await asyncio.sleep(0)
         turns += 1
     assert broker.threaded == 1
-    wanted = ErrorCode.NONE if count == 3_000_000 else ErrorCode.CORRUPT_MESSAGE
+    # All of them have offset 0, over which Kafka fails once it has read them.
+    wanted = ErrorCode.UNKNOWN_SERVER_ERROR if count == 3_000_000 else ErrorCode.INVALID_RECORD
     assert broker.wire.answers[0].error_code == wanted
     assert count == 1 or turns > 10, "how long a turn takes is measured by tests/benchmarks/bench_bombs.py, not here"
 
@@ -261,7 +269,7 @@ async def test_what_a_topic_asks_for_meanwhile_is_done_before_the_append() -> No
 
 async def test_two_entries_of_one_partition_are_both_looked_through() -> None:
     broker = Broker(**COMPACTED)
-    entries = [(T0, memoryview(keyed(1, compression=1))), (T0, memoryview(made(1, 10)))]
+    entries = [(T0, memoryview(keyed(20_000))), (T0, memoryview(made(1, 10)))]
     replicas = broker.world.replicas
     opening = replicas.opening(entries, ())
     assert opening is not None

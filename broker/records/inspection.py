@@ -1,0 +1,196 @@
+"""The records of a client's batch, looked at by the leader: every one of them, as Kafka's leader does.
+
+What is refused, corrected and left alone is listed in docs/records.md.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode, RecordErrors
+from logyard.broker.records import compression
+from logyard.broker.records.header import HEADER_SIZE, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, BatchHeader
+from logyard.broker.records.large import wrapped
+from logyard.broker.records.validate import LONG_MAX, Bounds
+from logyard.broker.records.varint import read_varint
+from logyard.broker.records.walk import REFUSED_BY_C, one_window, outlines
+
+# Up to here a batch is read in one go where it lies; a larger one piece by piece.
+WINDOW_BYTES = 64 * 1024
+# A larger one is read in one go too if it has few records, and those few headers.
+LITTLE_RECORDS = 256
+LITTLE_HEADERS = 1024
+# Up to here a compressed batch is decompressed in one go, if that makes no more than a window of it.
+LITTLE_BYTES = 16 * 1024
+# How many refused records are named in an answer: the rest only makes it long.
+RECORD_ERRORS_MAX = 1000
+
+
+class Inspected(NamedTuple):
+    """What the records say; times in ms.
+
+    `is_dense`: their offsets count from the batch's base offset. `first_timestamp` and `has_negative` (a time before
+    1970 that is not -1) are only looked at where `thorough`.
+    """
+
+    max_timestamp: int
+    is_dense: bool = True
+    first_timestamp: int = NO_TIMESTAMP
+    has_negative: bool = False
+
+
+def inspect(
+    batch: memoryview, header: BatchHeader, bounds: Bounds, now_ms: int, *, piecewise: bool = False
+) -> Inspected:
+    """Read all records of the v2 batch that `batch` is; `piecewise` for what `is_little` says is not.
+
+    Raises ApiError: INVALID_RECORD (a record does not parse or has no key, the count is wrong), INVALID_TIMESTAMP,
+    UNKNOWN_SERVER_ERROR (does not decompress, as Kafka has it); with `RecordErrors` where single records are refused.
+    """
+    thorough = bool(
+        header.compression
+        or bounds.keys_wanted
+        or bounds.validate_records
+        or bounds.recoding is not None
+        or _looks_at_times(header, bounds)
+    )
+    try:
+        plain = None if piecewise and header.length > WINDOW_BYTES else _plain(batch, header)
+        if plain is not None:
+            try:
+                return _look(one_window(batch, header, plain), header, bounds, now_ms, thorough)
+            except REFUSED_BY_C:
+                pass  # what Python thinks of it decides
+        return _look(outlines(batch, header), header, bounds, now_ms, thorough)
+    except compression.BrokenStream as error:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+    except CorruptData as error:
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def is_little(batch: memoryview, header: BatchHeader) -> bool:
+    """Whether a whole v2 batch, with what it decompresses to, is little enough to be read at once."""
+    if header.compression == compression.NONE:
+        return header.length <= WINDOW_BYTES or _has_few(batch, header)
+    return _plain(batch, header) is not None
+
+
+def _plain(batch: memoryview, header: BatchHeader) -> compression.Buffer | None:
+    """The records as one piece; empty: they lie in the batch as they are. None where there may be too much of them."""
+    if header.compression == compression.NONE:
+        return b"" if header.length <= WINDOW_BYTES or header.count <= LITTLE_RECORDS else None
+    if header.length > LITTLE_BYTES or not compression.is_known(header.compression):
+        return None
+    try:
+        return compression.decompress(header.compression, batch[HEADER_SIZE:], WINDOW_BYTES)
+    except CorruptData:
+        return None  # too much, or damaged
+
+
+def _has_few(batch: memoryview, header: BatchHeader) -> bool:
+    """Whether an uncompressed batch has few records and headers; what does not parse is for the thread to say."""
+    if header.count > LITTLE_RECORDS:
+        return False
+    headers, pos, end = 0, HEADER_SIZE, header.length
+    try:
+        while pos < end:
+            size, at = read_varint(batch, pos)
+            pos = at + size
+            at += 1
+            while batch[at] > 127:  # the time
+                at += 1
+            at += 1
+            while batch[at] > 127:  # the offset
+                at += 1
+            key, at = read_varint(batch, at + 1)
+            value, at = read_varint(batch, at + max(key, 0))
+            at += max(value, 0)
+            count = batch[at] >> 1 if batch[at] < 128 else read_varint(batch, at)[0]
+            headers += count
+            if size <= 0 or count < 0 or headers > LITTLE_HEADERS:
+                return False
+    except (IndexError, CorruptData):
+        return False
+    return True
+
+
+def _looks_at_times(header: BatchHeader, bounds: Bounds) -> bool:
+    if header.attributes & LOG_APPEND_TIME_BIT:
+        return True
+    if bounds.log_append_time:
+        return False
+    return bounds.timestamp_before_max_ms < LONG_MAX or bounds.timestamp_after_max_ms < LONG_MAX
+
+
+def _look(records: Iterable[Any], header: BatchHeader, bounds: Bounds, now_ms: int, thorough: bool) -> Inspected:
+    latest = NO_TIMESTAMP
+    if not thorough:
+        # Nearly all batches, and all their records: every operation counts here.
+        for record in records:
+            timestamp = record.timestamp
+            if timestamp > latest:
+                latest = timestamp
+        return Inspected(latest)
+    checked = bounds.keys_wanted or _looks_at_times(header, bounds)
+    stamped = bool(header.attributes & LOG_APPEND_TIME_BIT)
+    refused = Refused()
+    dense, negative, first = True, False, None
+    index = -1
+    for index, record in enumerate(records):
+        timestamp = record.timestamp
+        if first is None:
+            first = timestamp
+        if timestamp > latest:
+            latest = timestamp
+        elif timestamp < NO_TIMESTAMP:
+            negative = True
+        if record.offset - header.base_offset != index:
+            dense = False
+        if checked:
+            refused.look_at(index, record, stamped, bounds, now_ms)
+    refused.raise_if_any()
+    return Inspected(latest, dense, NO_TIMESTAMP if first is None else first, negative)
+
+
+class Refused:
+    """The records of a batch that are refused, by their index in it."""
+
+    def __init__(self) -> None:
+        self._named: list[tuple[int, str]] = []
+        self._count = 0
+        self._code = ErrorCode.INVALID_RECORD
+
+    def look_at(self, index: int, record: Any, says_append_time: bool, bounds: Bounds, now_ms: int) -> None:
+        """Note the record where the topic refuses it; `says_append_time`: its producer claims the broker's time."""
+        if bounds.keys_wanted and record.key is None:
+            self._add(index, ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
+            return
+        wrong = _time_refused(record.timestamp, says_append_time, bounds, now_ms)
+        if wrong is not None:
+            self._add(index, ErrorCode.INVALID_TIMESTAMP, wrong)
+
+    def _add(self, index: int, code: ErrorCode, text: str) -> None:
+        self._count += 1
+        if code is ErrorCode.INVALID_TIMESTAMP:
+            self._code = code  # it tops the other, as in Kafka
+        if len(self._named) < RECORD_ERRORS_MAX:
+            self._named.append((index, text))
+
+    def raise_if_any(self) -> None:
+        """Raise RecordErrors where a record was refused."""
+        if self._count:
+            index, text = self._named[0]
+            message = f"{self._count} records are refused, the first is {index}: {text}"
+            raise RecordErrors(self._code, message, self._named)
+
+
+def _time_refused(timestamp: int, says_append_time: bool, bounds: Bounds, now_ms: int) -> str | None:
+    """Why a record with this time is refused, if it is. The difference wraps at 64 bits, as Java's does."""
+    if not bounds.log_append_time and timestamp != NO_TIMESTAMP:
+        age = wrapped(now_ms - timestamp)
+        if age > bounds.timestamp_before_max_ms or wrapped(-age) > bounds.timestamp_after_max_ms:
+            earliest, latest = now_ms - bounds.timestamp_before_max_ms, now_ms + bounds.timestamp_after_max_ms
+            return f"timestamp {timestamp} is not within {earliest} and {latest}"
+        return None
+    if says_append_time:
+        return "producers must not set the timestamp type LogAppendTime"
+    return None
