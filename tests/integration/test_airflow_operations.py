@@ -120,6 +120,7 @@ def test_a_reassignment_outlives_its_worker(yard: Yard) -> None:
         assert all(0 not in view.replicas for _, view in snapshot.partitions())
         assert snapshot.not_preferred(["moved"]) == []
         assert _throttles(client, "moved") == []
+        assert _throttle_records(yard) == []
 
 
 def test_a_worker_that_dies_before_its_trigger_runs_is_gone_on_from(yard: Yard) -> None:
@@ -144,6 +145,7 @@ def test_a_worker_that_dies_before_its_trigger_runs_is_gone_on_from(yard: Yard) 
         assert yard.result(run, "execute")["moved"] == ["orphaned-0"]
         assert 0 not in client.snapshot(["orphaned"]).topics["orphaned"].partitions[0].replicas
         assert _throttles(client, "orphaned") == []
+        assert _throttle_records(yard) == []
 
 
 def test_marking_a_move_as_failed_cancels_it(yard: Yard) -> None:
@@ -167,6 +169,7 @@ def test_marking_a_move_as_failed_cancels_it(yard: Yard) -> None:
         eventually(lambda: not _throttles(client, "stays"), "the throttle is gone")
         assert set(client.snapshot(["stays"]).topics["stays"].partitions[0].replicas) == {0, 1}
         eventually(lambda: _state(yard, run, "verify") == "failed", "the verification says so", 120)
+        assert _throttle_records(yard) == []
 
 
 def test_a_hung_controller_is_recovered_in_rounds(yard: Yard) -> None:
@@ -273,3 +276,9 @@ def _throttles(client: KafkaClusterClient, topic: str) -> list[str]:
     keys = (throttles.LEADERS, throttles.FOLLOWERS, throttles.LEADER_RATE, throttles.FOLLOWER_RATE)
     tables = [client.topic_configs(topic), *(client.broker_configs(b) for b in client.snapshot([]).brokers)]
     return [key for table in tables for key in keys if key in table and table[key].is_override and table[key].value]
+
+
+def _throttle_records(yard: Yard) -> list[str]:
+    """The Variables in which runs keep what they throttle."""
+    found = yard.api.get("/api/v2/variables", variable_key_pattern="logyard_throttle")
+    return [entry["key"] for entry in found["variables"]]
