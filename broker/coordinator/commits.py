@@ -125,9 +125,12 @@ class Commits:
                 self._spawn(self._forget_deleted(group, dropped))
 
     async def _forget_deleted(self, group: Group, places: Sequence[Place]) -> None:
+        before = {place: group.offsets.committed[place] for place in places if place in group.offsets.committed}
         code = await self._forget(group, places)
         if code is not ErrorCode.NONE:
-            log.warning("offsets of a deleted topic kept", group=group.group_id, topic=places[0][0], error=code.name)
+            # As in Kafka they are gone from here at least: a topic made anew under that name begins at its start.
+            group.offsets.drop(before)
+            log.warning("offsets of a deleted topic stay in the log", group=group.group_id, error=code.name)
 
     async def expire(self) -> None:
         """Drop commits that have had their time, and empty groups without any."""

@@ -50,8 +50,11 @@ class GroupOffsets:
         if not self._changes:
             self._newest.clear()
 
-    def is_under_way(self, place: Place) -> bool:
-        return place in self._under_way
+    def drop(self, commits: Mapping[Place, OffsetCommit]) -> None:
+        """Forget these very commits without the log; later ones of the same places stay."""
+        for place, commit in commits.items():
+            if self.committed.get(place) is commit:
+                del self.committed[place]
 
     def is_unstable(self, place: Place) -> bool:
         """Whether what is committed there may be replaced by what somebody has sent already (KIP-447)."""

@@ -284,3 +284,15 @@ async def test_an_offset_that_is_about_to_change_is_unstable() -> None:
     await commit
     assert fetch("g", None, require_stable=True)[1][0][1].offset == 2
     await world.groups.close()
+
+
+async def test_offsets_of_a_deleted_topic_go_even_where_the_log_takes_nothing() -> None:
+    world = await World().led()
+    await world.commit(1)
+    world.log.failing = ErrorCode.NOT_ENOUGH_REPLICAS
+    with structlog.testing.capture_logs() as said:
+        world.groups.commits.on_partitions_deleted([("t", 0)])
+        await turns()
+    assert world.offset() == -1
+    assert [line["event"] for line in said] == ["offsets of a deleted topic stay in the log"]
+    await world.groups.close()
