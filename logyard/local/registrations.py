@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
@@ -44,14 +45,14 @@ class Registrations:
         return None if found is None else parse(broker, *found)
 
     def controller(self) -> int | None:
-        """The broker that /controller names, None where nobody is controller."""
+        """The broker that /controller names, None where nobody is controller or it is garbled."""
         found = self._read("/controller")
-        return None if found is None else int(json.loads(found[0])["brokerid"])
+        return None if found is None else _integer(_fields(found[0]).get("brokerid"))
 
     def controller_epoch(self) -> int:
-        """How many controllers there have been; 0 before the first."""
+        """How many controllers there have been; 0 before the first, and where it is garbled."""
         found = self._read("/controller_epoch")
-        return 0 if found is None else int(found[0])
+        return 0 if found is None else _integer(found[0].decode("ascii", "replace")) or 0
 
     def _read(self, path: str) -> tuple[bytes, int] | None:
         try:
@@ -64,11 +65,28 @@ class Registrations:
 
 
 def parse(broker: int, data: bytes, czxid: int) -> Registration:
-    """Read a registration's JSON. `logyard_http` is host:port; Kafka's own brokers have no such key."""
-    fields = json.loads(data)
-    http = fields.get("logyard_http")
-    http_port = int(str(http).rstrip("/").rsplit(":", 1)[1]) if http else None
+    """Read a registration's JSON. `logyard_http` is host:port; Kafka's own brokers have no such key.
+
+    One that is garbled is a registration all the same: its session lives, only its addresses cannot be told.
+    """
+    fields = _fields(data)
+    http_port = _integer(str(fields.get("logyard_http") or "").rstrip("/").rpartition(":")[2])
     return Registration(broker, fields.get("host"), fields.get("port"), http_port, czxid)
+
+
+def _fields(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _integer(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
 
 
 @contextmanager
