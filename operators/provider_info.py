@@ -83,8 +83,8 @@ _CONN_FIELDS: dict[str, Any] = {
     "broker_status_command": {
         "label": "Broker status command",
         "description": (
-            "The same to ask a broker's own host about it. It prints answers, silent, runs or gone (or a word of "
-            "`systemctl is-active`)."
+            "The same to ask a broker's own host about it. It prints answers, silent, starting, runs or gone, or a "
+            "word of `systemctl is-active`."
         ),
         "schema": {"type": ["array", "null"]},
     },
@@ -163,8 +163,8 @@ def _config() -> dict[str, Any]:
                     '["ssh", "{host}", "systemctl", "kill", "-s", "KILL", "kafka"]',
                 ),
                 "broker_status_command": _option(
-                    "The same to ask a broker's own host about it. It prints answers, silent, runs or gone (or a word "
-                    "of `systemctl is-active`); recovery believes no broker dead or hung on its own look alone.",
+                    "The same to ask a broker's own host about it. It prints answers, silent, starting, runs or gone, "
+                    "or a word of `systemctl is-active`: recovery believes no broker ill on its own look alone.",
                     "string",
                     "",
                     '["ssh", "{host}", "systemctl", "is-active", "kafka"]',

@@ -89,7 +89,7 @@ def hold_start(evidence: Evidence, broker: int, word: Word, doubt: bool) -> str 
         return "it lives and is not registered: can it reach ZooKeeper?"
     if word is Word.GONE:
         return None
-    if word in (Word.RUNS, Word.SILENT):
+    if word in (Word.RUNS, Word.STARTING, Word.SILENT):
         return f"{word.value}: it may be starting, or slow"
     # Nobody on its host can tell. A start does no harm where it runs; but only what looks dead is started.
     if evidence.wire(broker) is Wire.CLOSED or (doubt and evidence.answering):
@@ -104,7 +104,7 @@ def is_hung(evidence: Evidence, broker: int, word: Word, *, hung: bool, hushed: 
 
     Its own host has said so for long (`hushed`); or says that a process is there (or nothing), while the port takes
     connections and says nothing for as long (`hung`), though other brokers answer from here. A process with a closed
-    port is starting: loading logs may take long.
+    port (also where only its host sees that) is starting: loading logs may take long.
     """
     if evidence.wire(broker).is_alive or broker in evidence.view.brokers:
         return False

@@ -58,6 +58,7 @@ class Word(Enum):
 
     ANSWERS = "it runs and answers on its own host"
     SILENT = "it runs and does not answer on its own host"
+    STARTING = "its process runs, its port is closed on its own host too"
     RUNS = "its process runs"
     GONE = "it has no process"
     UNKNOWN = "nobody could tell"
@@ -67,10 +68,11 @@ class Word(Enum):
 WORDS = {
     "answers": Word.ANSWERS,
     "silent": Word.SILENT,
+    "starting": Word.STARTING,
     "runs": Word.RUNS,
     "gone": Word.GONE,
     "active": Word.RUNS,
-    "activating": Word.RUNS,
+    "activating": Word.STARTING,
     "reloading": Word.RUNS,
     "deactivating": Word.RUNS,
     "inactive": Word.GONE,

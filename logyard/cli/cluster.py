@@ -108,7 +108,7 @@ def stop_broker(
 
 @app.command("broker-status")
 def broker_status(directory: Directory, broker: BrokerId) -> None:
-    """Print what can be told of one broker on its own host: answers, silent, runs or gone.
+    """Print what can be told of one broker on its own host: answers, silent, starting or gone.
 
     Recovery asks it before it stops or starts anything (`broker_status_command`).
 

@@ -105,7 +105,7 @@ class Cluster:
         return ran
 
     def word(self, broker: int) -> str:
-        """What can be told of that broker on its own host: answers, silent, runs (its port is closed) or gone."""
+        """What can be told of that broker on its own host: answers, silent, starting (its port is closed) or gone."""
         _check_id(broker, self.layout.settings())
         port = self._ports.known().get(broker_name(broker), 0)
         for _ in range(WORD_TRIES):
@@ -115,7 +115,7 @@ class Cluster:
                 wire.ask_api_versions(HOST, port)
                 return "answers"
             except wire.Refused:
-                return "runs"
+                return "starting"
             except wire.WireError:
                 continue
         return "silent"

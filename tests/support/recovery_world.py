@@ -7,7 +7,7 @@ does is judged against the truth at once (`Touched`), not against what it could 
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from logyard.admin.ports import AccessRefused, ClusterUnreachable, EnsembleUnreachable, PartitionsView
 from logyard.admin.snapshot import ConfigValue
@@ -46,7 +46,6 @@ class Broker:
     seen_by_zookeeper: float = 0.0
     epoch: int = 1  # czxid of its registration; 0: not registered
     registered_at: float = 0.0
-    ill_since: float = NEVER
     insync_until: float = NEVER
 
     def frozen(self, now: float) -> bool:
@@ -188,10 +187,9 @@ class World:
     # -- judging what was done ----------------------------------------------------------------------
 
     def is_ill(self, broker: int) -> bool:
-        """Whether it is truly dead or hung, and not only slow, and that for as long as it is given."""
+        """Whether it is truly dead or hung, and not only slow."""
         found = self.brokers[broker]
-        ill = not found.process or found.frozen_until == NEVER or found.mute
-        return ill and self.now - found.ill_since >= GRACE_S - 1.0
+        return not found.process or found.frozen_until == NEVER or found.mute
 
     def judge_stop(self, broker: int) -> None:
         self.log.append(f"{self.now:.0f} stop {broker}")
@@ -227,7 +225,6 @@ class World:
 
     def make_ill(self, broker: int, how: str) -> None:
         found = self.brokers[broker]
-        found.ill_since = min(found.ill_since, self.now)
         match how:
             case "dead":
                 found.process = False
@@ -338,8 +335,6 @@ class WorldEnsemble:
 class WorldLauncher:
     """The brokers' own hosts, by a way of their own (ssh, an orchestrator)."""
 
-    _WORDS: ClassVar[dict[str, tuple[str, ...]]] = {"systemd": ("RUNS", "GONE"), "full": ("ANSWERS", "SILENT", "GONE")}
-
     def __init__(self, world: World) -> None:
         self._world = world
 
@@ -369,8 +364,10 @@ class WorldLauncher:
             return Word.UNKNOWN
         if not found.process:
             return Word.GONE
-        if w.launcher_kind == "systemd" or w.now < found.loading_until:
+        if w.launcher_kind == "systemd":
             return Word.RUNS
+        if w.now < found.loading_until:
+            return Word.STARTING
         return Word.ANSWERS if found.serves(w.now) else Word.SILENT
 
     def _work(self) -> None:
@@ -398,9 +395,11 @@ class WorldClient:
         way, found = w.ways[broker], w.brokers[broker]
         if not way.out:
             return Probe(broker, Wire.UNREACHABLE)
-        if not way.back:
+        listens = found.process and w.now >= found.loading_until
+        # What takes connections for a closed port, and holds them, deceives where no host gives its word.
+        if not way.back and (listens or w.launcher_kind == "full"):
             return Probe(broker, Wire.SILENT)
-        if not found.process or w.now < found.loading_until:
+        if not listens:
             return Probe(broker, Wire.CLOSED)
         if not found.serves(w.now):
             # The kernel accepts until its queue is full.

@@ -129,6 +129,7 @@ def test_what_the_brokers_own_host_says() -> None:
         ("answers", Word.ANSWERS),
         ("silent 3", Word.SILENT),
         ("active", Word.RUNS),
+        ("activating", Word.STARTING),
         ("inactive", Word.GONE),
         ("failed", Word.GONE),
         ("Connection refused", Word.UNKNOWN),
