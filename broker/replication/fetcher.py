@@ -11,6 +11,7 @@ Rule: one partition's trouble, whatever it is, is that partition's: the others a
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -31,6 +32,7 @@ from logyard.broker.replication.events import (
 from logyard.broker.replication.follower_session import FollowerSession
 from logyard.broker.replication.following import FetchState, Outcome, fetch_state
 from logyard.broker.replication.partition import Partition
+from logyard.broker.replication.portions import portions
 from logyard.broker.replication.ports import FetchLink, LinkError
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.throttle import UNLIMITED, ByteRate
@@ -244,7 +246,9 @@ class LeaderFetcher:
             if fetched.records and state.is_throttled:
                 self._throttled_in.record(len(fetched.records), self._now_ms())
             self._changed[tp] = None
-            match self._take_in(state, fetched):
+            *before, last = portions(fetched.records)
+            outcome = await self._take_before(state, asked, fetched, before) if before else None
+            match outcome or self._take_in(state, replace(fetched, records=last) if before else fetched):
                 case Outcome.PROGRESS:
                     self._progressed(state.partition)
                 case Outcome.TRUNCATED:
@@ -260,6 +264,21 @@ class LeaderFetcher:
                     self._fail(state)
         if lost:
             await self._find_again(lost)
+
+    async def _take_before(
+        self, state: FetchState, asked: PartitionFetch, fetched: FetchedPartition, portions: Sequence[memoryview]
+    ) -> Outcome | None:
+        """Take in all portions but the last, the loop's other work in between; an outcome where it ends with one."""
+        tp = fetched.tp
+        for portion in portions:
+            outcome = self._take_in(state, replace(fetched, records=portion))
+            if outcome is not Outcome.PROGRESS:
+                return outcome
+            self._progressed(state.partition)
+            await asyncio.sleep(0)
+            if self._states.get(tp) is not state or not state.answers(replace(asked, offset=state.offset)):
+                return Outcome.IDLE  # it is another's now, or in another epoch: what is left is asked for again
+        return None
 
     def _take_in(self, state: FetchState, fetched: FetchedPartition) -> Outcome:
         try:
