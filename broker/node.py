@@ -158,7 +158,7 @@ class Node:
         """Blocks come from the controller; below 3.0 every broker takes its own (KIP-730)."""
         if self.config.ibp >= IBP_3_0_IV0:
             return ProducerIds(self.channel.allocate_producer_ids)
-        return ProducerIds(ZooKeeperBlocks(zk, self.config.broker_id).allocate)
+        return ProducerIds(ZooKeeperBlocks(zk, self.config.broker_id, self._world.clock.now_ms).allocate)
 
     def _isr_changes(self, zk: Any) -> AlterPartitionSender | DirectIsrWriter:
         """How leaders change their ISR: by the controller, below 2.7-IV2 by writing the state znode (facts §22)."""

@@ -9,7 +9,7 @@ from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Answer, Steps
 from logyard.broker.controller.events import AllocateProducerIds, ProducerIdBlock
 from logyard.broker.errors import CorruptData, ErrorCode
-from logyard.broker.znodes import producer_ids
+from logyard.broker.znodes import controller, producer_ids
 from logyard.broker.znodes.ops import Create, SetData, ZkOp
 
 _ROUNDS_MAX = 20
@@ -29,13 +29,13 @@ def on_request(context: ControllerContext, request: AllocateProducerIds) -> Step
 
 def _allocate(context: ControllerContext, broker_id: int) -> Steps[ProducerIdBlock]:
     for _ in range(_ROUNDS_MAX):
-        found = (yield from effects.read([producer_ids.PATH]))[0]
+        found, epoch = yield from effects.read([producer_ids.PATH, controller.EPOCH_PATH])
+        now_ms = yield from effects.now_ms()
         try:
-            last = None if found is None else producer_ids.decode(found.data)
+            block = producer_ids.next_block(found, epoch, broker_id, now_ms)
         except CorruptData as problem:
             yield from effects.note("producer ids cannot be given out", level="error", reason=str(problem))
             return ProducerIdBlock(ErrorCode.UNKNOWN_SERVER_ERROR)
-        block = producer_ids.first_block(broker_id) if last is None else last.following(broker_id)
         if block is None:
             yield from effects.note("all producer ids are used up", level="error")
             return ProducerIdBlock(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -6,10 +6,12 @@ Rule 2: as Kafka's ZkProducerIdManager: the block behind the last one, 1000 ids,
 From 3.0 on the controller hands them out (`controller/producer_ids.py`, KIP-730), and nobody else may write.
 """
 
+from collections.abc import Callable
+
 import structlog
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.znodes import producer_ids
+from logyard.broker.znodes import controller, producer_ids
 from logyard.broker.znodes.ops import Create, SessionExpired, SetData, ZkOp, ZooKeeper
 
 ROUNDS_MAX = 20
@@ -20,8 +22,9 @@ log = structlog.get_logger("logyard.producer-ids")
 class ZooKeeperBlocks:
     """See the head of this file."""
 
-    def __init__(self, zk: ZooKeeper, broker_id: int) -> None:
+    def __init__(self, zk: ZooKeeper, broker_id: int, now_ms: Callable[[], int]) -> None:
         self._zk = zk
+        self._now_ms = now_ms
         self._broker_id = broker_id
 
     async def allocate(self) -> range | None:
@@ -37,9 +40,8 @@ class ZooKeeperBlocks:
     async def _allocate(self) -> range | None:
         path, mine = producer_ids.PATH, self._broker_id
         for _ in range(ROUNDS_MAX):
-            (found,) = await self._zk.read([path])
-            last = None if found is None else producer_ids.decode(found.data)
-            block = producer_ids.first_block(mine) if last is None else last.following(mine)
+            found, epoch = await self._zk.read([path, controller.EPOCH_PATH])
+            block = producer_ids.next_block(found, epoch, mine, self._now_ms())
             if block is None:
                 log.error("all producer ids are used up")
                 return None

@@ -1,8 +1,15 @@
-"""/latest_producer_id_block: the block of producer ids handed out last; written with a conditional set."""
+"""/latest_producer_id_block: the block of producer ids handed out last; written with a conditional set.
+
+Rule: no id is handed out twice, also where the znode was deleted under a cluster that had handed some out, and maybe
+made again, empty, by a broker's start. Every broker makes it before the first controller is elected: an empty one that
+is younger than /controller_epoch says as little as none at all. Then a block is taken that no counting can have
+reached: that of this second since 1970.
+"""
 
 from dataclasses import dataclass
 
 from logyard.broker.znodes import fields
+from logyard.broker.znodes.ops import Znode
 from logyard.broker.znodes.paths import PRODUCER_IDS
 
 PATH = PRODUCER_IDS
@@ -32,6 +39,20 @@ class ProducerIdBlock:
 def first_block(broker: int) -> ProducerIdBlock:
     """The block of a cluster that has given out none (the znode is empty)."""
     return ProducerIdBlock(broker, 0, BLOCK_SIZE - 1)
+
+
+def next_block(found: Znode | None, epoch: Znode | None, broker: int, now_ms: int) -> ProducerIdBlock | None:
+    """The block after what was `found`, for `broker`; None once the 63 bits are used up.
+
+    `epoch` is /controller_epoch as it is now, `now_ms` wall-clock time. Raises CorruptData.
+    """
+    last = None if found is None else decode(found.data)
+    if last is not None:
+        return last.following(broker)
+    if found is not None and (epoch is None or found.czxid < epoch.czxid):
+        return first_block(broker)
+    start = max(now_ms // 1000, 1) * BLOCK_SIZE
+    return ProducerIdBlock(broker, start, start + BLOCK_SIZE - 1)
 
 
 def encode(block: ProducerIdBlock) -> bytes:

@@ -147,6 +147,18 @@ async def test_blocks_follow_each_other(world: World) -> None:
     assert producer_ids.decode(world.read(producer_ids.PATH) or b"") == producer_ids.ProducerIdBlock(2, 2000, 2999)
 
 
+async def test_no_block_is_given_out_twice_where_the_znode_was_deleted(world: World) -> None:
+    runner, asked = world.controller.runner, AllocateProducerIds(2, world.brokers[2].epoch)
+    await runner.allocate_producer_ids(asked)
+    world.remove(producer_ids.PATH)
+    start = (await runner.allocate_producer_ids(asked)).start
+    assert start == max(world.clock.now_ms() // 1000, 1) * 1000 >= 1000
+    world.remove(producer_ids.PATH)
+    world.make(producer_ids.PATH)
+    world.clock.advance(3)
+    assert (await runner.allocate_producer_ids(asked)).start == start + 3000
+
+
 @pytest.mark.parametrize(
     ("broker", "epoch", "code"),
     [(9, 1, ErrorCode.BROKER_ID_NOT_REGISTERED), (2, 1, ErrorCode.STALE_BROKER_EPOCH)],
