@@ -1,14 +1,22 @@
 """ApiVersions (18): what this broker serves. v3 tells the client's software; the response header is always v0."""
 
+import re
 from typing import Any
 
+from logyard.broker.errors import ErrorCode
 from logyard.broker.server.api_versions import SUPPORTED
 from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services
 
+# What Kafka takes for the name or version of a client's software (KIP-511): they end up in logs and metrics.
+_SOFTWARE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
     if request.api_version >= 3:
+        for told in (message.client_software_name, message.client_software_version):
+            if not _SOFTWARE.fullmatch(told):
+                return {"error_code": int(ErrorCode.INVALID_REQUEST), "api_keys": []}
         request.session.client_software = f"{message.client_software_name} {message.client_software_version}"
     return {
         "error_code": 0,

@@ -1,7 +1,14 @@
 """The advertised ranges against what Apache Kafka 3.9 advertises (facts §19), and against what can be encoded."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from logyard.broker.errors import ErrorCode
 from logyard.broker.protocol import codec
 from logyard.broker.server.api_versions import SUPPORTED
+from logyard.broker.server.handlers import api_versions
 
 KAFKA_3_9 = """
 0 0-11 1 0-17 2 0-9 3 0-12 4 0-7 5 0-4 6 0-8 7 0-3 8 0-9 9 0-9 10 0-6 11 0-9 12 0-4 13 0-5 14 0-5 15 0-5 16 0-5 17 0-1
@@ -25,3 +32,30 @@ def test_what_is_advertised_can_be_read_and_written() -> None:
             codec.decode_request(api_key, version, memoryview(request)[head:])
             answer = codec.encode_response(api_key, version, 1, {})
             assert codec.decode_response(api_key, version, memoryview(answer)[4:])[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "taken"),
+    [
+        ("librdkafka", "2.16.1", True),
+        ("a", "1", True),
+        ("apache-kafka-java", "3.9.0-SNAPSHOT", True),
+        ("", "1", False),
+        ("a", "", False),
+        ("with space", "1", False),
+        ("-a", "1", False),
+        ("a", "1.", False),
+        ("a\n", "1", False),
+        ("ä", "1", False),
+    ],
+)
+def test_what_is_no_name_of_a_client_is_refused_as_in_kafka(name: str, version: str, taken: bool) -> None:
+    message = SimpleNamespace(client_software_name=name, client_software_version=version)
+    session = SimpleNamespace(client_software=None)
+    request = cast(Any, SimpleNamespace(api_version=3, session=session))
+    answer = cast(Any, api_versions.handle(cast(Any, None), request, message))
+    assert answer["error_code"] == (0 if taken else ErrorCode.INVALID_REQUEST)
+    assert bool(answer["api_keys"]) is taken
+    assert (session.client_software is not None) is taken
+    request.api_version = 2
+    assert cast(Any, api_versions.handle(cast(Any, None), request, message))["error_code"] == 0
