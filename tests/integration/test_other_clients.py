@@ -102,6 +102,13 @@ def test_two_members_share_the_partitions(client: Client, cluster: RealCluster, 
     assert {partition for share in shares for partition in share} == {0, 1, 2, 3}
 
 
+def test_a_transaction_is_refused_at_once(client: Client, cluster: RealCluster, topic: str) -> None:
+    cluster.create(topic, 1, 3)
+    answer = client.ask("transact", bootstrap=cluster.bootstrap, topic=topic, count=1)
+    assert "error" in answer
+    assert answer["ms"] < 15_000
+
+
 # From before magic 1 to what 3.9 is asked in; a group needs 0.10.2.
 SARAMA_LEVELS = ("0.8.2.0", "0.9.0.1", "0.10.0.0", "0.10.2.1", "0.11.0.0", "1.0.0", "2.0.0", "2.4.0", "2.8.0", "3.6.0")
 

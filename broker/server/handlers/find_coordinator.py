@@ -25,6 +25,11 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
 
 async def _find(services: Services, request: Request, key_type: int, key: str) -> dict[str, Any]:
     try:
+        if key_type == TRANSACTION:
+            # The one refusal that every client takes for final: see docs/decisions/0014.
+            raise ApiError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker"
+            )
         if key_type != GROUP:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}: only groups (0) are coordinated here")
         return {"error_code": 0, "error_message": "NONE", **await _group_coordinator(services, request, key)}

@@ -11,7 +11,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     if message.transactional_id == "":
         raise ApiError(ErrorCode.INVALID_REQUEST, "an empty transactional id: leave it out or give it a name")
     if message.transactional_id is not None:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactions are not served by this broker")
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker")
     producer_id = await services.producer_ids.next()
     return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
 

@@ -51,7 +51,8 @@ async def test_what_an_idempotent_producer_had_before_is_not_taken_up_again() ->
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("", ErrorCode.INVALID_REQUEST), ("t", ErrorCode.COORDINATOR_NOT_AVAILABLE), (None, 14)]
+    ("name", "code"),
+    [("", ErrorCode.INVALID_REQUEST), ("t", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (None, 14)],
 )
 async def test_refusals(name: str | None, code: int) -> None:
     with pytest.raises(ApiError) as refusal:
