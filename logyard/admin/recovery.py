@@ -136,7 +136,10 @@ class Recoverer:
         evidence = Evidence(view, probes, expected)
         holder = evidence.holder
         if view.holder is not None and evidence.answering and (holder is None or holder.queue is not Queue.ANSWERS):
-            evidence = replace(evidence, exercised=self._ensemble.exercise(self._limits.probe_s))
+            done = self._ensemble.exercise(self._limits.probe_s)
+            # Who was asked may have been succeeded meanwhile: then it is the successor's work, and says nothing of him.
+            same = self._ensemble.controller().czxid == view.czxid
+            evidence = replace(evidence, exercised=done if same else None)
         self._count(evidence)
         return evidence, partitions
 

@@ -15,7 +15,7 @@ from tests.support.real_cluster import RealCluster, eventually
 from tests.support.recovering import firewall, recover, settings_of
 
 # Less patient than in earnest, and for much longer than that patience.
-QUICK = Limits(total_s=12, grace_s=3, probe_s=1)
+QUICK = Limits(total_s=8, grace_s=2, probe_s=1)
 
 
 @pytest.fixture

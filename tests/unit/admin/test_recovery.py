@@ -5,7 +5,7 @@ import json
 import pytest
 
 from logyard.admin.diagnosis import Evidence, Finding, diagnose, health
-from logyard.admin.memory import MemoryClient, MemoryConnector
+from logyard.admin.memory import MemoryClient, MemoryConnector, MemoryEnsemble
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import PartitionsView
 from logyard.admin.recovery import NotRecovered, Recoverer
@@ -105,6 +105,30 @@ def test_a_hung_controller_is_fenced() -> None:
     # Its session did not end by itself: after a while what was left of it was ended, and it was started again.
     assert (made.stopped, made.started) == ([hung], [hung])
     assert any("fenced" in line for line in said)
+
+
+def test_a_successors_work_says_nothing_of_who_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The probe took so long that the session ended, and another was elected, before ZooKeeper was asked."""
+    made = cluster()
+    made.ticks_to_expire = 0
+    hung = made.controller
+    assert hung is not None
+    made.hung.add(hung)
+    honest = MemoryEnsemble.exercise
+
+    def late(self: MemoryEnsemble, timeout_s: float) -> bool | None:
+        if made.controller == hung:
+            made.sessions[hung] = 0
+            made.tick()
+            made.tick()
+        assert made.controller not in (None, hung)
+        return honest(self, timeout_s)
+
+    monkeypatch.setattr(MemoryEnsemble, "exercise", late)
+    result, said = recover(made)
+    assert result.finding is Finding.CONTROLLER_HUNG
+    assert not [line for line in said if "the fault may be on this side" in line]
+    assert result.restarted == (hung,)
 
 
 def test_what_is_left_of_a_hung_broker_is_stopped_before_it_is_started_again() -> None:
