@@ -55,6 +55,7 @@ ACTED_ON: Mapping[str, str] = {
     "log.retention.hours": "How long records are kept, where neither of the finer ones is set.",
     "log.retention.bytes": "How large a partition may grow before old segments go, -1 without bound.",
     "log.retention.check.interval.ms": "How often old segments are looked for.",
+    "log.initial.task.delay.ms": "How long after the start old segments are first looked for.",
     "log.cleanup.policy": "What happens to old records: delete, compact or both.",
     "log.index.size.max.bytes": "The largest index file; a full one begins a new segment.",
     "log.index.interval.bytes": "How many bytes of log lie between two index entries.",

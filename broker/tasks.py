@@ -43,18 +43,18 @@ def keep(
 
 
 def every(
-    name: str, interval_s: float, work: Callable[[], Awaitable[None]], delay_s: float = 0.0
+    name: str, interval_s: float, work: Callable[[], Awaitable[None]], first_s: float | None = None
 ) -> "asyncio.Task[None]":
-    """Do something every `interval_s` seconds, first after delay and interval; one bad turn does not end it."""
+    """Do something every `interval_s` seconds, first after `first_s` (the same); one bad turn does not end it."""
 
     async def repeat() -> None:
-        await asyncio.sleep(delay_s)
+        await asyncio.sleep(interval_s if first_s is None else first_s)
         while True:
-            await asyncio.sleep(interval_s)
             try:
                 await work()
             except Exception as error:
                 failed(name, error, interval_s)
+            await asyncio.sleep(interval_s)
 
     return spawn(name, repeat())
 

@@ -22,9 +22,10 @@ class Chores:
         """Begin now."""
         self._hold(tasks.spawn(CHORES, self._noting(work)))
 
-    def every(self, interval_ms: int, work: Callable[[], Awaitable[None]], delay_ms: int = 0) -> None:
-        """Do it again and again, first after delay and interval."""
-        self._hold(tasks.every(CHORES, interval_ms / 1000, lambda: self._noting(work()), delay_ms / 1000))
+    def every(self, interval_ms: int, work: Callable[[], Awaitable[None]], first_ms: int | None = None) -> None:
+        """Do it again and again, first after `first_ms` (default: the interval)."""
+        first_s = None if first_ms is None else first_ms / 1000
+        self._hold(tasks.every(CHORES, interval_ms / 1000, lambda: self._noting(work()), first_s))
 
     def keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin what goes on until it is stopped."""

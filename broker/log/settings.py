@@ -31,6 +31,7 @@ def settings_from(config: BrokerConfig, open_files_max: int) -> StoreSettings:
     return StoreSettings(
         config.log_dirs,
         recovery_threads_per_dir=config.int("num.recovery.threads.per.data.dir"),
+        initial_task_delay_ms=config.int("log.initial.task.delay.ms"),
         retention_check_interval_ms=config.int("log.retention.check.interval.ms"),
         flush_scheduler_interval_ms=config.int("log.flush.scheduler.interval.ms"),
         recovery_point_checkpoint_interval_ms=config.int("log.flush.offset.checkpoint.interval.ms"),

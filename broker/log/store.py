@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from logyard.broker.clock import Clock
-from logyard.broker.errors import LogyardError, StorageError
+from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.log import layout, moving, recovery
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import Found, LogDirectories, LogDirectory, agreed_identity
@@ -131,8 +131,8 @@ class LogStore:
     async def open(self) -> DirectoryIdentity | None:
         """Lock every directory and read whose it is; returns that. One that fails is offline.
 
-        Raises IdentityMismatch where they differ, CorruptData for a bad meta.properties, StorageError where another
-        broker uses one or none works.
+        As in Kafka a directory whose meta.properties cannot be read is offline, too. Raises IdentityMismatch where they
+        differ, StorageError where another broker uses one or none works.
         """
         self._loop = asyncio.get_running_loop()
         self._disk.on_failure = self._disk_failed
@@ -143,6 +143,8 @@ class LogStore:
                 raise StorageError(f"{directory.path}: in use by another broker, stop that one first") from error
             except DiskError as error:
                 self._take_offline(directory, error)
+            except CorruptData as error:
+                self._take_offline(directory, StorageError(f"{error}: mend it, or move the directory away"))
         self._want_one_online()
         return agreed_identity(self._directories.all)
 
@@ -309,9 +311,9 @@ class LogStore:
     def start(self) -> None:
         """Begin the periodic work; call it on the event loop, after `load`."""
         settings, upkeep = self.settings, self._upkeep
-        delay = settings.initial_task_delay_ms
         flush_look = min(settings.flush_scheduler_interval_ms, FLUSH_LOOK_MS_MAX)
-        self._chores.every(settings.retention_check_interval_ms, upkeep.retire_segments, delay)
+        first_ms = settings.initial_task_delay_ms
+        self._chores.every(settings.retention_check_interval_ms, upkeep.retire_segments, first_ms)
         self._chores.every(flush_look, upkeep.flush_overdue)
         for interval, name in (
             (settings.recovery_point_checkpoint_interval_ms, layout.RECOVERY_POINTS),
@@ -323,7 +325,6 @@ class LogStore:
         self._chores.every(
             settings.producer_id_expiration_check_interval_ms,
             lambda: upkeep.expire_producers(self.producer_id_expiration_ms),
-            delay,
         )
         self._chores.keep(self._flush_waiting)
 

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.config import BrokerConfig
 from logyard.broker.errors import StorageError
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import DuplicateReplica, IdentityMismatch
 from logyard.broker.log.disk import read_whole, write_whole
 from logyard.broker.log.layout import CHECKPOINTS
 from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.settings import settings_from
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.model import TopicPartition
 from logyard.broker.topic_config import TopicConfig
@@ -117,6 +119,25 @@ class TestIdentity:
             text = f"version=0\nbroker.id={broker}\ncluster.id=c\n".encode()
             write_whole(house.disk, f"{path}/meta.properties", text)
         with pytest.raises(IdentityMismatch, match="broker 2"):
+            await house.store().open()
+
+    @pytest.mark.parametrize("content", [b"", b"\xff\x00 garbage", b"version=7\n", b"version=0\nbroker.id=x\n"])
+    async def test_one_that_cannot_be_read_takes_its_directory_offline(self, house: House, content: bytes) -> None:
+        store = house.store()
+        await store.open()
+        await store.claim(3, "cluster")
+        await store.load()
+        await store.close()
+        write_whole(house.disk, "/disks/two/meta.properties", content)
+        store = house.store()
+        assert await store.open() == DirectoryIdentity(3, "cluster")
+        await store.load()
+        assert store.online_directories == (ONE,)
+        assert read_whole(house.disk, "/disks/two/meta.properties") == content
+        assert any("meta.properties" in note and "mend it" in note for note in house.notes)
+        await store.close()
+        write_whole(house.disk, f"{ONE}/meta.properties", content)
+        with pytest.raises(StorageError, match="no log directory works"):
             await house.store().open()
 
     async def test_a_second_broker_on_the_same_directory_is_refused(self, house: House) -> None:
@@ -484,6 +505,21 @@ class TestUpkeep:
         store.delete(A0)
         await store._upkeep.checkpoint("cleaner-offset-checkpoint")
         assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n0\n"
+
+
+async def test_the_first_look_for_old_segments_is_soon_after_the_start(house: House) -> None:
+    store = await house.loaded(StoreSettings((ONE,), initial_task_delay_ms=20, retention_check_interval_ms=3_600_000))
+    log = store.get_or_create(A0, ID, replace(CONFIG, segment_bytes=200), is_new=True)
+    write(store, A0, 20)
+    log.set_high_watermark(log.log_end_offset)
+    log.advance_log_start(30)
+    store.start()
+    await until(lambda: log.segments[0].base_offset > 0)
+
+
+def test_the_delay_of_the_first_look_is_the_configured_one() -> None:
+    config = BrokerConfig.parse("broker.id=1\nzookeeper.connect=z:1\nlog.dirs=/d\nlog.initial.task.delay.ms=7\n")
+    assert settings_from(config, 1000).initial_task_delay_ms == 7
 
 
 async def test_a_store_on_the_real_disk(tmp_path: Any) -> None:
