@@ -3,8 +3,9 @@
 Rule 1: partitions go Offline and NonExistent, brokers hear leader -2, then every replica is stopped and
         its files deleted; the topic's znodes go only when all replicas have reported success.
 Rule 2: a replica on a dead broker (or one whose deletion failed) makes the topic ineligible: it waits
-        until that broker starts, or its reassignment ends, and is then tried again; what a living broker
-        failed to delete is also tried again after a minute (Kafka waits for its restart).
+        until that broker starts, and is then tried again; what a living broker failed to delete is also
+        tried again after a minute (Kafka waits for its restart). A move is no reason to wait: it might never
+        end, and ends with the request.
 Rule 3: /brokers/topics/T goes first, then /config/topics/T, the request last: a controller that dies
         between leaves the request, and the next one finishes.
 Rule 4: with delete.topic.enable=false requests are removed and topics stay.
@@ -14,8 +15,13 @@ from collections.abc import Iterable, Sequence
 
 from logyard.broker.controller import announce, effects, fenced, notifications, partitions, replicas
 from logyard.broker.controller.context import ControllerContext, PartitionPhase, ReplicaPhase
-from logyard.broker.controller.effects import Schedule, Steps
-from logyard.broker.controller.events import DeletionRequested, DeletionRetryDue, ReplicasDeleted
+from logyard.broker.controller.effects import Enqueue, Schedule, Steps
+from logyard.broker.controller.events import (
+    DeletionRequested,
+    DeletionRetryDue,
+    ReassignmentRequested,
+    ReplicasDeleted,
+)
 from logyard.broker.controller.replicas import Replica
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
@@ -50,7 +56,7 @@ def on_requested(context: ControllerContext) -> Steps[None]:
         return
     context.deleting.update(dict.fromkeys(fresh))
     yield from effects.note("topics are queued for deletion", topics=fresh)
-    mark_ineligible(context, {tp.topic for tp in context.reassigning})
+    yield from _end_moves(context)
     yield from resume(context)
 
 
@@ -66,7 +72,18 @@ def on_failover(context: ControllerContext) -> Steps[None]:
         for p in context.partitions_of(names)
         if any(not context.is_online(r, p.tp) for r in p.assignment.replicas)
     }
-    mark_ineligible(context, waiting | {tp.topic for tp in context.reassigning})
+    mark_ineligible(context, waiting)
+    yield from _end_moves(context)
+
+
+def _end_moves(context: ControllerContext) -> Steps[None]:
+    """What is to be deleted moves no more; /admin/reassign_partitions is looked at again, and loses its entries."""
+    ended = [tp for tp in context.reassigning if context.is_deleting(tp.topic)]
+    for tp in ended:
+        del context.reassigning[tp]
+    if ended:
+        yield from effects.note("moves end with the deletion of their topics", partitions=[str(tp) for tp in ended])
+        yield from effects.perform(Enqueue(ReassignmentRequested()))
 
 
 def remove_requests(context: ControllerContext, names: Sequence[str]) -> Steps[None]:

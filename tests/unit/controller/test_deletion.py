@@ -15,7 +15,7 @@ from logyard.broker.controller.events import (
 from logyard.broker.controller.wire import STOP_REPLICA
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.znodes import configs, delete_topics, log_dir_events
+from logyard.broker.znodes import configs, delete_topics, log_dir_events, reassignments
 from logyard.broker.znodes import topics as topic_znode
 from logyard.broker.znodes.ops import Create
 from tests.support.controller_world import World
@@ -184,13 +184,31 @@ async def test_growth_of_a_topic_under_deletion_is_undone(world: World) -> None:
     assert world.topic("t").topic_id == topic_id
 
 
-async def test_deletion_waits_for_a_move(world: World) -> None:
+@pytest.mark.parametrize("by_znode", [False, True])
+async def test_deletion_ends_a_move(world: World, by_znode: bool) -> None:
+    """A move that never ends is no reason to keep a topic."""
     await world.make_topic("t", (1, 2))
-    await world.controller.runner.alter_reassignments(AlterReassignments(((TP, (3, 2)),)))
+    if by_znode:
+        world.make(reassignments.PATH, reassignments.encode({TP: (3, 2)}))
+        await world.settle()
+    else:
+        await world.controller.runner.alter_reassignments(AlterReassignments(((TP, (3, 2)),)))
+    assert world.controller.runner.gauges()["ReassigningPartitions"] == 1
     await delete(world, "t")
-    assert len(traces(world, "t")) == 2
-    await world.grow_isr("t", 0, 1, 2, 3)
     assert traces(world, "t") == []
+    assert world.tree.read(reassignments.PATH) is None
+    assert world.controller.runner.gauges()["ReassigningPartitions"] == 0
+
+
+async def test_a_new_controller_ends_the_move_of_what_is_to_be_deleted(world: World) -> None:
+    await world.make_topic("t", (2, 3))
+    await world.kill(3)
+    await world.controller.runner.alter_reassignments(AlterReassignments(((TP, (2,)),)))
+    await delete(world, "t")
+    await world.kill(1)
+    await world.start(3)
+    assert traces(world, "t") == []
+    assert world.controller.runner.gauges()["ReassigningPartitions"] == 0
 
 
 async def test_a_new_controller_waits_for_the_dead_replica_too(world: World) -> None:
