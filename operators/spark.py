@@ -117,7 +117,9 @@ class SparkSegmentsOperator(SparkSubmitOperator):
             raise problem
         found = summary(output, ())
         context["ti"].xcom_push(key=FAILED_SUMMARY, value=found)
-        said = found.get("error") or found.get("verdict") or "see its lines above"
+        failed = found.get("failed")
+        reasons = "; ".join(map(str, failed.values())) if isinstance(failed, dict) else ""
+        said = found.get("error") or found.get("verdict") or reasons or "see its lines above"
         raise JobFailed(f"{self.job}: {said} (its summary is in the XCom {FAILED_SUMMARY!r})") from problem
 
     def job_arguments(self, topics: Sequence[str], output: Path) -> list[str]:

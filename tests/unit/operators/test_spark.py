@@ -175,6 +175,12 @@ def test_a_job_that_failed_leaves_its_summary_behind(monkeypatch: pytest.MonkeyP
     assert ctx["ti"].values[FAILED_SUMMARY]["findings"] == [1]
 
 
+def test_an_export_that_gave_partitions_up_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(monkeypatch, '{"failed": {"t-1": "t-1: no lease on its leader"}, "rows": 5}', fails=True)
+    with pytest.raises(JobFailed, match="audit: t-1: no lease on its leader"):
+        AuditSegmentsOperator(task_id="a", topics=["t"]).execute(context())
+
+
 def test_a_job_that_never_began_fails_as_spark_said(monkeypatch: pytest.MonkeyPatch) -> None:
     submit(monkeypatch, None, fails=True)
     with pytest.raises(AirflowException, match="ended with 1"):

@@ -1,7 +1,10 @@
 """Micro-batches: where they begin and end, what is read, and what counts as loss."""
 
+import pickle
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +230,33 @@ def test_a_checkpoint_without_epochs_is_gone_on_from(brokers: FakeBroker) -> Non
 def test_a_beginning_that_does_not_exist_is_named(brokers: FakeBroker) -> None:
     with pytest.raises(BadOption, match="t-0: offset 99 was asked for, 0 to 20 are there"):
         stream(startingOffsets='{"t": {"0": 99}}').initialOffset()
+
+
+def test_leases_are_kept_by_the_process_that_plans_whoever_reads(brokers: FakeBroker) -> None:
+    reader = stream()
+    reader._options = replace(reader._options, lease_ttl_s=0.03)  # type: ignore[arg-type]  # a beat each hundredth
+    planned = reader.partitions(at(reader, p0=0, p1=0), at(reader, p0=20, p1=5))
+
+    def beats() -> int:
+        return sum(request.endswith("/heartbeat") for request in brokers.requests)
+
+    deadline = time.monotonic() + 20
+    while beats() < 20:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    task = pickle.loads(pickle.dumps(reader))
+    assert sum(rows.num_rows for one in planned for rows in task.read(one)) == 25
+    reader.commit(at(reader, p0=20, p1=5))
+    reader.partitions(at(reader, p0=19, p1=5), at(reader, p0=20, p1=5))
+    known = beats()
+    while beats() < known + 5:
+        assert time.monotonic() < deadline, "and those of the next micro-batch"
+        time.sleep(0.01)
+    reader.stop()
+    known = beats()
+    time.sleep(0.1)
+    assert beats() == known
+    assert {lease["state"] for lease in brokers.leases.values()} == {"aborted"}
 
 
 @pytest.mark.spark
