@@ -148,7 +148,7 @@ class ManifestStore:
         except NumberTaken:
             raise Fenced(
                 f"{self.directory}: another export committed version {manifest.version} meanwhile;"
-                " nothing of this run was kept"
+                " of this run only what it committed before was kept"
             ) from None
 
     def tend(self) -> None:

@@ -102,7 +102,7 @@ def test_of_two_at_once_one_wins_and_the_other_fails_clearly(log_dir: Path, tmp_
     assert (
         loser.strip()
         .splitlines()[-1]
-        .endswith("another export committed version 1 meanwhile; nothing of this run was kept")
+        .endswith("another export committed version 1 meanwhile; of this run only what it committed before was kept")
     )
     assert offsets(target) == EVERYTHING
     deadline = time.monotonic() + 10
