@@ -12,7 +12,7 @@ import pytest
 from logyard.spark_jobs import cluster as clusters
 from tests.support.real_cluster import RealCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 # One core: the second partition's task begins when the first one's has slept for three times the time to live.
 DRIVER = """
@@ -56,7 +56,7 @@ def test_every_row_is_read(how: str, cluster: RealCluster, tmp_path: Path) -> No
     script.write_text(DRIVER)
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, str(script), how, str(cluster.directory / "cluster.json")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     rows = json.loads(done.stdout.strip().splitlines()[-1])
     assert len(rows) == 200
