@@ -28,6 +28,7 @@ _GZIP_TAKEN = 16 * 1024  # what zlib keeps of its input when a piece is full is 
 _GZIP_MAGIC = b"\x1f\x8b"
 _LZ4_MAGIC = 0x184D2204
 _LZ4_BLOCK_BYTES = {4: 64 * 1024, 5: 256 * 1024, 6: 1024 * 1024, 7: 4 * 1024 * 1024}
+_VERSION_1 = 0x40
 _INDEPENDENT, _BLOCK_SUM, _SIZE_THERE, _DICTIONARY = 0x20, 0x10, 0x08, 0x01
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BE = struct.Struct(">i")
@@ -117,17 +118,22 @@ def _lz4(data: memoryview) -> Iterator[Buffer]:
         raise CorruptData(f"{len(data)} bytes are no lz4 frame")
     if data[head] != xxhash32(bytes(data[4:head])) >> 8 & 0xFF:
         raise CorruptData("the head of an lz4 frame does not match its checksum")
-    block_max = _LZ4_BLOCK_BYTES.get(kind >> 4 & 7)
-    if block_max is None:
-        raise CorruptData(f"an lz4 frame with blocks of kind {kind >> 4 & 7}")
+    block_kind = kind >> 4 & 7
+    if block_kind not in _LZ4_BLOCK_BYTES:
+        raise CorruptData(f"an lz4 frame with blocks of kind {block_kind}")
     if not flags & _INDEPENDENT:
         yield compression.decompress(compression.LZ4, data, LINKED_BYTES_MAX)
         return
-    yield from _lz4_blocks(data, head + 1, block_max, 4 if flags & _BLOCK_SUM else 0)
+    yield from _lz4_blocks(data, head + 1, block_kind, 4 if flags & _BLOCK_SUM else 0)
 
 
-def _lz4_blocks(data: memoryview, pos: int, block_max: int, sum_bytes: int) -> Iterator[Buffer]:
+def _lz4_blocks(data: memoryview, pos: int, block_kind: int, sum_bytes: int) -> Iterator[Buffer]:
+    block_max = _LZ4_BLOCK_BYTES[block_kind]
     room = memoryview(bytearray(block_max))
+    # A frame of one block is what the library is given: of a block alone it takes the first bytes for a length where
+    # they could be one.
+    described = bytes([_VERSION_1 | _INDEPENDENT, block_kind << 4])
+    head = _LE.pack(_LZ4_MAGIC) + described + bytes([xxhash32(described) >> 8 & 0xFF])
     while True:
         (size,) = _LE.unpack_from(data, pos)
         pos += 4
@@ -141,7 +147,11 @@ def _lz4_blocks(data: memoryview, pos: int, block_max: int, sum_bytes: int) -> I
         if sum_bytes and _LE.unpack_from(data, pos)[0] != xxhash32(bytes(block)):
             raise CorruptData("an lz4 block does not match its checksum")
         pos += sum_bytes
-        yield bytes(block) if stored else bytes(room[: int(cramjam.lz4.decompress_block_into(block, room))])
+        if stored:
+            yield bytes(block)
+            continue
+        frame = b"".join((head, _LE.pack(size), block, compression.LZ4_END))
+        yield bytes(room[: int(cramjam.lz4.decompress_into(frame, room))])
 
 
 def _zstd(data: memoryview) -> Iterator[Buffer]:

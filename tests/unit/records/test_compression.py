@@ -9,6 +9,8 @@ from aiokafka import codec as theirs
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records import compression
+from logyard.broker.records.pieces import pieces
+from logyard.broker.records.xxhash32 import xxhash32
 
 RANDOM = random.Random(7)
 SAMPLES = [b"", b"a", RANDOM.randbytes(100), b"log" * 100_000, RANDOM.randbytes(65_536 * 2 + 1)]
@@ -104,3 +106,16 @@ def test_unknown_codecs_are_refused(codec: int) -> None:
         assert caught.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     with pytest.raises(ApiError):
         compression.name(codec)
+
+
+@pytest.mark.parametrize("kind", [4, 7])
+def test_lz4_blocks_are_not_taken_for_something_else(kind: int) -> None:
+    """The first bytes of a block may look like a length before it, which a call for blocks alone takes them for."""
+    described = bytes([0x60, kind << 4])
+    for zeros in range(5, 300, 7):
+        plain = bytes(zeros) + b"a value of sarama's" + bytes(range(zeros % 50))
+        block = compression.lz4_block(memoryview(plain))
+        head = bytes.fromhex("04224d18") + described + bytes([xxhash32(described) >> 8 & 0xFF])
+        frame = head + block + compression.LZ4_END
+        assert compression.decompress(compression.LZ4, frame) == plain
+        assert b"".join(map(bytes, pieces(compression.LZ4, memoryview(frame)))) == plain, zeros
