@@ -1,7 +1,6 @@
 """Producer states from files: the latest snapshot that is sound, and the batches behind it."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout, scan
@@ -50,27 +49,44 @@ def load_snapshot(
     return ProducerStates(), None
 
 
-def replay(states: ProducerStates, segments: Sequence[Segment], start: int, end: int) -> None:
+def replay(
+    states: ProducerStates,
+    segments: Sequence[Segment],
+    start: int,
+    end: int,
+    passed_over: list[str] | None = None,
+) -> None:
     """Bring the states from offset `start` to `end` by the batches in between.
 
-    Raises CorruptData where a batch does not parse.
+    Raises CorruptData where a batch does not parse; with `passed_over` that is said there, as is a segment that is
+    gone, and the next one counts.
     """
     for number, segment in enumerate(segments):
         behind = segments[number + 1].base_offset if number + 1 < len(segments) else end
         if behind <= start or segment.base_offset >= end or segment.size == 0:
             continue
-        position = _position_of(segment, start) if segment.base_offset < start else 0
-        with suppress(scan.CutShort):  # a closed segment that lost its tail: what comes behind it counts
-            for at, header in scan.headers(segment.read, position, segment.size):
-                if header.last_offset < start or header.producer_id < 0:
-                    continue
-                if header.base_offset >= end:
-                    break
-                # Only markers have to be opened.
-                batch = memoryview(segment.read(header.length, at) if header.is_control else b"")
-                take(states, header, batch)
+        try:
+            _replay_segment(states, segment, start, end)
+        except (CorruptData, FileNotFoundError) as error:
+            # A closed segment that lost its tail is no trouble: what comes behind it counts.
+            if passed_over is not None:
+                passed_over.append(f"{layout.file_name(segment.base_offset, layout.LOG)}: {error}")
+            elif not isinstance(error, scan.CutShort):
+                raise
         if number + 1 < len(segments):
             segment.release()
+
+
+def _replay_segment(states: ProducerStates, segment: Segment, start: int, end: int) -> None:
+    position = _position_of(segment, start) if segment.base_offset < start else 0
+    for at, header in scan.headers(segment.read, position, segment.size):
+        if header.last_offset < start or header.producer_id < 0:
+            continue
+        if header.base_offset >= end:
+            break
+        # Only markers have to be opened.
+        batch = memoryview(segment.read(header.length, at) if header.is_control else b"")
+        take(states, header, batch)
 
 
 def _position_of(segment: Segment, start: int) -> int:
@@ -83,7 +99,9 @@ def _position_of(segment: Segment, start: int) -> int:
 class Reload:
     """What a truncation takes back of the producers' states, found again from a snapshot and the log.
 
-    Made on the log's own thread; `run` waits for the disk, and may be called in another while the log is read.
+    Made on the log's own thread; `run` waits for the disk, and may be called in another while the log is read. What
+    is damaged, or taken away by retention meanwhile, is `passed_over`: a log that cannot be written to for ever after
+    would be worse than a producer that is not remembered.
     """
 
     def __init__(self, disk: Disk, directory: str, segments: Sequence[Segment], log_start: int, end: int) -> None:
@@ -91,10 +109,14 @@ class Reload:
         self._segments = [segment.reader() for segment in segments]
         self._log_start, self._end = log_start, end
         self.states = ProducerStates()
+        self.passed_over: list[str] = []
 
     def run(self) -> None:
-        """Read; raises CorruptData where a batch does not parse, and DiskError."""
-        self.states = rebuild(self._disk, self._directory, self._segments, self._log_start, self._end)
+        """Read; raises DiskError."""
+        passed_over: list[str] = []
+        states, offset = load_snapshot(self._disk, self._directory, self._end)
+        replay(states, self._segments, self._log_start if offset is None else offset, self._end, passed_over)
+        self.states, self.passed_over = states, passed_over
 
 
 def take(states: ProducerStates, header: BatchHeader, batch: memoryview) -> list[AbortedTxn]:

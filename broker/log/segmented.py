@@ -320,6 +320,8 @@ class SegmentedLog:
         if reload is not None and self.reload is reload:
             self.producers.replace(reload.states.entries.values())
             self.reload = None
+            for what in reload.passed_over:
+                self.keeper.damaged(self, f"what producers did is not known from {what}")
 
     def want_producers(self) -> None:
         """Whoever is about to write needs the producers' states: what nobody has read again yet is read now."""
@@ -350,8 +352,11 @@ class SegmentedLog:
     def release_hold(self, holder: str) -> None:
         self._held.pop(holder, None)
 
-    def delete_old_segments(self, now_ms: int) -> int:
-        """Drop the oldest segments that the topic's retention lets go; returns how many (facts §13)."""
+    def delete_old_segments(self, now_ms: int, at_most: int | None = None) -> int:
+        """Drop the oldest segments that the topic's retention lets go; returns how many (facts §13).
+
+        Each takes five renames: `at_most` bounds what is done in one go.
+        """
         self.check_usable()
         self.now_ms = now_ms
         held = frozenset(base for bases in self._held.values() for base in bases)
@@ -366,6 +371,8 @@ class SegmentedLog:
             high_watermark=self.high_watermark,
             held=held,
         )
+        if at_most is not None:
+            count = min(count, at_most)
         if count == len(self.segments):
             self.roll(self.log_end_offset, now_ms)
         if count:

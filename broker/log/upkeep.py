@@ -18,6 +18,7 @@ from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.model import TopicPartition
 
 LOGS_PER_TURN = 64
+SEGMENTS_PER_TURN = 4  # of one log
 
 
 class Upkeep:
@@ -94,8 +95,8 @@ class Upkeep:
 
     # -- work on all logs -----------------------------------------------------------------------------------
 
-    async def _each(self, work: Callable[[PartitionLog], object]) -> None:
-        for number, log in enumerate(self._logs(), start=1):
+    async def _each(self, work: Callable[[PartitionLog], object], logs: Sequence[PartitionLog] | None = None) -> None:
+        for number, log in enumerate(self._logs() if logs is None else logs, start=1):
             with suppress(LogyardError, FileNotFoundError):  # its own trouble, told when it is next used
                 work(log)
             if number % LOGS_PER_TURN == 0:
@@ -104,7 +105,17 @@ class Upkeep:
     async def retire_segments(self) -> None:
         """Apply retention to every log (facts §13)."""
         now_ms = self._clock.now_ms()
-        await self._each(lambda log: log.delete_old_segments(now_ms))
+        going = self._logs()
+        while going:
+            again: list[PartitionLog] = []
+
+            def retire(log: PartitionLog, again: list[PartitionLog] = again) -> None:
+                if log.delete_old_segments(now_ms, SEGMENTS_PER_TURN) == SEGMENTS_PER_TURN:
+                    again.append(log)
+
+            await self._each(retire, going)
+            if going := again:
+                await self._pause()
 
     async def expire_producers(self, expiration_ms: int) -> None:
         """Forget producers that were silent for that long."""

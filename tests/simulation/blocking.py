@@ -24,7 +24,8 @@ WHOLE = 0.5  # that part of all work is done in one go
 # How often cut work stands still at a point where it could, and the longest that it does.
 CUT_CHANCES = (0.1, 0.4, 1.0)
 SLOW_CHANCE = 0.8  # at a slow disk
-PAUSES_S = (0.001, 0.03, 0.8)
+SLOW_PAUSE_S = 0.8
+PAUSES_S = (0.001, 0.01, 0.1)
 PAUSES_MAX = 12
 
 P = ParamSpec("P")
@@ -94,7 +95,7 @@ class BlockingWork(greenlet.greenlet):
         """Stand still for a while, maybe."""
         if slowly and not self._pauses_slowly:
             self._pauses_slowly = True
-            self._pauses, self._cut_chance, self._pause_s = PAUSES_MAX, SLOW_CHANCE, PAUSES_S[-1]
+            self._pauses, self._cut_chance, self._pause_s = PAUSES_MAX, SLOW_CHANCE, SLOW_PAUSE_S
         if self._pauses and self._chance.random() < self._cut_chance:
             self._pauses -= 1
             self._was_cut = True

@@ -42,5 +42,5 @@ def plan(seed: int, *, beyond: bool = False) -> Plan:
     level = chance.choice(LEVELS) if chance.random() < 0.3 else None
     synced = not beyond and chance.random() < 0.15
     fault_chance, change_chance = chance.choice((0.03, 0.07, 0.07, 0.15)), chance.choice((0.03, 0.06, 0.1))
-    # Small, so that a follower's look-ups end within a segment, too.
-    return Plan(level, synced, beyond, fault_chance, change_chance, fetch_bytes=chance.choice((600, 1000, 1 << 20)))
+    # Sometimes small, so that a follower's look-ups end within a segment, too.
+    return Plan(level, synced, beyond, fault_chance, change_chance, fetch_bytes=chance.choice((600, 1 << 20, 1 << 20)))

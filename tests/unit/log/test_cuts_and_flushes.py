@@ -3,6 +3,7 @@
 import pytest
 
 from logyard.broker.errors import ErrorCode, StorageError
+from logyard.broker.log import replay
 from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.log.recovery import Checkpointed
 from logyard.broker.topic_config import TopicConfig
@@ -51,6 +52,32 @@ class TestTruncate:
         assert 8 not in log.producers.entries
         assert log.producers.first_unstable_offset is None
         log.append_as_leader(produced([b"v"], producer_id=7, producer_epoch=0, base_sequence=25), 0, now_ms=NOW)
+
+    @pytest.mark.parametrize("harm", ["a byte", "gone"])
+    def test_producers_that_cannot_be_read_again_do_not_close_the_log(self, harm: str) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, SMALL)
+        for sequence in range(40):
+            data = produced([b"x" * 50], producer_id=7, producer_epoch=0, base_sequence=sequence)
+            log.append_as_leader(data, 0, now_ms=NOW)
+        for offset in replay.snapshot_offsets(disk, log.directory):
+            disk.remove(replay.snapshot_path(log.directory, offset))
+        log.append_as_leader(transactional(8, 0), 0, now_ms=NOW)
+        path = log.segments[1].path(".log")
+        log.segments[1].release()
+        log.truncate_to(35)
+        assert log.reload is not None
+        if harm == "gone":
+            disk.remove(path)
+        else:
+            disk.open(path, write=True).write_at(b"\x63", 16)  # the first batch's magic
+        told: list[str] = []
+        log.keeper.damaged = lambda _log, what: told.append(what)  # type: ignore[method-assign]
+        log.append_as_leader(produced([b"v"], producer_id=7, producer_epoch=0, base_sequence=35), 0, now_ms=NOW)
+        log.append_as_leader(produced([b"v"]), 0, now_ms=NOW)
+        assert log.reload is None
+        assert len(told) == 1
+        assert path.rpartition("/")[2] in told[0]
 
     def test_fully(self) -> None:
         disk = MemoryDisk()

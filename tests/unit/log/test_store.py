@@ -5,6 +5,7 @@ import errno
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -505,6 +506,25 @@ class TestUpkeep:
         store.delete(A0)
         await store._upkeep.checkpoint("cleaner-offset-checkpoint")
         assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n0\n"
+
+
+async def test_retention_takes_many_segments_in_pieces(house: House) -> None:
+    store = await house.loaded()
+    log = store.get_or_create(A0, ID, replace(CONFIG, segment_bytes=100), is_new=True)
+    write(store, A0, 40)
+    log.set_high_watermark(log.log_end_offset)
+    log.advance_log_start(log.log_end_offset)
+    left = [len(log.segments)]
+    pause = store._upkeep._pause
+
+    async def paused() -> None:
+        left.append(len(log.segments))
+        await pause()
+
+    store._upkeep._pause = paused
+    await store._upkeep.retire_segments()
+    assert len(log.segments) == 1
+    assert max(before - after for before, after in pairwise(left)) == 4
 
 
 async def test_the_first_look_for_old_segments_is_soon_after_the_start(house: House) -> None:

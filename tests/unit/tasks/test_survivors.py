@@ -83,7 +83,7 @@ async def test_settings_are_followed_though_one_entity_cannot_be_taken() -> None
         told[name] = settings
 
     notes: list[str] = []
-    watcher = ConfigWatcher(zk, ManualClock(), changed, notes.append)
+    watcher = ConfigWatcher(zk, changed, notes.append)
     for topic in ("a", "bad", "z"):
         await tell(admin, topic)
     await watcher.start()  # as at every start, and in every new session
@@ -97,7 +97,7 @@ async def test_settings_are_followed_though_one_entity_cannot_be_taken() -> None
 
 async def test_settings_are_followed_though_a_read_failed() -> None:
     zk, admin, told = await config_world()
-    watcher = ConfigWatcher(zk, ManualClock(), lambda kind, name, settings: told.update({name: settings}), print)
+    watcher = ConfigWatcher(zk, lambda kind, name, settings: told.update({name: settings}), print)
     await watcher.start()
     zk.read = fails_once(zk.read)  # type: ignore[method-assign]
     await tell(admin, "t")
