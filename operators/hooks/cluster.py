@@ -122,9 +122,9 @@ class ClusterHook(BaseHook):
             return False, f"{said}; but the controller does not answer (or does not let us ask) about reassignments"
         if self.settings.zookeeper is None:
             return True, f"{said}; no ZooKeeper given: what needs it will say so"
-        return self._test_zookeeper(said, set(snapshot.brokers))
+        return self._test_zookeeper(said, set(snapshot.brokers), snapshot.cluster_id)
 
-    def _test_zookeeper(self, said: str, brokers: set[int]) -> tuple[bool, str]:
+    def _test_zookeeper(self, said: str, brokers: set[int], cluster_id: str) -> tuple[bool, str]:
         where = self.settings.zookeeper
         try:
             with self.ensemble() as ensemble:
@@ -133,6 +133,9 @@ class ClusterHook(BaseHook):
             return False, f"{said}; ZooKeeper: {problem}"
         if not view.brokers:
             return False, f"{said}; ZooKeeper {where} knows no broker: is its chroot missing?"
+        if view.cluster_id and cluster_id and view.cluster_id != cluster_id:
+            # Two clusters often have brokers of the same ids.
+            return False, f"{said}; ZooKeeper {where} is that of another cluster, {view.cluster_id}"
         if set(view.brokers) != brokers:
             return False, f"{said}; ZooKeeper {where} knows brokers {sorted(view.brokers)}: another one?"
         return True, f"{said}; ZooKeeper agrees, controller epoch {view.epoch}"

@@ -131,6 +131,17 @@ def test_a_successors_work_says_nothing_of_who_hung(monkeypatch: pytest.MonkeyPa
     assert result.restarted == (hung,)
 
 
+def test_brokers_of_another_cluster_than_zookeepers_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection names the brokers of one cluster and the ZooKeeper of another, where the controller is hung."""
+    made = cluster()
+    assert made.controller is not None
+    made.hung.add(made.controller)
+    monkeypatch.setattr(MemoryClient, "_probe", lambda _, b: Probe(b, Wire.ANSWERS, Queue.REFUSES, b, "another"))
+    with pytest.raises(NotRecovered, match=r"it belongs to cluster another, ZooKeeper to memory.*done: nothing"):
+        recover(made, total_s=90.0)
+    assert (made.started, made.stopped, made.steps) == ([], [], [])
+
+
 def test_what_is_left_of_a_hung_broker_is_stopped_before_it_is_started_again() -> None:
     """Its session ended, since nobody pings for a stopped process, but its port is still taken."""
     made = cluster()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin.memory import MemoryClient, MemoryConnector
+from logyard.admin.memory import MemoryClient, MemoryConnector, MemoryEnsemble
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import ClusterUnreachable, EnsembleUnreachable
 from logyard.admin.settings import BadSettings, ClusterSettings
@@ -317,6 +318,12 @@ def test_test_connection_tells_what_fails(cluster: MemoryCluster, monkeypatch: p
     assert good
     assert "3 brokers" in said
     assert "epoch" in said
+    with monkeypatch.context() as patched:
+        other = replace(MemoryEnsemble(cluster).controller(), cluster_id="another")
+        patched.setattr(MemoryEnsemble, "controller", lambda _: other)
+        good, said = ClusterHook().test_connection()
+        assert not good
+        assert "is that of another cluster, another" in said
     cluster.running.clear()
     assert ClusterHook().test_connection() == (False, "Brokers: no broker answered")
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({"conn_type": "logyard", "host": ""}))
