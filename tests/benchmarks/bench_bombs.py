@@ -1,9 +1,11 @@
 """How long hostile batches hold a broker: the loop's longest pause, another's Produce meanwhile, and memory.
 
 Each bomb is some kilobytes; what it decompresses to, or says that it holds, is not. A pause is a wall-clock time: on a
-machine with other work compare it with the first row, where nobody is hostile.
+machine with other work compare it with that of a bare event loop in a process of its own, beside it in each row.
 """
 
+import asyncio
+import multiprocessing
 import struct
 import threading
 import time
@@ -62,6 +64,9 @@ def _row(broker: Server, what: str, bomb: bytes | None) -> Row:
     """Throw the bomb for some seconds, again and again, while somebody else produces."""
     ended = threading.Event()
     hostile = threading.Thread(target=_throw, args=(broker, bomb, ended), daemon=True)
+    bare = multiprocessing.Value("d", 0.0)
+    beside = multiprocessing.Process(target=_bare_loop, args=(bare,), daemon=True)
+    beside.start()
     broker.longest_pause_ms()
     before = broker.resident_mb()
     if bomb is not None:
@@ -75,13 +80,29 @@ def _row(broker: Server, what: str, bomb: bytes | None) -> Row:
         most = max(most, broker.resident_mb())
         time.sleep(0.005)
     pause = broker.longest_pause_ms()
+    beside.terminate()
     ended.set()
     if bomb is not None:
         hostile.join(timeout=60)
     broker.longest_pause_ms()
     p99, size = harness.percentile(took, 0.99) * 1000, len(bomb or b"") / 1000
-    note = f"{size:,.0f} KB sent; another's Produce p99 {p99:.1f} ms; memory +{most - before:.0f} MB"
+    note = (
+        f"a bare loop {bare.value:.1f} ms; {size:,.0f} KB sent; another's Produce p99 {p99:.1f} ms; "
+        f"memory +{most - before:.0f} MB"
+    )
     return Row(f"Longest pause, {what}", pause, "ms", bound=PAUSE_MS, note=note)
+
+
+def _bare_loop(longest_ms: "multiprocessing.sharedctypes.Synchronized[float]") -> None:
+    """The same measure as the broker's, of a loop that has nothing to do: what is in it is the machine's."""
+
+    async def look() -> None:
+        while True:
+            due = time.perf_counter() + 0.1
+            await asyncio.sleep(0.1)
+            longest_ms.value = max(longest_ms.value, (time.perf_counter() - due) * 1000)
+
+    asyncio.run(look())
 
 
 def _throw(broker: Server, bomb: bytes, ended: threading.Event) -> None:
