@@ -9,6 +9,8 @@ import asyncio
 import random
 import resource
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +30,7 @@ from logyard.broker.http.server import HttpServer
 from logyard.broker.log.disk import OsDisk
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.node import Node, read_identity
+from logyard.broker.records import resting
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
 from logyard.broker.server.answers import Answers
 from logyard.broker.server.listener import Listener
@@ -40,6 +43,7 @@ from logyard.broker.znodes.ops import SessionExpired
 DISK_THREADS = 8
 # Threads that look into records, apart from the disk's: who sends the worst of batches keeps these busy, not those.
 OPENING_THREADS = 4
+REST_S = 0.001
 # How long the event loop waits for a thread that works in Python: the usual 5 ms are long for a Produce.
 SWITCH_INTERVAL_S = 0.0005
 
@@ -52,6 +56,7 @@ def real_world(config: BrokerConfig) -> World:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     pool = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
     openers = ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="records")
+    resting.use(_give_way)
     clock = SystemClock()
     limits = limits_from(config)
     admission = Admission(limits, lambda: clock.monotonic() * 1000)
@@ -84,6 +89,13 @@ def real_world(config: BrokerConfig) -> World:
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,
     )
+
+
+def _give_way() -> None:
+    """Sleep as long as was worked: a thread that never sleeps is put aside by the machine while it holds the
+    interpreter, and the event loop with it."""
+    if threading.current_thread() is not threading.main_thread():
+        time.sleep(REST_S)
 
 
 def _end(admission: Admission, *pools: ThreadPoolExecutor) -> None:

@@ -31,6 +31,7 @@ from logyard.broker.records.inspection import Refused
 from logyard.broker.records.message_set import unpacked
 from logyard.broker.records.packing import Packer
 from logyard.broker.records.pieces import HELD_BYTES_MAX, PIECE_BYTES
+from logyard.broker.records.resting import MESSAGES, rest
 from logyard.broker.records.validate import Bounds, crc_matches
 
 _LENGTH = struct.Struct(">i")
@@ -118,7 +119,7 @@ def _inner(wrapper: Message) -> Iterator[Message]:
     where = f"the compressed message at offset {header.base_offset}"
     if wrapper.value is None:
         raise CorruptData(f"{where} has no value")
-    waiting, wanted = bytearray(), 0
+    waiting, wanted, count = bytearray(), 0, 0
     last: Message | None = None
     for piece in unpacked(header.compression, wrapper.value, header.magic):
         waiting += piece
@@ -130,6 +131,9 @@ def _inner(wrapper: Message) -> Iterator[Message]:
                 raise CorruptData(f"{where} holds another, or another magic")
             yield last
             used += last.header.length
+            count += 1
+            if count % MESSAGES == 0:
+                rest()
         del waiting[:used]
         wanted = LOG_OVERHEAD + _LENGTH.unpack_from(waiting, LENGTH_AT)[0] if len(waiting) >= LOG_OVERHEAD else 0
         if wanted > HELD_BYTES_MAX:

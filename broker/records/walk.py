@@ -24,6 +24,7 @@ from logyard.broker.records.header import (
     BatchHeader,
 )
 from logyard.broker.records.large import Stream, outline, record
+from logyard.broker.records.resting import RECORDS, rest
 from logyard.broker.slim_import import without_front_page
 
 with without_front_page("aiokafka"):
@@ -66,10 +67,11 @@ def _walked(batch: memoryview, header: BatchHeader, *, bytes_wanted: bool) -> It
     _INT16.pack_into(head, ATTRIBUTES_AT, header.attributes & ~COMPRESSION_BITS)
     try:
         while left:
-            count, size = stream.whole_records(left)
+            count, size = stream.whole_records(min(left, RECORDS))
             if count:
                 yield from _by_c(head, stream.take(size), count, header, one)
                 left -= count
+                rest()
             elif stream.unread < WINDOW_BYTES:
                 stream.more()
             else:
