@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiokafka.record.default_records import _DefaultRecordBatchPy
-from aiokafka.record.legacy_records import _LegacyRecordBatchBuilderPy
+from aiokafka.record.legacy_records import _LegacyRecordBatchBuilderPy, _LegacyRecordBatchPy
 
 from logyard.broker.compaction.survey import Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
@@ -45,11 +45,12 @@ def random_topic(rng: random.Random) -> tuple[model.Log, list[bytes]]:
 def old_format(rng: random.Random, offset: int) -> bytes:
     """A message of format v0 or v1, or a compressed set of them, as brokers before 0.11 wrote it."""
     codec = rng.choice([0, 1])
-    builder = _LegacyRecordBatchBuilderPy(rng.randrange(2), codec, 1 << 20)
-    for n in range(3 if codec else 1):
-        builder.append(n, timestamp=model.START_MS, key=b"k", value=b"old")
+    magic, count = rng.randrange(2), 3 if codec else 1
+    builder = _LegacyRecordBatchBuilderPy(magic, codec, 1 << 20)
+    for n in range(count):
+        builder.append(n if magic else offset + n, timestamp=model.START_MS, key=b"k", value=b"old")
     made = bytearray(builder.build())
-    made[:8] = offset.to_bytes(8, "big")
+    made[:8] = (offset + count - 1).to_bytes(8, "big")
     return bytes(made)
 
 
@@ -68,16 +69,22 @@ def write(rng: random.Random, directory: Path, batches: list[bytes]) -> list[Seg
             segments.append([])
         segments[-1].append(data)
     for segment in segments:
-        base = int.from_bytes(segment[0][:8], "big")
+        old = slowly(segment[0]) if segment[0][16] < 2 else None
+        base = old[0][0] if old else int.from_bytes(segment[0][:8], "big")
         (directory / f"{base:020d}.log").write_bytes(b"".join(segment))
     return [replace(file, active=True) for file in of_directory(str(directory))]
 
 
 def slowly(data: bytes) -> list[Row] | None:
     """One batch as aiokafka reads it without its C code; None where it does not."""
-    if data[16] != 2:
-        return None
     try:
+        if data[16] < 2:
+            old = _LegacyRecordBatchPy(memoryview(data), data[16])
+            if not old.validate_crc():
+                return None
+            return [(r.offset, -1 if r.timestamp is None else r.timestamp, r.key, r.value, ()) for r in old]
+        if data[16] > 2:
+            return None
         reader = _DefaultRecordBatchPy(bytearray(data))
         if not reader.validate_crc():
             return None
