@@ -1,4 +1,4 @@
-"""Reassignment from plan to preferred leaders: waves, adoption, throttles, dead targets, foreign moves."""
+"""Reassignment from plan to verification: waves, adoption, stale plans, foreign moves, dry runs."""
 
 import asyncio
 import json
@@ -11,42 +11,25 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from logyard.admin import throttles
 from logyard.admin.disks import DiskTooFull
-from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.execution import ForeignReassignment
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.planner import PlanImpossible
-from logyard.admin.ports import ClusterUnreachable
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
-from logyard.operators.decommission import DecommissionBrokerOperator
 from logyard.operators.leadership import ElectLeadersOperator
-from logyard.operators.reassignment import ExecuteReassignmentOperator, PlanReassignmentOperator, StalePlan
+from logyard.operators.reassignment import StalePlan
 from logyard.operators.triggers.base import WaitFailed
-from logyard.operators.verification import NotAsPlanned, VerifyReassignmentOperator
+from logyard.operators.verification import NotAsPlanned
 from tests.support.airflow_tasks import Store, context, remade, run, use
+from tests.support.moves import decommission, execute, four_brokers, plan, throttled, verify
 
 pytestmark = pytest.mark.airflow
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
-    made = MemoryCluster({1: None, 2: None, 3: None, 4: None})
-    client = MemoryClient(made)
-    client.create_topic(NewTopic("t", 6, 3))
-    client.snapshot()
-    made.sizes = dict.fromkeys(made.assignments, 1000)
-    use(monkeypatch, made)
-    return made
-
-
-def plan(**goals: object) -> dict[str, object]:
-    return run(PlanReassignmentOperator(task_id="plan", **goals), context())[0]
-
-
-def execute(document: object, **fields: object) -> ExecuteReassignmentOperator:
-    return ExecuteReassignmentOperator(task_id="go", plan=document, **{"poll_interval_s": 0.01, **fields})
+    return four_brokers(monkeypatch)
 
 
 @pytest.mark.parametrize("deferrable", [True, False])
@@ -215,7 +198,7 @@ def test_disks_are_minded_where_their_capacities_are_known(
     with pytest.raises(DiskTooFull, match="80% are allowed"):
         plan(plan=kafka, disk_capacities=held)
     with pytest.raises(DiskTooFull, match="are allowed"):
-        run(DecommissionBrokerOperator(task_id="d", brokers=[1], disk_capacities=held), context())
+        run(decommission(brokers=[1], disk_capacities=held), context())
     assert not any(a.is_reassigning for a in cluster.assignments.values())
     use(monkeypatch, cluster, disk_capacities={str(broker): held for broker in (1, 2, 3, 4)})
     with pytest.raises(DiskTooFull, match="are allowed"):  # the connection tells
@@ -228,10 +211,6 @@ def test_disks_are_minded_where_their_capacities_are_known(
 
 
 # -- verification ------------------------------------------------------------------------------------
-
-
-def verify(document: object, **fields: object) -> VerifyReassignmentOperator:
-    return VerifyReassignmentOperator(task_id="v", plan=document, **{"poll_interval_s": 0.01, **fields})
 
 
 @pytest.mark.parametrize("deferrable", [True, False])
@@ -285,272 +264,3 @@ def test_a_verification_keeps_what_others_have_set_since(cluster: MemoryCluster)
     run(verify(document), context(task_id="v"))
     assert cluster.broker_config[2] == {throttles.LEADER_RATE: "33"}
     assert not any(cluster.broker_config[b] for b in (1, 3, 4))
-
-
-# -- throttles that are left, shared or not wanted ---------------------------------------------------
-
-
-def throttled(cluster: MemoryCluster) -> bool:
-    return any(cluster.broker_config.values()) or any(cluster.configs.values())
-
-
-def test_a_wave_that_is_refused_ends_its_throttle(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    document = plan(drain=[1])
-    refusal = ApiError(ErrorCode.POLICY_VIOLATION, "not today")
-    monkeypatch.setattr(MemoryClient, "alter_reassignments", lambda _, targets: dict.fromkeys(targets, refusal))
-    with pytest.raises(ApiError, match="not today"):
-        run(execute(document, throttle="700"), context())
-    assert not throttled(cluster)
-
-
-@pytest.mark.parametrize("deferrable", [True, False])
-def test_a_wait_that_times_out_leaves_a_throttle_only_for_moves_that_run_on(
-    cluster: MemoryCluster, deferrable: bool
-) -> None:
-    document = plan(drain=[1])
-    cluster.ticks_to_move = 5000
-    with pytest.raises(WaitFailed, match="gave up waiting"):
-        run(execute(document, throttle="700", wait_timeout_s=0.05, deferrable=deferrable), context())
-    assert throttled(cluster)
-    client = MemoryClient(cluster)
-    client.alter_reassignments(dict.fromkeys(client.list_reassignments()))
-    with pytest.raises(NotAsPlanned):
-        run(verify(document), context(task_id="v"))
-    assert not throttled(cluster)
-
-
-def test_a_cluster_that_stops_answering_leaves_a_throttle_that_any_later_run_ends(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document, whole = plan(drain=[1]), MemoryClient.alter_reassignments
-
-    def gone(*_: object, **__: object) -> None:
-        monkeypatch.setattr(MemoryClient, "snapshot", gone)
-        raise ClusterUnreachable("no broker answered")
-
-    snapshot = MemoryClient.snapshot
-    monkeypatch.setattr(MemoryClient, "alter_reassignments", gone)
-    with pytest.raises(ClusterUnreachable):
-        run(execute(document, throttle="700"), context())
-    monkeypatch.setattr(MemoryClient, "alter_reassignments", whole)
-    monkeypatch.setattr(MemoryClient, "snapshot", snapshot)
-    assert throttled(cluster)
-    other = {"partitions": [{"topic": "t", "partition": 0, "replicas": [4, 2, 3]}]}
-    still_working = context(run_id="another")
-    still_working["ti"].others = {"dag": {"run": {"go": "up_for_retry"}}}
-    run(execute(other), still_working)
-    assert throttled(cluster)  # it will try again, and is left alone
-    run(execute(other), context(run_id="third"))
-    assert not throttled(cluster)
-
-
-def test_of_two_runs_neither_keeps_the_others_throttle(cluster: MemoryCluster) -> None:
-    cluster.ticks_to_move = 5000
-    MemoryClient(cluster).alter_broker_configs(2, {throttles.LEADER_RATE: "9", throttles.FOLLOWER_RATE: "9"})
-    before = {2: dict(cluster.broker_config[2])}
-    plans = [{"partitions": [{"topic": "t", "partition": p, "replicas": [4, 2, 3]}]} for p in (0, 2)]
-    with pytest.raises(TaskDeferred):
-        execute(plans[0], throttle="700", deferrable=True).execute(context())
-    working = context(run_id="second")
-    working["ti"].others = {"dag": {"run": {"go": "deferred"}}}
-    with pytest.raises(TaskDeferred):
-        execute(plans[1], throttle="800", deferrable=True, allow_others=True).execute(working)
-    cluster.moving = dict.fromkeys(cluster.moving, 1)
-    first = context()
-    first["ti"].others = {"dag": {"second": {"go": "deferred"}}}
-    run(execute(plans[0], throttle="700", allow_others=True), first)
-    assert cluster.broker_config[2][throttles.LEADER_RATE] == "800"
-    run(execute(plans[1], throttle="800", allow_others=True), working)
-    assert {b: config for b, config in cluster.broker_config.items() if config} == before
-    assert cluster.configs["t"] == {}
-
-
-@pytest.mark.parametrize(("said", "rate"), [(None, "500"), ("", "500"), ("0", None), (0, None), ("70", "70")])
-def test_a_run_may_want_no_throttle_although_the_connection_has_one(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, said: object, rate: str | None
-) -> None:
-    use(monkeypatch, cluster, throttle=500)
-    document = plan(drain=[1], throttle=said)
-    assert (document["seconds_at_throttle"] is None) is (rate is None)
-    with pytest.raises(TaskDeferred):
-        execute(document, throttle=said, deferrable=True).execute(context())
-    assert cluster.broker_config.get(1, {}).get(throttles.LEADER_RATE) == rate
-
-
-# -- brokers that are away -----------------------------------------------------------------------------
-
-
-def without_broker(cluster: MemoryCluster, broker: int) -> None:
-    cluster.ticks_to_expire = 0
-    cluster.kill(broker)
-    for _ in range(3):
-        cluster.tick()
-    assert broker not in cluster.sessions
-
-
-@pytest.mark.parametrize("how", ["execute", "decommission"])
-def test_replicas_of_a_dead_broker_are_moved_under_a_throttle(cluster: MemoryCluster, how: str) -> None:
-    without_broker(cluster, 1)
-    document = plan(drain=[1])
-    operator = execute(document, throttle="700") if how == "execute" else decommission(throttle="700")
-    run(operator, context())
-    assert all(1 not in a.replicas for a in cluster.assignments.values())
-    assert not throttled(cluster)
-
-
-def test_a_dead_broker_that_comes_back_is_throttled_too(cluster: MemoryCluster) -> None:
-    without_broker(cluster, 1)
-    document, ctx = plan(drain=[1]), context()
-    cluster.ticks_to_move = 500
-    with pytest.raises(TaskDeferred):
-        execute(document, throttle="700", deferrable=True).execute(ctx)
-    cluster.start(1)
-    with pytest.raises(TaskDeferred):
-        execute(document, throttle="700", deferrable=True).execute(ctx)
-    assert cluster.broker_config[1][throttles.LEADER_RATE] == "700"
-
-
-def test_a_throttle_of_a_broker_that_has_gone_away_is_ended_when_it_is_found_again(cluster: MemoryCluster) -> None:
-    document = plan(plan={"partitions": [{"topic": "t", "partition": 0, "replicas": [4, 2, 3]}]})
-    (leaving,) = set(document["partitions"][0]["from"]) - {4, 2, 3}
-    with pytest.raises(TaskDeferred):
-        execute(document, throttle="700", deferrable=True).execute(context())
-    without_broker(cluster, leaving)
-    run(execute(document, throttle="700"), context())
-    assert cluster.broker_config[leaving][throttles.LEADER_RATE] == "700"  # nobody can reach it
-    cluster.start(leaving)
-    run(execute({"partitions": []}), context(run_id="another"))
-    assert not throttled(cluster)
-
-
-@pytest.mark.parametrize("deferrable", [True, False])
-def test_a_target_that_is_restarted_is_waited_for(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, deferrable: bool
-) -> None:
-    document = plan(plan={"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3, 4]}]})
-    cluster.ticks_to_move, cluster.ticks_to_expire = 30, 0
-
-    class Restarting(MemoryCluster):
-        def tick(self) -> None:
-            super().tick()
-            if self.looks == 12 and 4 in self.running:
-                self.kill(4)
-            elif self.looks == 24 and 4 not in self.sessions:
-                self.start(4)
-
-    cluster.__class__ = Restarting
-    result, _ = run(execute(document, throttle="5", deferrable=deferrable), context())
-    assert result["moved"] == ["t-0"]
-    assert cluster.started == [4]
-    assert not throttled(cluster)
-
-
-@pytest.mark.parametrize("deferrable", [True, False])
-def test_a_move_waits_for_a_target_that_is_away_at_the_start(cluster: MemoryCluster, deferrable: bool) -> None:
-    document = plan(
-        plan={"partitions": [{"topic": "t", "partition": p, "replicas": r} for p, r in ((0, [2, 3, 4]), (1, [3, 2]))]}
-    )
-    without_broker(cluster, 4)
-
-    class Returning(MemoryCluster):
-        def tick(self) -> None:
-            super().tick()
-            if self.looks == 30 and 4 not in self.sessions:
-                self.start(4)
-
-    cluster.__class__ = Returning
-    result, _ = run(execute(document, deferrable=deferrable), context())
-    assert result["moved"] == ["t-0", "t-1"]
-
-
-# -- decommissioning ---------------------------------------------------------------------------------
-
-
-def decommission(**fields: object) -> DecommissionBrokerOperator:
-    return DecommissionBrokerOperator(task_id="d", **{"brokers": "[1]", "poll_interval_s": 0.01, **fields})
-
-
-@pytest.mark.parametrize("deferrable", [True, False])
-def test_a_broker_is_emptied_and_stopped(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, deferrable: bool
-) -> None:
-    for name in ("START", "STOP"):
-        monkeypatch.setenv(f"AIRFLOW__LOGYARD__BROKER_{name}_COMMAND", '["it", "{broker_id}"]')
-    operator, store = decommission(deferrable=deferrable, stop_brokers="True", throttle="700"), Store()
-    result, deferrals = run(operator, context(store))
-    assert (result["empty"], result["stopped"], result["brokers"]) == (True, [1], [1])
-    assert bool(deferrals) is deferrable
-    assert all(1 not in a.replicas for a in cluster.assignments.values())
-    assert (cluster.stopped, store) == ([1], {})
-    assert all(not config for config in cluster.broker_config.values())
-
-
-def test_a_decommission_that_is_tried_again_adopts_its_own_moves(cluster: MemoryCluster) -> None:
-    store = Store()
-    with pytest.raises(TaskDeferred):
-        decommission(deferrable=True).execute(context(store))
-    assert any(a.is_reassigning for a in cluster.assignments.values())
-    result, _ = run(decommission(), context(store))  # another worker: moves under way are its own, not somebody's
-    assert result["empty"] is True
-    again, _ = run(decommission(), context())
-    assert (again["moved"], again["empty"]) == ([], True)
-
-
-def test_a_decommission_that_leaves_too_few_needs_a_smaller_factor(cluster: MemoryCluster) -> None:
-    with pytest.raises(PlanImpossible, match="smaller replication factor"):
-        run(decommission(brokers=[1, 2]), context())
-    assert run(decommission(brokers=[1, 2], dry_run=True, replication_factor="2"), context())[0]["to_do"]
-    assert run(decommission(brokers=[1, 2], replication_factor="2"), context())[0]["empty"] is True
-    with pytest.raises(BadSettings, match="at least one"):
-        run(decommission(brokers="[]"), context())
-
-
-def test_a_topic_that_was_made_meanwhile_is_named(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    late = MemoryClient(cluster)
-
-    class Creating(MemoryCluster):
-        def tick(self) -> None:
-            super().tick()
-            if self.looks == 8 and "u" not in self.configs:
-                late.create_topic(NewTopic("u", assignment={0: (1, 2)}))
-
-    cluster.__class__ = Creating
-    with pytest.raises(WaitFailed, match=r"still hold replicas of u: run it again"):
-        run(decommission(), context())
-    assert run(decommission(), context())[0]["empty"] is True
-
-
-def test_what_was_approved_is_what_is_done(cluster: MemoryCluster) -> None:
-    document = plan(drain=[1], only_drained=True)
-    MemoryClient(cluster).create_topic(NewTopic("u", assignment={0: (1, 2), 1: (1, 3)}))
-    cluster.tick()
-    with pytest.raises(WaitFailed, match="still hold replicas of u: run it again"):
-        run(decommission(plan=document), context())
-    assert {tp for tp, a in cluster.assignments.items() if 1 in a.replicas} == {
-        TopicPartition("u", 0),
-        TopicPartition("u", 1),
-    }
-
-
-def test_an_approved_plan_is_refused_where_replicas_have_moved_since(cluster: MemoryCluster) -> None:
-    document = plan(drain=[1])
-    moved = document["partitions"][0]
-    tp = TopicPartition(moved["topic"], moved["partition"])
-    other = next(b for b in (2, 3, 4) if b not in moved["from"])
-    elsewhere = (1, other, next(b for b in moved["from"] if b != 1))
-    MemoryClient(cluster).alter_reassignments({tp: elsewhere})
-    for _ in range(4):
-        cluster.tick()
-    before = dict(cluster.assignments)
-    with pytest.raises(StalePlan, match="plan again"):
-        run(decommission(plan=json.dumps(document)), context())
-    assert cluster.assignments == before
-    with pytest.raises(BadSettings, match=r"puts replicas on brokers \[4\]"):
-        run(decommission(plan=document, brokers=[4]), context())
-
-
-def test_a_smaller_factor_concerns_only_the_topics_of_the_drained_broker(cluster: MemoryCluster) -> None:
-    MemoryClient(cluster).create_topic(NewTopic("u", assignment={0: (2, 3, 4)}))
-    cluster.tick()
-    topics = {e["topic"] for e in plan(drain=[1], replication_factor=2, only_drained=True)["partitions"]}
-    assert topics == {"t"}

@@ -1,0 +1,113 @@
+"""Taking brokers out of service: they are emptied as was approved, and stopped."""
+
+import json
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from airflow.sdk.exceptions import TaskDeferred
+
+from logyard.admin.memory import MemoryClient
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.planner import PlanImpossible
+from logyard.admin.settings import BadSettings
+from logyard.admin.snapshot import NewTopic
+from logyard.broker.model import TopicPartition
+from logyard.operators.reassignment import StalePlan
+from logyard.operators.triggers.base import WaitFailed
+from tests.support.airflow_tasks import Store, context, run
+from tests.support.moves import decommission, four_brokers, plan
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    return four_brokers(monkeypatch)
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_broker_is_emptied_and_stopped(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, deferrable: bool
+) -> None:
+    for name in ("START", "STOP"):
+        monkeypatch.setenv(f"AIRFLOW__LOGYARD__BROKER_{name}_COMMAND", '["it", "{broker_id}"]')
+    operator, store = decommission(deferrable=deferrable, stop_brokers="True", throttle="700"), Store()
+    result, deferrals = run(operator, context(store))
+    assert (result["empty"], result["stopped"], result["brokers"]) == (True, [1], [1])
+    assert bool(deferrals) is deferrable
+    assert all(1 not in a.replicas for a in cluster.assignments.values())
+    assert (cluster.stopped, store) == ([1], {})
+    assert all(not config for config in cluster.broker_config.values())
+
+
+def test_a_decommission_that_is_tried_again_adopts_its_own_moves(cluster: MemoryCluster) -> None:
+    store = Store()
+    with pytest.raises(TaskDeferred):
+        decommission(deferrable=True).execute(context(store))
+    assert any(a.is_reassigning for a in cluster.assignments.values())
+    result, _ = run(decommission(), context(store))  # another worker: moves under way are its own, not somebody's
+    assert result["empty"] is True
+    again, _ = run(decommission(), context())
+    assert (again["moved"], again["empty"]) == ([], True)
+
+
+def test_a_decommission_that_leaves_too_few_needs_a_smaller_factor(cluster: MemoryCluster) -> None:
+    with pytest.raises(PlanImpossible, match="smaller replication factor"):
+        run(decommission(brokers=[1, 2]), context())
+    assert run(decommission(brokers=[1, 2], dry_run=True, replication_factor="2"), context())[0]["to_do"]
+    assert run(decommission(brokers=[1, 2], replication_factor="2"), context())[0]["empty"] is True
+    with pytest.raises(BadSettings, match="at least one"):
+        run(decommission(brokers="[]"), context())
+
+
+def test_a_topic_that_was_made_meanwhile_is_named(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = MemoryClient(cluster)
+
+    class Creating(MemoryCluster):
+        def tick(self) -> None:
+            super().tick()
+            if self.looks == 8 and "u" not in self.configs:
+                late.create_topic(NewTopic("u", assignment={0: (1, 2)}))
+
+    cluster.__class__ = Creating
+    with pytest.raises(WaitFailed, match=r"still hold replicas of u: run it again"):
+        run(decommission(), context())
+    assert run(decommission(), context())[0]["empty"] is True
+
+
+def test_what_was_approved_is_what_is_done(cluster: MemoryCluster) -> None:
+    document = plan(drain=[1], only_drained=True)
+    MemoryClient(cluster).create_topic(NewTopic("u", assignment={0: (1, 2), 1: (1, 3)}))
+    cluster.tick()
+    with pytest.raises(WaitFailed, match="still hold replicas of u: run it again"):
+        run(decommission(plan=document), context())
+    assert {tp for tp, a in cluster.assignments.items() if 1 in a.replicas} == {
+        TopicPartition("u", 0),
+        TopicPartition("u", 1),
+    }
+
+
+def test_an_approved_plan_is_refused_where_replicas_have_moved_since(cluster: MemoryCluster) -> None:
+    document = plan(drain=[1])
+    moved = document["partitions"][0]
+    tp = TopicPartition(moved["topic"], moved["partition"])
+    other = next(b for b in (2, 3, 4) if b not in moved["from"])
+    elsewhere = (1, other, next(b for b in moved["from"] if b != 1))
+    MemoryClient(cluster).alter_reassignments({tp: elsewhere})
+    for _ in range(4):
+        cluster.tick()
+    before = dict(cluster.assignments)
+    with pytest.raises(StalePlan, match="plan again"):
+        run(decommission(plan=json.dumps(document)), context())
+    assert cluster.assignments == before
+    with pytest.raises(BadSettings, match=r"puts replicas on brokers \[4\]"):
+        run(decommission(plan=document, brokers=[4]), context())
+
+
+def test_a_smaller_factor_concerns_only_the_topics_of_the_drained_broker(cluster: MemoryCluster) -> None:
+    MemoryClient(cluster).create_topic(NewTopic("u", assignment={0: (2, 3, 4)}))
+    cluster.tick()
+    topics = {e["topic"] for e in plan(drain=[1], replication_factor=2, only_drained=True)["partitions"]}
+    assert topics == {"t"}

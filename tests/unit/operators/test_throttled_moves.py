@@ -1,0 +1,182 @@
+"""Moves under a throttle that is left, shared, not wanted; moves of brokers that are away."""
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from airflow.sdk.exceptions import TaskDeferred
+
+from logyard.admin import throttles
+from logyard.admin.errors import ApiError, ErrorCode
+from logyard.admin.memory import MemoryClient
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.ports import ClusterUnreachable
+from logyard.operators.triggers.base import WaitFailed
+from logyard.operators.verification import NotAsPlanned
+from tests.support.airflow_tasks import context, run, use
+from tests.support.moves import decommission, execute, four_brokers, plan, throttled, verify, without_broker
+
+pytestmark = pytest.mark.airflow
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    return four_brokers(monkeypatch)
+
+
+def test_a_wave_that_is_refused_ends_its_throttle(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = plan(drain=[1])
+    refusal = ApiError(ErrorCode.POLICY_VIOLATION, "not today")
+    monkeypatch.setattr(MemoryClient, "alter_reassignments", lambda _, targets: dict.fromkeys(targets, refusal))
+    with pytest.raises(ApiError, match="not today"):
+        run(execute(document, throttle="700"), context())
+    assert not throttled(cluster)
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_wait_that_times_out_leaves_a_throttle_only_for_moves_that_run_on(
+    cluster: MemoryCluster, deferrable: bool
+) -> None:
+    document = plan(drain=[1])
+    cluster.ticks_to_move = 5000
+    with pytest.raises(WaitFailed, match="gave up waiting"):
+        run(execute(document, throttle="700", wait_timeout_s=0.05, deferrable=deferrable), context())
+    assert throttled(cluster)
+    client = MemoryClient(cluster)
+    client.alter_reassignments(dict.fromkeys(client.list_reassignments()))
+    with pytest.raises(NotAsPlanned):
+        run(verify(document), context(task_id="v"))
+    assert not throttled(cluster)
+
+
+def test_a_cluster_that_stops_answering_leaves_a_throttle_that_any_later_run_ends(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document, whole = plan(drain=[1]), MemoryClient.alter_reassignments
+
+    def gone(*_: object, **__: object) -> None:
+        monkeypatch.setattr(MemoryClient, "snapshot", gone)
+        raise ClusterUnreachable("no broker answered")
+
+    snapshot = MemoryClient.snapshot
+    monkeypatch.setattr(MemoryClient, "alter_reassignments", gone)
+    with pytest.raises(ClusterUnreachable):
+        run(execute(document, throttle="700"), context())
+    monkeypatch.setattr(MemoryClient, "alter_reassignments", whole)
+    monkeypatch.setattr(MemoryClient, "snapshot", snapshot)
+    assert throttled(cluster)
+    other = {"partitions": [{"topic": "t", "partition": 0, "replicas": [4, 2, 3]}]}
+    still_working = context(run_id="another")
+    still_working["ti"].others = {"dag": {"run": {"go": "up_for_retry"}}}
+    run(execute(other), still_working)
+    assert throttled(cluster)  # it will try again, and is left alone
+    run(execute(other), context(run_id="third"))
+    assert not throttled(cluster)
+
+
+def test_of_two_runs_neither_keeps_the_others_throttle(cluster: MemoryCluster) -> None:
+    cluster.ticks_to_move = 5000
+    MemoryClient(cluster).alter_broker_configs(2, {throttles.LEADER_RATE: "9", throttles.FOLLOWER_RATE: "9"})
+    before = {2: dict(cluster.broker_config[2])}
+    plans = [{"partitions": [{"topic": "t", "partition": p, "replicas": [4, 2, 3]}]} for p in (0, 2)]
+    with pytest.raises(TaskDeferred):
+        execute(plans[0], throttle="700", deferrable=True).execute(context())
+    working = context(run_id="second")
+    working["ti"].others = {"dag": {"run": {"go": "deferred"}}}
+    with pytest.raises(TaskDeferred):
+        execute(plans[1], throttle="800", deferrable=True, allow_others=True).execute(working)
+    cluster.moving = dict.fromkeys(cluster.moving, 1)
+    first = context()
+    first["ti"].others = {"dag": {"second": {"go": "deferred"}}}
+    run(execute(plans[0], throttle="700", allow_others=True), first)
+    assert cluster.broker_config[2][throttles.LEADER_RATE] == "800"
+    run(execute(plans[1], throttle="800", allow_others=True), working)
+    assert {b: config for b, config in cluster.broker_config.items() if config} == before
+    assert cluster.configs["t"] == {}
+
+
+@pytest.mark.parametrize(("said", "rate"), [(None, "500"), ("", "500"), ("0", None), (0, None), ("70", "70")])
+def test_a_run_may_want_no_throttle_although_the_connection_has_one(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, said: object, rate: str | None
+) -> None:
+    use(monkeypatch, cluster, throttle=500)
+    document = plan(drain=[1], throttle=said)
+    assert (document["seconds_at_throttle"] is None) is (rate is None)
+    with pytest.raises(TaskDeferred):
+        execute(document, throttle=said, deferrable=True).execute(context())
+    assert cluster.broker_config.get(1, {}).get(throttles.LEADER_RATE) == rate
+
+
+@pytest.mark.parametrize("how", ["execute", "decommission"])
+def test_replicas_of_a_dead_broker_are_moved_under_a_throttle(cluster: MemoryCluster, how: str) -> None:
+    without_broker(cluster, 1)
+    document = plan(drain=[1])
+    operator = execute(document, throttle="700") if how == "execute" else decommission(throttle="700")
+    run(operator, context())
+    assert all(1 not in a.replicas for a in cluster.assignments.values())
+    assert not throttled(cluster)
+
+
+def test_a_dead_broker_that_comes_back_is_throttled_too(cluster: MemoryCluster) -> None:
+    without_broker(cluster, 1)
+    document, ctx = plan(drain=[1]), context()
+    cluster.ticks_to_move = 500
+    with pytest.raises(TaskDeferred):
+        execute(document, throttle="700", deferrable=True).execute(ctx)
+    cluster.start(1)
+    with pytest.raises(TaskDeferred):
+        execute(document, throttle="700", deferrable=True).execute(ctx)
+    assert cluster.broker_config[1][throttles.LEADER_RATE] == "700"
+
+
+def test_a_throttle_of_a_broker_that_has_gone_away_is_ended_when_it_is_found_again(cluster: MemoryCluster) -> None:
+    document = plan(plan={"partitions": [{"topic": "t", "partition": 0, "replicas": [4, 2, 3]}]})
+    (leaving,) = set(document["partitions"][0]["from"]) - {4, 2, 3}
+    with pytest.raises(TaskDeferred):
+        execute(document, throttle="700", deferrable=True).execute(context())
+    without_broker(cluster, leaving)
+    run(execute(document, throttle="700"), context())
+    assert cluster.broker_config[leaving][throttles.LEADER_RATE] == "700"  # nobody can reach it
+    cluster.start(leaving)
+    run(execute({"partitions": []}), context(run_id="another"))
+    assert not throttled(cluster)
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_target_that_is_restarted_is_waited_for(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, deferrable: bool
+) -> None:
+    document = plan(plan={"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3, 4]}]})
+    cluster.ticks_to_move, cluster.ticks_to_expire = 30, 0
+
+    class Restarting(MemoryCluster):
+        def tick(self) -> None:
+            super().tick()
+            if self.looks == 12 and 4 in self.running:
+                self.kill(4)
+            elif self.looks == 24 and 4 not in self.sessions:
+                self.start(4)
+
+    cluster.__class__ = Restarting
+    result, _ = run(execute(document, throttle="5", deferrable=deferrable), context())
+    assert result["moved"] == ["t-0"]
+    assert cluster.started == [4]
+    assert not throttled(cluster)
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_move_waits_for_a_target_that_is_away_at_the_start(cluster: MemoryCluster, deferrable: bool) -> None:
+    document = plan(
+        plan={"partitions": [{"topic": "t", "partition": p, "replicas": r} for p, r in ((0, [2, 3, 4]), (1, [3, 2]))]}
+    )
+    without_broker(cluster, 4)
+
+    class Returning(MemoryCluster):
+        def tick(self) -> None:
+            super().tick()
+            if self.looks == 30 and 4 not in self.sessions:
+                self.start(4)
+
+    cluster.__class__ = Returning
+    result, _ = run(execute(document, deferrable=deferrable), context())
+    assert result["moved"] == ["t-0", "t-1"]
