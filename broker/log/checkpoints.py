@@ -105,16 +105,18 @@ def encode_meta_properties(identity: DirectoryIdentity, now_ms: int) -> bytes:
 
 
 def decode_meta_properties(data: bytes) -> DirectoryIdentity:
-    """Read `meta.properties`; version 1 (KRaft's) is refused."""
+    """Read `meta.properties`; a version that is not 0 (1 is KRaft's) and a broker.id that is no number are refused.
+
+    As in Kafka a file that says nothing, an empty one or one of garbage, is nobody's: it is written anew.
+    """
     pairs: dict[str, str] = {}
-    for raw in _text(data).splitlines():
+    for raw in data.decode("utf-8", "replace").splitlines():
         line = raw.strip()
         if line and line[0] not in "#!":
             key, found, value = re.sub(r"\s*[=:]\s*", "=", line, count=1).partition("=")
-            if not found:
-                raise CorruptData(f"line {raw!r}: key=value is expected")
-            pairs[_unescape(key)] = _unescape(value)
-    version = pairs.pop("version", None)
+            if found:
+                pairs[_unescape(key)] = _unescape(value)
+    version = pairs.pop("version", "0")
     if version != "0":
         raise CorruptData(f"version {version!r}, 0 is expected (1 belongs to a KRaft broker)")
     broker_id = pairs.pop("broker.id", None)

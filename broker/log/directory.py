@@ -191,7 +191,7 @@ def agreed_identity(directories: list[LogDirectory]) -> DirectoryIdentity | None
     agreed: DirectoryIdentity | None = None
     for directory in directories:
         mine = directory.identity
-        if mine is None:
+        if mine is None or (mine.broker_id is None and mine.cluster_id is None):
             continue
         if agreed is not None and (mine.broker_id, mine.cluster_id) != (agreed.broker_id, agreed.cluster_id):
             raise IdentityMismatch(

@@ -86,9 +86,12 @@ def test_meta_properties_of_others_are_understood_and_unknown_keys_kept() -> Non
     assert again == identity
 
 
-@pytest.mark.parametrize(
-    "data", [b"version=1\nnode.id=1\n", b"broker.id=1\n", b"version=0\nbroker.id=x\n", b"version\n"]
-)
+@pytest.mark.parametrize("data", [b"", b"version\n", b"\xff\x00 garbage", b"\0" * 60])
+def test_meta_properties_that_say_nothing_are_nobody_s(data: bytes) -> None:
+    assert checkpoints.decode_meta_properties(data) == DirectoryIdentity(None, None)
+
+
+@pytest.mark.parametrize("data", [b"version=1\nnode.id=1\n", b"version=0\nbroker.id=x\n"])
 def test_meta_properties_that_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptData):
         checkpoints.decode_meta_properties(data)

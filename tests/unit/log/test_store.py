@@ -122,7 +122,24 @@ class TestIdentity:
         with pytest.raises(IdentityMismatch, match="broker 2"):
             await house.store().open()
 
-    @pytest.mark.parametrize("content", [b"", b"\xff\x00 garbage", b"version=7\n", b"version=0\nbroker.id=x\n"])
+    @pytest.mark.parametrize("content", [b"", b"\xff\x00 garbage"])
+    async def test_one_that_says_nothing_is_written_anew(self, house: House, content: bytes) -> None:
+        store = house.store()
+        await store.open()
+        await store.claim(3, "cluster")
+        await store.load()
+        await store.close()
+        for path in ("/disks/two", ONE):
+            write_whole(house.disk, f"{path}/meta.properties", content)
+            store = house.store()
+            assert await store.open() == DirectoryIdentity(3, "cluster")
+            await store.claim(3, "cluster")
+            await store.load()
+            assert store.online_directories == (ONE, TWO)
+            assert "broker.id=3\ncluster.id=cluster\n" in house.text(f"{path}/meta.properties")
+            await store.close()
+
+    @pytest.mark.parametrize("content", [b"version=7\n", b"version=0\nbroker.id=x\n"])
     async def test_one_that_cannot_be_read_takes_its_directory_offline(self, house: House, content: bytes) -> None:
         store = house.store()
         await store.open()
