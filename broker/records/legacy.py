@@ -189,14 +189,18 @@ def upconvert(buf: memoryview, bounds: Bounds, now_ms: int) -> bytearray:
 
 def _codec_of(view: memoryview, bounds: Bounds) -> int:
     """The codec of the set, once all of the outer messages have been looked at."""
-    found = [header for _, header in iter_headers(view)]
+    found = []
+    for pos, header in iter_headers(view):
+        if header.length > bounds.max_message_bytes:
+            text = f"a message has {header.length} bytes, max.message.bytes is {bounds.max_message_bytes}"
+            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        if not crc_matches(view, pos, header):
+            raise WrongChecksum(f"message at {pos} with offset {header.base_offset}: the checksum is wrong")
+        found.append(header)
     if not found:
         raise CorruptData("the message set is empty or cut short")
     codec = codecs.NONE
     for header in found:
-        if header.length > bounds.max_message_bytes:
-            text = f"a message has {header.length} bytes, max.message.bytes is {bounds.max_message_bytes}"
-            raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
         if not codecs.is_known(header.compression):
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"compression type {header.compression} does not exist")
         codec = header.compression or codec
