@@ -1,14 +1,18 @@
 """Delta Lake: the staged files of a version appended in one transaction that the table takes once (txnAppId,
 txnVersion). The table is the export's `data/`."""
 
+import json
 import os
+from typing import Any
 
 from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore
 from logyard.spark_jobs.plans.writing import Output
 from logyard.spark_jobs.session import Workers, sql_session
-from logyard.spark_jobs.tables.publishing import TableFailed, need_class, of_table, properties, said
+from logyard.spark_jobs.tables.publishing import TableFailed, check_same, need_class, of_table, properties, said
 
 NEEDS = "io.delta.sql.DeltaSparkSessionExtension"
+# A version that the table has is among its newest commits, unless others wrote this many since.
+LOOKED_AT = 100
 PACKAGE = "Delta Lake (io.delta:delta-spark_SPARK_2.13)"
 
 
@@ -29,6 +33,8 @@ class DeltaTable:
         if there:
             try:
                 self._append(store, manifest, there)
+            except TableFailed:
+                raise
             except Exception as error:
                 raise TableFailed(f"Delta Lake refused version {manifest.version}: {said(error)}") from error
         store.finish_moves(manifest, without=DATA)
@@ -43,4 +49,19 @@ class DeltaTable:
         write = write.option("userMetadata", properties(manifest))
         if self._output.partition_by:
             write = write.partitionBy(*(column.name for column in self._output.partition_by))
-        write.save(os.path.join(os.path.abspath(store.directory), DATA))
+        home = os.path.join(os.path.abspath(store.directory), DATA)
+        write.save(home)
+        # It passes over a version that it has, and says nothing.
+        check_same(_told(spark, home, manifest.version), manifest, "Delta's table")
+
+
+def _told(spark: Any, home: str, version: int) -> str | None:
+    """The offsets told with the latest append of this version, None where the newest commits know of none."""
+    escaped = home.replace("`", "``")
+    for row in spark.sql(f"DESCRIBE HISTORY delta.`{escaped}` LIMIT {LOOKED_AT}").collect():
+        try:
+            if json.loads(row["userMetadata"])["version"] == version:
+                return str(row["userMetadata"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return None

@@ -17,7 +17,7 @@ import pyarrow as pa
 from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore
 from logyard.spark_jobs.plans.writing import Output
 from logyard.spark_jobs.session import Workers
-from logyard.spark_jobs.tables.publishing import TableFailed, need_class, of_table, properties, said
+from logyard.spark_jobs.tables.publishing import TableFailed, check_same, need_class, of_table, properties, said
 
 NEEDS = "org.apache.iceberg.hadoop.HadoopTables"
 PACKAGE = "Apache Iceberg (org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13)"
@@ -54,6 +54,8 @@ class IcebergTable:
         if pending and files:
             try:
                 self._append(store, manifest, files)
+            except TableFailed:
+                raise
             except Exception as error:
                 raise TableFailed(f"Iceberg refused version {manifest.version}: {said(error)}") from error
         if manifest.run_id:
@@ -65,7 +67,9 @@ class IcebergTable:
         home = os.path.join(os.path.abspath(store.directory), DATA)
         table = self._table(java, context._jsc.hadoopConfiguration(), home)
         name = f"logyard-{manifest.layout['id']}-{manifest.version}"
-        if name in _names(table.currentSnapshot(), table):
+        published = _names(table.currentSnapshot(), table)
+        if name in published:
+            check_same(published[name], manifest, "Iceberg's table")
             return
         append = table.newAppend().stageOnly()
         append = append.set(WAP, name).set(VERSION, str(manifest.version)).set(OFFSETS, properties(manifest))
@@ -111,14 +115,18 @@ class IcebergTable:
         return made.build()
 
 
-def _names(snapshot: Any, table: Any) -> set[str]:
-    """The names under which versions came into the table, as far back as its history goes."""
-    names = set()
+def _names(snapshot: Any, table: Any) -> dict[str, str | None]:
+    """The names under which versions came into the table, as far back as its history goes, and the offsets told with
+    each (one that was picked onto another tells none)."""
+    names: dict[str, str | None] = {}
     while snapshot is not None:
-        names |= {snapshot.summary().get(WAP), snapshot.summary().get(PUBLISHED_WAP)}
+        summary = snapshot.summary()
+        for name in (summary.get(WAP), summary.get(PUBLISHED_WAP)):
+            if name is not None:
+                names[name] = names.get(name) or summary.get(OFFSETS)
         parent = snapshot.parentId()
         snapshot = table.snapshot(parent) if parent is not None else None
-    return names - {None}
+    return names
 
 
 def schema_json(schema: pa.Schema, partition_by: list[str]) -> dict[str, Any]:

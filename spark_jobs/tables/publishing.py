@@ -84,6 +84,25 @@ def properties(manifest: Manifest) -> str:
     return json.dumps({"version": manifest.version, "run": manifest.run_id, "offsets": topics}, sort_keys=True)
 
 
+def check_same(said: str | None, manifest: Manifest, table: str) -> None:
+    """Raise TableFailed where a table has this version already, and of another run: it takes a version once, so rows
+    would be missing (the manifests were put back from a copy, say). What a table does not tell is not held against it.
+
+    :param said: the offsets (`properties`) that the table has for the version.
+    """
+    if said is None:
+        return
+    try:
+        run = json.loads(said)["run"]
+    except (ValueError, KeyError, TypeError):
+        return
+    if run != manifest.run_id:
+        raise TableFailed(
+            f"{table} has a version {manifest.version} of run {run}, and will not take that of run {manifest.run_id}:"
+            " the manifests are older than the table; export to another --destination"
+        )
+
+
 def of_table(files: Sequence[Any], table: str) -> list[Any]:
     """The manifest's files of one table."""
     return [f for f in files if f.get("table", table) == table]

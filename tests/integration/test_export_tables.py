@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,28 @@ def test_every_row_once_wherever_the_driver_dies(kind: str, place: str, tmp_path
         rows = json.loads(done.stdout)
     wanted = [i for i in range(200) if i % 10]
     assert rows == [[f"1970-01-{1 + i // 24:02}", i, f"k{i}", {**value_of(i), "more": None}] for i in wanted]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_that_is_newer_than_its_manifests_is_said(kind: str, tmp_path: Path) -> None:
+    """Put back from a copy: the table takes a version once, and would pass over the rows of another that has its
+    number."""
+    jars, target = jars_or_skip(kind), tmp_path / "export"
+
+    def run(log: str, status: int = 0) -> dict[str, Any]:
+        words = ["--format", kind, "--log-dir", str(tmp_path / log)]
+        return finish(dying_export.start("nowhere", target, words, jars), status)
+
+    for name, count in (("1", 20), ("2", 40), ("3", 60)):
+        write_log(tmp_path / name, count)
+    run("1")
+    shutil.copytree(target / "_manifest", tmp_path / "copy")
+    assert run("2")["rows"] == 20
+    shutil.rmtree(target / "_manifest")
+    shutil.copytree(tmp_path / "copy", target / "_manifest")
+    said = run("3", 1)["error"]
+    assert "has a version 2 of run export-" in said
+    assert said.endswith("the manifests are older than the table; export to another --destination")
 
 
 @pytest.mark.parametrize(("kind", "package"), [("delta", "io.delta:delta-spark"), ("iceberg", "iceberg-spark-runtime")])
