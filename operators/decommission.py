@@ -9,12 +9,14 @@ from logyard.admin.execution import Plan, make_plan
 from logyard.admin.forecast import forecast, forecast_lines
 from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.settings import BadSettings
+from logyard.admin.snapshot import ClusterSnapshot
 from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapping, as_truth
 from logyard.operators.reassignment import ExecuteReassignmentOperator, disks_told, topics_on
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.triggers.cluster import some
 
 _STORED_PLAN = "logyard_decommission_plan"
+_DELETED_WITHIN_S = 120.0
 
 
 class DecommissionBrokerOperator(ExecuteReassignmentOperator):
@@ -114,13 +116,27 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         held = topics_on(snapshot, leaving)
         if held:
             raise WaitFailed(f"brokers {sorted(leaving)} still hold replicas of {some(held)}: run it again")
-        stopped = []
-        if as_truth("stop_brokers", self.stop_brokers):
-            launcher = hook.launcher()
-            for broker in sorted(leaving & set(snapshot.brokers)):
-                node = snapshot.brokers[broker]
-                if not launcher.stop(broker, node.host, node.rack or ""):
-                    raise BadSettings("stop_brokers: no broker_stop_command says how")
-                stopped.append(broker)
-                self.log.info("broker %d is empty and was told to stop", broker)
+        wanted = as_truth("stop_brokers", self.stop_brokers)
+        stopped = self._stop(leaving & set(snapshot.brokers), snapshot) if wanted else []
         return result | {"brokers": sorted(leaving), "empty": True, "stopped": stopped}
+
+    def _stop(self, brokers: frozenset[int], snapshot: ClusterSnapshot) -> list[int]:
+        """Stop brokers that say themselves that they hold nothing.
+
+        Metadata is one witness, and does not name topics that its reader may not see; a broker's own directories are
+        another. What has moved away is deleted a moment later there.
+        """
+        hook = self.hook
+        launcher, pause = hook.launcher(), hook.pause()
+        for broker in sorted(brokers):
+            deadline = pause.monotonic() + _DELETED_WITHIN_S
+            with hook.client() as client:
+                while held := sorted({size.tp.topic for size in client.replica_sizes([broker])}):
+                    if pause.monotonic() >= deadline:
+                        raise WaitFailed(f"broker {broker} has replicas of {some(held)} on its disks: not stopped")
+                    pause.sleep(self.poll_interval_s)
+            node = snapshot.brokers[broker]
+            if not launcher.stop(broker, node.host, node.rack or ""):
+                raise BadSettings("stop_brokers: no broker_stop_command says how")
+            self.log.info("broker %d is empty and was told to stop", broker)
+        return sorted(brokers)

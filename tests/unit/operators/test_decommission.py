@@ -12,7 +12,7 @@ from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.planner import PlanImpossible
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.snapshot import NewTopic, ReplicaSize
 from logyard.broker.model import TopicPartition
 from logyard.operators.reassignment import StalePlan
 from logyard.operators.triggers.base import WaitFailed
@@ -111,3 +111,16 @@ def test_a_smaller_factor_concerns_only_the_topics_of_the_drained_broker(cluster
     cluster.tick()
     topics = {e["topic"] for e in plan(drain=[1], replication_factor=2, only_drained=True)["partitions"]}
     assert topics == {"t"}
+
+
+def test_a_broker_that_has_replicas_on_its_disks_is_not_stopped(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata does not name topics that its reader may not see."""
+    monkeypatch.setenv("AIRFLOW__LOGYARD__BROKER_START_COMMAND", '["it", "{broker_id}"]')
+    monkeypatch.setenv("AIRFLOW__LOGYARD__BROKER_STOP_COMMAND", '["it", "{broker_id}"]')
+    unseen = ReplicaSize(1, "/data", TopicPartition("secret", 0), 5)
+    monkeypatch.setattr(MemoryClient, "replica_sizes", lambda *_: [unseen])
+    with pytest.raises(WaitFailed, match="broker 1 has replicas of secret on its disks: not stopped"):
+        run(decommission(stop_brokers=True, poll_interval_s=40), context())
+    assert cluster.stopped == []
