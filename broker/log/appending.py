@@ -57,7 +57,10 @@ class AppendInfo(NamedTuple):
 
 @dataclass(slots=True)
 class Chunk:
-    """Batches ready to be written in one piece, and what has to be remembered once they are."""
+    """Batches ready to be written in one piece, and what has to be remembered once they are.
+
+    `epochs` are those behind the last message of an old format, where it `has_old` ones.
+    """
 
     data: memoryview
     first_offset: int
@@ -66,6 +69,7 @@ class Chunk:
     timestamp_offset: int
     epochs: list[tuple[int, int]]
     producers: "Staged | None" = None
+    has_old: bool = False
 
 
 class Staged:
@@ -232,7 +236,10 @@ def admit_from_leader(data: memoryview, log: Admission, size_max: int) -> tuple[
             chunk.last_offset = header.last_offset
             if header.max_timestamp > chunk.max_timestamp:
                 chunk.max_timestamp, chunk.timestamp_offset = header.max_timestamp, header.last_offset
-            if header.partition_leader_epoch >= 0:
+            if header.magic < 2:
+                chunk.has_old = True
+                chunk.epochs.clear()
+            elif header.partition_leader_epoch >= 0:
                 chunk.epochs.append((header.partition_leader_epoch, header.base_offset))
             next_offset = header.last_offset + 1
     except CorruptData as error:

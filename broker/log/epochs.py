@@ -2,6 +2,8 @@
 
 Rule 1: epochs and start offsets both increase from entry to entry.
 Rule 2: `endOffsetFor` answers the last offset + 1 that was written under an epoch, or says "undefined".
+Rule 3: a message of format v0 or v1 ends all that is known before it. It names no epoch, so it would count as written
+under the last one known here; a follower that knows a later one would then cut it off, committed or not.
 """
 
 from bisect import bisect_left, bisect_right
@@ -117,7 +119,7 @@ class EpochCache:
             self._save(taken)
 
     def clear(self) -> None:
-        """Forget everything: the log restarts elsewhere."""
+        """Forget everything: the log restarts elsewhere, or nothing tells any more what was written under which."""
         if self._entries:
             self._entries.clear()
             self._save(self._entries)
@@ -131,13 +133,18 @@ class EpochRun(NamedTuple):
     last_offset: int
 
 
-def reconcile(entries: Sequence[EpochEntry], runs: Sequence[EpochRun], base_offset: int) -> list[EpochEntry]:
+def reconcile(
+    entries: Iterable[EpochEntry], runs: Iterable[EpochRun], base_offset: int, known_from: int = 0
+) -> list[EpochEntry]:
     """Return the epochs of a log whose batches from `base_offset` on were read again.
 
-    Entries below that are taken as they are. Above, an entry stands only where the batches agree with it: none before
-    it of its epoch or a later one, none behind it of an earlier one. So an epoch whose batches were all compacted away
-    keeps its start, and one that a truncation cut off does not come back.
+    `known_from` is the offset behind its last message of an old format: nothing below it counts. Entries below
+    `base_offset` are taken as they are. Above, an entry stands only where the batches agree with it: none before it of
+    its epoch or a later one, none behind it of an earlier one. So an epoch whose batches were all compacted away keeps
+    its start, and one that a truncation cut off does not come back.
     """
+    entries = [entry for entry in entries if entry.start_offset >= known_from]
+    runs = [run for run in runs if run.first_offset >= known_from]
     kept = [entry for entry in entries if entry.start_offset < base_offset]
     above = [entry for entry in entries if entry.start_offset >= base_offset]
     behind = base_offset - 1

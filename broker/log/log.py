@@ -162,6 +162,8 @@ class PartitionLog(SegmentedLog):
             )
         ) or not segment.fits(chunk.last_offset):
             segment = self.roll(chunk.first_offset, now_ms)
+        if chunk.has_old:
+            self.epochs.clear()
         latest = self.epochs.latest
         for epoch, start in chunk.epochs:
             if latest is None or epoch > latest:

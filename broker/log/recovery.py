@@ -94,6 +94,7 @@ class _Loader:
         self.epochs = EpochCache(log_end_offset=lambda: self.end)
         self.epochs_on_disk: list[EpochEntry] = []
         self.runs: list[EpochRun] = []
+        self.epochs_from = 0  # behind the last message of an old format
         self.snapshots: list[int] = []
         self.producers = ProducerStates()
 
@@ -210,7 +211,7 @@ class _Loader:
             if _check_segment(segment, self):
                 self.drop_segments(number + 1)
                 break
-        entries = reconcile(self.epochs.entries, self.runs, suspects[0].base_offset)
+        entries = reconcile(self.epochs.entries, self.runs, suspects[0].base_offset, self.epochs_from)
         self.epochs = EpochCache(entries, log_end_offset=lambda: self.end)
 
     def may_have_lost_its_end(self, following: int) -> bool:
@@ -273,7 +274,7 @@ class _Loader:
                     self.note_epoch(header)
             if segment is not self.segments[-1]:
                 segment.release()
-        self.epochs = EpochCache(reconcile((), self.runs, 0), log_end_offset=lambda: self.end)
+        self.epochs = EpochCache(reconcile((), self.runs, 0, self.epochs_from), log_end_offset=lambda: self.end)
 
     def settle_epochs(self, lost: bool, log_start: int, *, clean: bool) -> None:
         """Bring the epochs in line with the log's bounds, and the file in line with them.
@@ -297,9 +298,11 @@ class _Loader:
     def note_epoch(self, header: BatchHeader) -> None:
         """Follow the epochs of the batches; raises CorruptData where one falls back."""
         epoch = header.partition_leader_epoch
+        if header.magic < 2:
+            self.epochs_from = header.last_offset + 1
         if epoch < 0:
             return
-        if self.runs and epoch == self.runs[-1].epoch:
+        if self.runs and epoch == self.runs[-1].epoch and self.runs[-1].first_offset >= self.epochs_from:
             self.runs[-1] = self.runs[-1]._replace(last_offset=header.last_offset)
         elif self.runs and epoch < self.runs[-1].epoch:
             # What an unsynced truncation had cut off, behind what was written over it.

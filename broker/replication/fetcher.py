@@ -335,16 +335,15 @@ class LeaderFetcher:
                 else:
                     self._delay(state)
                 continue
-            before = state.offset
             try:
-                state.rejoin(start.offset, end.offset)
+                is_other = state.rejoin(start.offset, end.offset)
             except Exception as trouble:
                 state.trouble = trouble
                 self._fail(state)
                 continue
             self._changed[tp] = None
             log.warning("out of the leader's range", partition=str(tp), leader=self.leader, offset=state.offset)
-            if state.offset == before:
+            if not is_other:
                 self._delay(state)  # the same question would get the same answer
 
     async def _bounds(self, lost: Sequence[FetchState], timestamp: int) -> dict[TopicPartition, OffsetAnswer]:

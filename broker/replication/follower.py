@@ -4,6 +4,8 @@ Rule 1: what the leader's answer says of an epoch is compared with the follower'
 smaller wins, and nothing is ever cut above one's own log end.
 Rule 2: an epoch the follower never saw only narrows the search: cut to the end of the largest smaller one and ask
 (or fetch) again.
+Rule 3: a leader that does not have the follower's epoch (Kafka keeps none for a topic of message format v0 or v1)
+proves nothing by it: what lies above the high watermark goes, as from a log without epochs.
 """
 
 from dataclasses import dataclass
@@ -40,19 +42,29 @@ def truncation(leader_epoch: int, leader_end: int, epochs: EpochIndex, log_end: 
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """How to go on after OFFSET_OUT_OF_RANGE: fetch at `offset`, after cutting to it, or dropping all before it."""
+    """How to go on after OFFSET_OUT_OF_RANGE: fetch at `offset`, after cutting to it, or dropping all before it.
+
+    `forget`: without epochs.
+    """
 
     offset: int
     truncate: bool = False
     restart: bool = False
+    forget: bool = False
 
 
-def out_of_range(own_end: int, leader_end: int, leader_start: int) -> OutOfRange:
-    """The leader is shorter (unclean election): cut to its end. Else go on, from its start if we are behind that."""
+def out_of_range(own_end: int, leader_end: int, leader_start: int, high_watermark: int, epoch: int) -> OutOfRange:
+    """The leader is shorter (unclean election): cut to its end. Else go on, from its start if we are behind that.
+
+    Where it has the offset, what it does not have is the `epoch` that was told with it (UNDEFINED: none was). Kafka's
+    follower would ask the same for ever; it never comes to that, as it keeps no epochs of such a topic itself.
+    """
     if leader_end < own_end:
         return OutOfRange(leader_end, truncate=True)
     if leader_start > own_end:
         return OutOfRange(leader_start, restart=True)
+    if epoch != UNDEFINED:
+        return OutOfRange(min(high_watermark, own_end), truncate=True, forget=True)
     return OutOfRange(own_end)
 
 

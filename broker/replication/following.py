@@ -36,6 +36,7 @@ class FetchState:
         "due_ms",
         "is_on_trial",
         "lag",
+        "last_fetched_epoch",
         "leader_epoch",
         "offset",
         "partition",
@@ -57,6 +58,7 @@ class FetchState:
         self.is_on_trial = False  # it failed before, and nothing was taken since
         self.trouble: Exception | None = None  # why the last answer could not be taken
         self.said = ""  # what was last said of that
+        self.last_fetched_epoch = follower.UNDEFINED  # what the leader was told of that
         self.lag = -1  # behind the leader's high watermark; -1 unknown
         self.offset = follower.first_fetch_offset(log.epochs, log.log_end_offset, log.high_watermark)
         if log.epochs.latest is None:
@@ -73,12 +75,13 @@ class FetchState:
     def ask(self, max_bytes: int, *, with_last_epoch: bool, with_topic_id: bool) -> PartitionFetch:
         """Return what to ask the leader next."""
         latest = self.log.epochs.latest if with_last_epoch else None
+        self.last_fetched_epoch = follower.UNDEFINED if latest is None else latest
         return PartitionFetch(
             tp=self.partition.tp,
             offset=self.offset,
             max_bytes=max_bytes,
             leader_epoch=self.leader_epoch,
-            last_fetched_epoch=-1 if latest is None else latest,
+            last_fetched_epoch=self.last_fetched_epoch,
             log_start_offset=self.log.log_start_offset,
             topic_id=self.topic_id if with_topic_id else ZERO_TOPIC_ID,
         )
@@ -155,15 +158,22 @@ class FetchState:
             return longest_ms
         return min(longest_ms, FIRST_PAUSE_MS << min(self.refusals - 1, 16))
 
-    def rejoin(self, leader_start: int, leader_end: int) -> None:
-        """Go on after OFFSET_OUT_OF_RANGE, given the leader's bounds; raises StorageError."""
-        log = self.log
-        step = follower.out_of_range(log.log_end_offset, leader_end, leader_start)
+    def rejoin(self, leader_start: int, leader_end: int) -> bool:
+        """Go on after OFFSET_OUT_OF_RANGE, given the leader's bounds; returns whether the next question is another one.
+
+        Raises StorageError.
+        """
+        log, before = self.log, self.offset
+        epoch = self.last_fetched_epoch
+        step = follower.out_of_range(log.log_end_offset, leader_end, leader_start, log.high_watermark, epoch)
         if step.truncate:
             log.truncate_to(step.offset)
         elif step.restart:
             log.truncate_fully(step.offset)
+        if step.forget:
+            log.epochs.clear()
         self.offset = log.log_end_offset
+        return step.forget or self.offset != before
 
 
 class LeavingState(FetchState):

@@ -1,7 +1,13 @@
 """A log of message formats v0 and v1, as a follower has it of an old leader: looked up by time, cut into segments."""
 
+import pytest
+
+from logyard.broker.log.checkpoints import encode_epochs
+from logyard.broker.log.disk import write_whole
+from logyard.broker.log.epochs import EpochEntry
+from logyard.broker.log.memory_disk import MemoryDisk
 from tests.support.batches import Rec
-from tests.support.logs import NOW, new_log
+from tests.support.logs import DIRECTORY, NOW, fetched, new_log, opened
 from tests.support.old_logs import OldBatch, old
 
 
@@ -32,3 +38,30 @@ def test_messages_without_a_time_are_not_found_by_one() -> None:
     log = new_log()
     log.append_as_follower(memoryview(wrapper(0, magic=0).encode()))
     assert log.timestamp_search(NOW)() is None
+
+
+def test_an_old_message_ends_what_is_known_of_epochs() -> None:
+    """Nothing says under which epoch it was written: a later leader would take it for the last known one's, and have
+    followers cut it off."""
+    log = new_log()
+    log.append_as_follower(memoryview(fetched(0, [b"v"] * 3, epoch=5)))
+    log.epochs.assign(6, 3)  # led without a record
+    log.append_as_follower(memoryview(wrapper(1).encode()))
+    assert log.epochs.entries == ()
+    log.append_as_follower(memoryview(fetched(6, [b"v"], epoch=7) + wrapper(3).encode() + fetched(12, [b"v"], epoch=7)))
+    assert log.epochs.entries == ((7, 12),)
+
+
+@pytest.mark.parametrize("on_disk", [(), ((5, 0), (6, 3)), ((7, 12),), None])
+def test_a_recovery_finds_the_epochs_behind_the_last_old_message(on_disk: tuple[tuple[int, int], ...] | None) -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    log.append_as_follower(memoryview(fetched(0, [b"v"] * 3, epoch=5)))
+    log.append_as_follower(memoryview(wrapper(1).encode()))
+    log.append_as_follower(memoryview(fetched(6, [b"v"], epoch=7) + wrapper(3).encode() + fetched(12, [b"v"], epoch=7)))
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    if on_disk is None:
+        write_whole(disk, path, b"")  # lost with the power
+    else:
+        write_whole(disk, path, encode_epochs([EpochEntry(*entry) for entry in on_disk]))
+    assert opened(disk).epochs.entries == ((7, 12),)

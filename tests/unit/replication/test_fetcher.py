@@ -224,46 +224,6 @@ def test_a_damaged_batch_is_asked_for_again(loop):
     run(loop, story)
 
 
-@pytest.mark.parametrize(
-    ("leader_start", "leader_end", "then"),
-    [(0, 1, (0, 1)), (5, 9, (5, 5)), (2, 9, (0, 2)), (0, 2, (0, 2))],
-)
-def test_out_of_range(loop, leader_start, leader_end, then):
-    async def story(f):
-        f.world.tell(f.world.order(leader=9, replicas=(1, 9)))
-        f.log().append_as_follower(memoryview(stored(0, 0) + stored(1, 0)))
-        f.leader.ends[T0] = (ErrorCode.NONE, -1, leader_end)
-        f.leader.starts[T0] = (ErrorCode.NONE, -1, leader_start)
-        f.leader.script = [[answer(error=ErrorCode.OFFSET_OUT_OF_RANGE)]]
-        f.world.tell(f.world.order(leader=2))
-        await asyncio.sleep(2)
-        log = f.log()
-        assert (log.log_start_offset, log.log_end_offset) == then
-        assert f.leader.asked[1].partitions[0].offset == then[1]
-        # Where nothing changed the same question waits a while.
-        assert (f.leader.times[1] >= 1.0) == (then == (0, 2))
-
-    run(loop, story)
-
-
-def test_out_of_range_and_the_leader_will_not_say(loop):
-    async def story(f):
-        f.leader.ends[T0] = (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
-        f.leader.starts[T0] = (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
-        f.leader.script = [[answer(error=ErrorCode.OFFSET_OUT_OF_RANGE)]]
-        f.follow()
-        await asyncio.sleep(0.5)
-        assert len(f.leader.asked) == 1
-        await asyncio.sleep(0.7)
-        assert len(f.leader.asked) == 2
-        f.leader.ends[T0] = (ErrorCode.FENCED_LEADER_EPOCH,)
-        f.leader.script = [[answer(error=ErrorCode.OFFSET_OUT_OF_RANGE)]]
-        await asyncio.sleep(2)
-        assert list(f.fetchers.failed) == [T0]
-
-    run(loop, story)
-
-
 def test_a_broken_link_is_tried_again_from_scratch(loop):
     async def story(f):
         f.leader.script = [[], ConnectionResetError(), LinkError("down"), TimeoutError(), []]

@@ -3,7 +3,14 @@
 import pytest
 
 from logyard.broker.log.epochs import EpochCache, EpochEntry
-from logyard.broker.replication.follower import OutOfRange, Truncation, first_fetch_offset, out_of_range, truncation
+from logyard.broker.replication.follower import (
+    UNDEFINED,
+    OutOfRange,
+    Truncation,
+    first_fetch_offset,
+    out_of_range,
+    truncation,
+)
 from logyard.broker.replication.watermark import effective_min_isr, follower_high_watermark
 
 
@@ -50,7 +57,20 @@ def test_without_epochs_the_leaders_end_counts():
     ],
 )
 def test_out_of_range(own_end, leader_end, leader_start, expected):
-    assert out_of_range(own_end, leader_end, leader_start) == expected
+    assert out_of_range(own_end, leader_end, leader_start, 7, UNDEFINED) == expected
+
+
+@pytest.mark.parametrize(
+    ("leader_end", "leader_start", "expected"),
+    [
+        (8, 0, OutOfRange(8, truncate=True)),
+        (30, 20, OutOfRange(20, restart=True)),
+        (30, 0, OutOfRange(7, truncate=True, forget=True)),
+        (10, 10, OutOfRange(7, truncate=True, forget=True)),
+    ],
+)
+def test_a_leader_that_has_the_offset_does_not_have_the_epoch(leader_end, leader_start, expected):
+    assert out_of_range(10, leader_end, leader_start, 7, 4) == expected
 
 
 def test_where_a_new_follower_starts():
