@@ -4,14 +4,17 @@ Kafka leads and converts what a modern producer sends (`message.format.version` 
 a broker of ours follows, so both have the same bytes.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ElectionType, KafkaException, Producer
+from confluent_kafka import TopicPartition as Named
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from logyard.broker.cleaner import work
@@ -222,3 +225,71 @@ def test_both_cleaners_keep_the_same_of_the_same_bytes(tmp_path: Path) -> None:
         said = kafka.tool("dump-log", "--deep-iteration", "--files", ",".join(map(str, logs)))
         assert "isvalid: false" not in said
         assert "Found" not in said, said[-2000:]
+
+
+def test_tombstones_go_by_the_age_of_their_segment(tmp_path: Path) -> None:
+    """What a second cleaning takes of the tombstones that the first one left, some of them in old files.
+
+    Between the two the broker of ours leads, and follows again: a log of old messages, of which Kafka keeps no epochs.
+    """
+    kafka.jars_or_skip()
+    topic, day = "v1", 86_400
+    with kafka.running(tmp_path / "cluster", "KO", IBP) as cluster:
+        directory, ours = (tmp_path / "cluster" / f"broker-{n}" / "data" / f"{topic}-0" for n in (0, 1))
+        folder = directory.parent
+        create(cluster, topic)
+        eventually(lambda: cluster.isrs_full(topic), "in sync", 60)
+
+        def clean() -> int:
+            base = max(int(p.stem) for p in directory.glob("*.log"))
+            alter(cluster, topic, "min.cleanable.dirty.ratio", "0.01")
+            eventually(lambda: clean_offset(folder, topic) >= base, "cleaned", 90)
+            alter(cluster, topic, "min.cleanable.dirty.ratio", "1.0")
+            return base
+
+        def forget(start: int, count: int) -> None:
+            """Tombstones of keys that nothing else has."""
+            refused: list[Any] = []
+            producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "compression.type": "snappy"})
+            for n in range(start, start + count):
+                key = b"gone %d " % n + os.urandom(90)
+                producer.produce(topic, None, key, on_delivery=lambda error, _: error and refused.append(error))
+                if n % 5 == 4:
+                    producer.flush(60)
+            assert producer.flush(60) == 0
+            assert refused == []
+
+        forget(0, 600)
+        first = clean()
+        cluster.cluster.stop_broker(0)
+        closed = [p for p in sorted(directory.glob("*.log")) if int(p.stem) < first]
+        assert len(closed) > 4
+        now = closed[-1].stat().st_mtime
+        for number, path in enumerate(closed[:-1]):
+            age = (2 * day, 3600 + 60, 3600 - 60)[number % 3]
+            os.utime(path, (now - age, now - age))
+        eventually(lambda: cluster.describe(topic)[0].leader == 1, "the broker of ours leads", 60)
+        cluster.cluster.start_broker(0)
+        eventually(lambda: cluster.describe(topic)[0].leader == 0 or elect(cluster, topic), "leads", 60)
+        forget(600, 200)
+        eventually(lambda: cluster.isrs_full(topic), "in sync", 60)
+        cluster.cluster.stop_broker(0)
+        copy = tmp_path / "copy" / f"{topic}-0"
+        shutil.copytree(directory, copy)
+        assert {magic for magic, _, _, _ in wrappers(copy)} == {1}
+        written = [[row for row in rows_of(d) if row[0] >= 600] for d in (copy, ours)]
+        assert len(written[0]) == 200
+        assert written[1] == written[0]
+        cluster.cluster.start_broker(0)
+        end = clean()
+    before, by_kafka = rows_of(copy), rows_of(directory)
+    assert 200 < len(by_kafka) < len(before), "some went, some stayed"
+    assert cleaned_by_ours(copy, end, tmp_path / "aside", first) == by_kafka
+
+
+def elect(cluster: RealCluster, topic: str) -> bool:
+    """Ask for the preferred leader; whether it leads is asked again."""
+    admin = cluster.admin()
+    with suppress(KafkaException):
+        admin.elect_leaders(ElectionType.PREFERRED, [Named(topic, 0)]).result(30)
+    return False
