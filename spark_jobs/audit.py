@@ -136,7 +136,9 @@ def _inspect(context: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[
     """Go through every segment, then judge each partition where its batches meet; returns findings and rows per
     replica."""
     work = [
-        SegmentAudit(segment, deep, r.leader_epochs, r.compacted, r.now_ms) for r in replicas for segment in r.segments
+        SegmentAudit(segment, deep, r.leader_epochs, r.compacted, r.now_ms, r.log_start_offset)
+        for r in replicas
+        for segment in r.segments
     ]
     bins = session.bins_by_size(work, lambda w: w.segment.size, session.task_count(context))
     by_partition: dict[str, list[Replica]] = defaultdict(list)

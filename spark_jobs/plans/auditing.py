@@ -62,6 +62,7 @@ class SegmentAudit:
     leader_epochs: tuple[tuple[int, int], ...]
     compacted: bool
     now_ms: int
+    log_start_offset: int = 0
 
 
 class SegmentAuditor:
@@ -199,9 +200,12 @@ class SegmentAuditor:
         epochs, starts = (np.array(c, np.int64) for c in zip(*self._work.leader_epochs, strict=True))
         at = np.searchsorted(starts, headers[:, k.BASE_OFFSET], side="right") - 1
         expected = np.where(at >= 0, epochs[np.maximum(at, 0)], -1)
-        # Messages before v2 carry none.
-        differs = (expected != headers[:, k.LEADER_EPOCH]) & (headers[:, k.MAGIC] == 2)
-        for row in np.flatnonzero(differs & sound).tolist()[:10]:
+        # Messages before v2 carry none, and end what is known of those before them. What lies below the log's start is
+        # no part of the log.
+        is_told = (headers[:, k.MAGIC] == 2) & (headers[:, k.BASE_OFFSET] >= self._work.log_start_offset)
+        is_told &= (at >= 0) | (headers[:, k.LEADER_EPOCH] >= epochs[0])
+        differs = expected != headers[:, k.LEADER_EPOCH]
+        for row in np.flatnonzero(differs & is_told & sound).tolist()[:10]:
             text = f"its leader epoch is {int(headers[row, k.LEADER_EPOCH])}, the epoch file says {int(expected[row])}"
             self._add(BAD, "epochs", chunk.damage(row, text))
 

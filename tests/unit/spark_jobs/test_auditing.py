@@ -103,6 +103,16 @@ def test_epochs_are_held_against_the_epoch_file(directory: Path) -> None:
     assert audit(directory, leader_epochs=())[0] == []
 
 
+def test_batches_that_an_epoch_file_need_not_tell_of(tmp_path: Path) -> None:
+    """Records that DeleteRecords took lie in the first segment still; old messages end what is known of epochs."""
+    epochs = [replace(each, epoch=number // 3) for number, each in enumerate(LOG)]
+    directory = write_partition(tmp_path, "t-0", [epochs[:8], epochs[8:]])
+    assert audit(directory, leader_epochs=((1, 12), (2, 18), (3, 27)), log_start_offset=12)[0] == []
+    assert audit(directory, leader_epochs=((2, 18), (3, 27)))[0] == []
+    findings, _ = audit(directory, leader_epochs=((1, 12), (2, 18), (3, 27)))
+    assert [(f.check, f.offset) for f in findings] == [("epochs", 9)]
+
+
 def test_the_segment_ends_where_the_broker_says(directory: Path) -> None:
     findings, _ = audit(directory, last_offset=26)
     assert [(f.check, f.offset) for f in findings] == [("offsets", 23)]
