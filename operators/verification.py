@@ -10,7 +10,7 @@ from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
 from logyard.admin.snapshot import ClusterSnapshot
 from logyard.operators.base import ClusterOperator, as_mapping
-from logyard.operators.throttles import book_of, is_of_run
+from logyard.operators.throttles import book_of, is_of_run, lives
 from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import MovesEndedTrigger, some
 
@@ -70,7 +70,9 @@ class VerifyReassignmentOperator(ClusterOperator):
 
     def _end_throttles(self, client: ClusterClient, snapshot: ClusterSnapshot, ti: Any) -> list[str]:
         book = book_of(client, snapshot, self.hook.pause())
-        ended = [owner for owner in book.owners() if is_of_run(owner, ti)]
+        # Another task of the run may move other replicas, and work on.
+        at_work = lives(ti)
+        ended = [owner for owner in book.owners() if is_of_run(owner, ti) and not at_work(owner)]
         for owner in ended:
             left = book.release(owner)
             if left:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from logyard.admin.execution import Move
-from logyard.admin.ports import ClusterUnreachable, Pause
+from logyard.admin.ports import AccessRefused, ClusterUnreachable, Pause
 from logyard.admin.throttle_records import (
     BROKER,
     ENDING,
@@ -36,6 +36,11 @@ from logyard.admin.throttles import (
 from logyard.broker.errors import ApiError, ErrorCode
 
 _ROUNDS = 20  # of looking whether somebody else came or went meanwhile
+# What is said where a topic has vanished, or a broker is not there (any more).
+_GONE = {
+    TOPIC: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),
+    BROKER: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.BROKER_NOT_AVAILABLE),
+}
 
 
 class ThrottleBook:
@@ -80,7 +85,7 @@ class ThrottleBook:
         taken = {place: value for place, value in found.items() if place not in theirs}
         mine = replace(mine, claims={**mine.claims, **{p: mine.claims[p].found(v) for p, v in taken.items()}})
         self._bring(mine, taken, [*others, mine])
-        self._settle(owner, list(taken))
+        self._settle(owner, list(taken), mine)
         rates = {int(place.name) for place in taken if place.kind == BROKER}
         await_rates(self._client, sorted(rates), rate, self._pause)
         return theirs
@@ -95,8 +100,9 @@ class ThrottleBook:
             return []
         self._records.put(replace(mine, state=ENDING))
         left = self._settle(owner, list(mine.claims))
-        if not left:
-            self._records.put(replace(self.owners()[owner], state=OVER))
+        settled = self.owners().get(owner)
+        if settled is not None and not left:
+            self._records.put(replace(settled, state=OVER))
             self._forget()
         return left
 
@@ -133,12 +139,20 @@ class ThrottleBook:
         self._records.put(mine)
         return mine
 
-    def _settle(self, owner: str, places: Sequence[Place]) -> list[Place]:
-        """Bring settings to what all records want, until nobody else came or went meanwhile; returns what is away."""
+    def _settle(self, owner: str, places: Sequence[Place], held: Record | None = None) -> list[Place]:
+        """Bring settings to what all records want, until nobody else came or went meanwhile; returns what is away.
+
+        :param held: the owner's record, where it holds on even if somebody has ended it meanwhile.
+        """
         left: list[Place] = []
         for _ in range(_ROUNDS):
             records = self._records.load()
-            mine = next(record for record in records if record.owner == owner)
+            mine = next((record for record in records if record.owner == owner), None)
+            if mine is None:
+                if held is None:
+                    return []  # whoever dropped it has settled it
+                mine = held
+                records.append(held)
             found = self._read(places)
             left = [place for place in places if place not in found]
             ours = {place: value for place, value in found.items() if is_known(place, value, records)}
@@ -174,8 +188,10 @@ class ThrottleBook:
                 configs = self._client.topic_configs(name) if kind == TOPIC else self._client.broker_configs(int(name))
                 values = own_values(configs, keys)
             except (ApiError, ClusterUnreachable) as problem:
-                gone = getattr(problem, "code", None) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if kind == TOPIC and not gone:
+                # Who refuses us is there, and would work on without a throttle.
+                gone = getattr(problem, "code", None) in _GONE[kind]
+                away = kind == BROKER and isinstance(problem, ClusterUnreachable)
+                if isinstance(problem, AccessRefused) or not (gone or away):
                     raise
                 if kind == BROKER:
                     continue  # it went away since

@@ -214,3 +214,33 @@ def test_two_at_the_same_time(first: str, second: str, order: list[bool], rate: 
     yard.settle()
     assert yard.now() == yard.theirs
     assert yard.records.table == {}
+
+
+@pytest.mark.parametrize("second", ["release", "hold"])
+@given(order=st.lists(st.booleans(), max_size=80), rate=st.sampled_from([None, "5"]))
+@settings(max_examples=100, deadline=None)
+def test_two_with_the_same_throttle_at_the_same_time(second: str, order: list[bool], rate: str | None) -> None:
+    """A task that is killed and the verification of its run, two runs that find what a dead one left, or a late end
+    and the next try."""
+    yard = Yard()
+    for place in PLACES:
+        if place.kind == BROKER:
+            yard.foreign(place, rate)
+    yard.book().hold("a", *OWNERS["a"])
+    problems: list[Exception] = []
+
+    def work(kind: str) -> Callable[[Callable[[], None]], None]:
+        def body(step: Callable[[], None]) -> None:
+            book = yard.book(step)
+            try:
+                book.release("a") if kind == "release" else book.hold("a", *OWNERS["a"])
+            except Exception as problem:
+                problems.append(problem)
+
+        return body
+
+    Turns(iter(order)).run(work("release"), work(second))
+    assert problems == []
+    yard.settle()
+    assert yard.now() == yard.theirs
+    assert yard.records.table == {}

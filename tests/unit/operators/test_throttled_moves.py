@@ -10,7 +10,7 @@ from logyard.admin import throttles
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.ports import ClusterUnreachable
+from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.verification import NotAsPlanned
 from tests.support.airflow_tasks import context, run, use
@@ -180,3 +180,35 @@ def test_a_move_waits_for_a_target_that_is_away_at_the_start(cluster: MemoryClus
     cluster.__class__ = Returning
     result, _ = run(execute(document, deferrable=deferrable), context())
     assert result["moved"] == ["t-0", "t-1"]
+
+
+@pytest.mark.parametrize(
+    "problem", [ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not you"), AccessRefused("the login is refused")]
+)
+def test_a_broker_that_refuses_to_tell_its_settings_is_not_away(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    def refuse(*_: object) -> None:
+        raise problem
+
+    document = plan(drain=[1])
+    monkeypatch.setattr(MemoryClient, "broker_configs", refuse)
+    with pytest.raises(type(problem)):
+        run(execute(document, throttle="700"), context())
+    assert not any(placed.is_reassigning for placed in cluster.assignments.values())
+
+
+def test_a_verification_leaves_the_throttle_of_a_task_of_its_run_that_still_works(cluster: MemoryCluster) -> None:
+    cluster.ticks_to_move = 5000
+    plans = [{"partitions": [{"topic": "t", "partition": p, "replicas": [4, 2, 3]}]} for p in (0, 2)]
+    with pytest.raises(TaskDeferred):
+        execute(plans[1], throttle="700", deferrable=True).execute(context(task_id="other"))
+    beside = context(task_id="v")
+    beside["ti"].others = {"dag": {"run": {"other": "deferred"}}}
+    with pytest.raises(NotAsPlanned):
+        run(verify(plans[0]), beside)
+    assert throttled(cluster)
+    beside["ti"].others = {"dag": {"run": {"other": "failed"}}}
+    with pytest.raises(NotAsPlanned):
+        run(verify(plans[0]), beside)
+    assert not throttled(cluster)
