@@ -41,6 +41,7 @@ log = structlog.get_logger("logyard.connection")
 class _Slot:
     """The place of one unfinished answer in the order of answers."""
 
+    api_key: int
     answer: Encoded = None
     done: bool = False
 
@@ -144,6 +145,11 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._slots) or self.is_kept_waiting
 
     @property
+    def owed(self) -> list[int]:
+        """The APIs of the requests that are being worked on, oldest first."""
+        return [slot.api_key for slot in self._slots if not slot.done]
+
+    @property
     def signs_of_life(self) -> int:
         """A figure that grows with every request that is taken and every byte that the peer takes.
 
@@ -233,10 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             frame_size = self._complete_frame()
             if frame_size < 0:
                 break
-            if self._stopped:
-                self._hold_reading()
-                return
-            if self._write_paused or (self._slots and not self._may_start()):
+            if self._stopped or self._write_paused or (self._slots and not self._may_start()):
                 self._hold_reading()
                 return
             if self._unread is not None and self._unread.is_full and self._must_wait(self._unread):
@@ -336,23 +339,22 @@ class Connection(asyncio.BufferedProtocol):
             log.warning("request refused, connection closed", peer=self.session.client_host, error=str(error))
             self.close()
             return
+        api_key = frame[0] << 8 | frame[1]
         if isinstance(answer, asyncio.Future):
-            slot = _Slot()
+            slot = _Slot(api_key)
             self._slots.append(slot)
             answer.add_done_callback(lambda future: self._settle(slot, future))
         elif self._slots:
-            self._slots.append(_Slot(answer, done=True))
+            self._slots.append(_Slot(api_key, answer, done=True))
         else:
             self._write(answer)
             return
-        self._last_pipelined = self._may_pipeline(frame[0] << 8 | frame[1])
+        self._last_pipelined = self._may_pipeline(api_key)
 
     def _settle(self, slot: _Slot, future: "asyncio.Future[Encoded]") -> None:
-        if self._transport is None:
-            if not future.cancelled():
-                future.exception()
-            return
         problem = None if future.cancelled() else future.exception()
+        if self._transport is None:
+            return
         if isinstance(problem, CorruptData):
             log.warning("request refused, connection closed", peer=self.session.client_host, error=str(problem))
             self.close()

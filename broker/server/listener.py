@@ -3,7 +3,9 @@
 import asyncio
 import itertools
 import socket
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -81,7 +83,7 @@ class Listener:
             try:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                await loop.connect_accepted_socket(lambda: self._connection(dispatcher), sock)
+                await _whole(loop.connect_accepted_socket(lambda: self._connection(dispatcher), sock))
             except OSError:
                 sock.close()  # the peer has gone already
             except Exception:
@@ -160,6 +162,7 @@ class Listener:
         while self._connections and loop.time() < deadline:
             await asyncio.sleep(0.02)
         for connection in list(self._connections):
+            log.warning("connection cut off, stopping", listener=self.name, peer=connection.peer, owed=connection.owed)
             connection.close()
             connection.abort()
 
@@ -175,6 +178,20 @@ class Listener:
     def _closed(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         self._admission.leave(connection)
+
+
+async def _whole(taking: Coroutine[Any, Any, object]) -> None:
+    """Take a connection, to the end even where the one who waits for it is cancelled meanwhile.
+
+    uvloop frees the transport of a connection whose taking is cancelled and never calls its `connection_lost`: the
+    connection would be counted, and waited for, though it is gone.
+    """
+    task = tasks.answering(taking)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def _bound(endpoint: Endpoint) -> socket.socket:
