@@ -213,6 +213,32 @@ def test_deleting_the_controller_znode_elects_anew_each_time(one: RealCluster) -
 # Without ZooKeeper
 
 
+def test_counters_that_are_deleted_go_on_where_they_were(one: RealCluster) -> None:
+    """/controller_epoch and /latest_producer_id_block: no epoch and no producer id is used twice."""
+    topic, planted, ids = name("counted"), name("planted"), brokers_of(one)
+    create(one, topic, 1, 3)
+    with one.zookeeper() as zk:
+        for _ in range(3):
+            _, epoch = one.controller()
+            zk.delete("/controller")
+            eventually(lambda e=epoch: (c := one.controller())[0] >= 0 and c[1] > e, "a controller", 30)
+        _, epoch = one.controller()
+        one.produce(topic, [(b"k", b"v")], **{"enable.idempotence": True})
+        block = int(json.loads(zk.get("/latest_producer_id_block")[0])["block_end"])
+        zk.delete("/controller_epoch")
+        zk.delete("/latest_producer_id_block")
+        zk.create(f"/brokers/topics/{planted}", json.dumps({"version": 1, "partitions": {"0": ids}}).encode())
+        eventually(lambda: states(zk, planted), "the planted topic has a state", 60)
+        assert states(zk, planted)[0]["controller_epoch"] > epoch
+        assert one.controller()[1] > epoch
+        for broker in ids:
+            one.cluster.stop_broker(broker, signal.SIGTERM)  # whoever has a block of producer ids loses it
+            one.cluster.start_broker(broker)
+            eventually(lambda: one.isrs_full(planted) and one.isrs_full(topic), "in sync", 60)
+        assert len(one.produce(planted, [(b"k", b"v")], **{"enable.idempotence": True})) == 1
+        assert int(json.loads(zk.get("/latest_producer_id_block")[0])["block_start"]) > block
+
+
 def test_zookeeper_goes_and_comes_back_under_load(one: RealCluster, server: ZooKeeperServer) -> None:
     topic = name("load")
     create(one, topic, 3, 3, min_insync_replicas="2")
