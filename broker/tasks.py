@@ -52,7 +52,8 @@ def every(
         while True:
             try:
                 await work()
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                _raise_own_end(error)
                 failed(name, error, interval_s)
             await asyncio.sleep(interval_s)
 
@@ -84,11 +85,19 @@ async def _kept(name: str, work: Callable[[], Coroutine[Any, Any, None]], pause_
     while True:
         try:
             await work()
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            _raise_own_end(error)
             failed(name, error, pause_s)
         else:
             return
         await asyncio.sleep(pause_s)
+
+
+def _raise_own_end(error: BaseException) -> None:
+    """A future that was waited for and cancelled by somebody else is a failure like others, not this task's end."""
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+        raise error
 
 
 def _ended(task: "asyncio.Task[Any]") -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
@@ -47,6 +48,28 @@ async def test_a_bad_turn_of_what_is_done_every_so_often_is_one_turn(counted: Co
             await asyncio.sleep(0.001)
     task.cancel()
     assert counted["a chore"] >= 3
+
+
+async def test_a_future_that_somebody_else_cancels_ends_nothing(counted: Counter[str]) -> None:
+    turns: Counter[str] = Counter()
+
+    async def work(name: str) -> None:
+        turns[name] += 1
+        if turns[name] == 1:
+            others = asyncio.get_running_loop().create_future()
+            others.cancel()
+            await others
+
+    await tasks.keep("a loop", partial(work, "keep"), pause_s=0)
+    assert turns["keep"] == 2
+    task = tasks.every("a chore", 0.001, partial(work, "every"))
+    async with asyncio.timeout(10):
+        while turns["every"] < 3:
+            await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled(), "its own end is one"
+    assert counted == {"a loop": 1, "a chore": 1}
 
 
 async def test_what_is_done_once_is_told_and_who_waits_gets_it_too(counted: Counter[str]) -> None:
