@@ -28,8 +28,8 @@ class Chores:
         self._hold(tasks.every(CHORES, interval_ms / 1000, lambda: self._noting(work()), first_s))
 
     def keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin what goes on until it is stopped."""
-        self._hold(tasks.keep(CHORES, lambda: self._noting(work())))
+        """Begin what goes on until it returns: whatever goes wrong is told by `tasks`, and it is begun again."""
+        self._hold(tasks.keep(CHORES, work))
 
     def later(self, delay_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do it once, after a while; not at all if `stop` comes first."""

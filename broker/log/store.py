@@ -295,7 +295,7 @@ class LogStore:
 
     def _cut(self, log: SegmentedLog, offset: int) -> None:
         if log.reload is not None:
-            self._chores.spawn(self._reload(log, log.reload))
+            self._chores.keep(partial(self._reload, log, log.reload))
         if log.is_future:
             return
         if (future := self.future(log.tp)) is not None:
@@ -303,8 +303,10 @@ class LogStore:
         self.on_cut(log.tp, offset)
 
     async def _reload(self, log: SegmentedLog, reload: Reload) -> None:
-        await self._run(reload.run)
-        log.finish_reload(reload)
+        """Until it is done a follower takes nothing in: what goes wrong is tried again."""
+        if log.reload is reload and log.failure is None:
+            await self._run(reload.run)
+            log.finish_reload(reload)
 
     # -- looking after --------------------------------------------------------------------------------------
 
@@ -379,7 +381,7 @@ class LogStore:
             if self._loaded:
                 try:
                     await self._close_directory(directory)
-                except StorageError as error:
+                except (StorageError, FileNotFoundError) as error:
                     self._note(f"{directory.path}: not closed cleanly: {error}")
         self._inventory.clear()
         for directory in self._directories.all:

@@ -135,8 +135,7 @@ class Upkeep:
         """Flush logs that have begun new segments, up to these, and logs that were cut, to the end."""
         waiting, self._to_flush = self._to_flush, {}
         for log, whole in waiting.items():
-            with suppress(StorageError):  # deleted or offline by now
-                await self.flush(log, None if whole else log.active.base_offset)
+            await self._flush_in_turn(log, None if whole else log.active.base_offset)
 
     async def flush_overdue(self) -> None:
         """Flush the logs whose flush.ms has passed."""
@@ -145,8 +144,16 @@ class Upkeep:
             if log.flushed_at is None:
                 log.flushed_at = now
             if log.recovery_point < log.log_end_offset and (now - log.flushed_at) * 1000 >= log.config.flush_ms:
-                with suppress(StorageError):
-                    await self.flush(log)
+                await self._flush_in_turn(log)
+
+    async def _flush_in_turn(self, log: SegmentedLog, up_to: int | None = None) -> None:
+        """Flush one of many: what goes wrong with it keeps no other from its turn."""
+        try:
+            await self.flush(log, up_to)
+        except StorageError:
+            pass  # deleted or offline by now
+        except Exception as error:
+            self._note(f"{log.directory}: not flushed: {error!r}")
 
     # -- checkpoints ----------------------------------------------------------------------------------------
 

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
+from logyard.broker import tasks
 from logyard.broker.clock import ManualClock
 from logyard.broker.config import BrokerConfig
 from logyard.broker.errors import StorageError
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import DuplicateReplica, IdentityMismatch
-from logyard.broker.log.disk import read_whole, write_whole
+from logyard.broker.log.disk import DiskError, read_whole, write_whole
 from logyard.broker.log.layout import CHECKPOINTS
 from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.replay import Reload
 from logyard.broker.log.settings import settings_from
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.model import TopicPartition
@@ -454,6 +456,65 @@ class TestUpkeep:
         log.append_as_leader(data, 0, now_ms=0)  # who cannot wait reads on the spot
         await settled()
         assert log.producers.entries[1].last_sequence == 3
+
+    async def test_what_could_not_be_read_again_is_tried_again(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A follower takes nothing in until it is: for want of a descriptor it would have stood still for ever."""
+        monkeypatch.setattr(tasks, "PAUSE_S", 0.01)
+        store = await house.loaded()
+        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        for sequence in range(20):
+            data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
+            log.append_as_leader(data, 0, now_ms=0)
+        run, tries = Reload.run, []
+
+        def fails_first(reload: Reload) -> None:
+            tries.append(reload)
+            if len(tries) == 1:
+                raise DiskError("/x", OSError(errno.EMFILE, "too many open files"))
+            run(reload)
+
+        monkeypatch.setattr(Reload, "run", fails_first)
+        log.truncate_to(11)
+        await until(lambda: log.reload is None)
+        assert log.producers.entries[1].last_sequence == 10
+
+    async def test_a_log_whose_files_were_taken_away_keeps_no_directory_locked(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = await house.loaded()
+        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+
+        def gone() -> None:
+            raise FileNotFoundError(log.directory)
+
+        monkeypatch.setattr(log, "close", gone)
+        await store.close()
+        assert any("not closed cleanly" in note for note in house.notes)
+        assert (await house.loaded()).get(A0) is not None
+
+    async def test_one_log_that_cannot_be_flushed_keeps_no_other_from_it(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = await house.loaded()
+        bad, good = (store.get_or_create(TopicPartition("a", n), ID, CONFIG, is_new=True) for n in (0, 1))
+        for log in (bad, good):
+            log.append_as_leader(produced([b"v"]), 0, now_ms=0)
+
+        def gone(up_to: int | None = None) -> None:
+            raise FileNotFoundError(bad.directory)
+
+        monkeypatch.setattr(bad, "prepare_flush", gone)
+        bad.keeper.cut(bad, 1)
+        good.keeper.cut(good, 1)
+        await store._upkeep.flush_waiting()
+        assert good.recovery_point == 1
+        good.append_as_leader(produced([b"v"]), 0, now_ms=0)
+        for log in (bad, good):
+            log.config = replace(log.config, flush_ms=0)
+        await store._upkeep.flush_overdue()
+        assert good.recovery_point == 2
 
     async def test_a_checkpoint_under_way_does_not_bring_the_old_point_back(self, house: House) -> None:
         store = await house.loaded()

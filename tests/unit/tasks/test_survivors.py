@@ -16,7 +16,7 @@ from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.clock import ManualClock
 from logyard.broker.config import BrokerConfig
 from logyard.broker.controller.runner import ControllerRunner
-from logyard.broker.errors import ErrorCode
+from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.log.runner import Chores
 from logyard.broker.model import Endpoint, TopicPartition
 from logyard.broker.replication.ports import IsrChangeResult
@@ -223,6 +223,21 @@ async def test_logs_are_kept_up() -> None:
     chores.every(5, partial(work, "every"))
     chores.keep(partial(work, "keep"))
     await until(lambda: turns["every"] > 2 and turns["keep"] == 2)
+    await chores.stop()
+
+
+async def test_a_chore_goes_on_though_it_met_what_is_known_to_go_wrong() -> None:
+    turns = 0
+
+    async def work() -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 1:
+            raise StorageError("no file descriptors left")
+
+    chores = Chores(print)
+    chores.keep(work)
+    await until(lambda: turns == 2)
     await chores.stop()
 
 
