@@ -10,7 +10,7 @@ Rule 3: memory is granted for a whole request before its bytes are read, so that
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -229,11 +229,16 @@ class RequestMemory:
 
     def __init__(self, bytes_max: int) -> None:
         self._left = bytes_max
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Callable[[], None], None] = {}
 
     @property
     def left(self) -> int:
         return self._left
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
 
     def take(self, size: int) -> bool:
         """Grant that many bytes, or not now."""
@@ -244,12 +249,18 @@ class RequestMemory:
 
     def wait(self, retry: Callable[[], None]) -> None:
         """Call `retry` once when memory has come back."""
-        self._waiting.append(retry)
+        self._waiting[retry] = None
+
+    def forget(self, retry: Callable[[], None]) -> None:
+        """Who waits is gone."""
+        self._waiting.pop(retry, None)
 
     def give_back(self, size: int) -> None:
         """These bytes are free again; who waits asks again, first come first served."""
         self._left += size
         for _ in range(len(self._waiting)):
-            if self._left <= 0:
+            if self._left <= 0 or not self._waiting:
                 break
-            self._waiting.popleft()()
+            retry = next(iter(self._waiting))
+            del self._waiting[retry]
+            retry()

@@ -7,7 +7,6 @@ Rule 3: meanwhile who reads less than 64 KiB in ten seconds is cut off: a few th
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -52,7 +51,7 @@ class Answers:
         self._bytes_max = bytes_max
         self._monotonic = monotonic
         self._unread: dict[Reader, _Unread] = {}
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Callable[[], None], None] = {}
         self._watch: asyncio.Task[None] | None = None
         self.size = 0
         self.cut_off = 0
@@ -84,7 +83,11 @@ class Answers:
 
     def wait(self, retry: Callable[[], None]) -> None:
         """Call `retry` once when there is room."""
-        self._waiting.append(retry)
+        self._waiting[retry] = None
+
+    def forget(self, retry: Callable[[], None]) -> None:
+        """Who waits is gone."""
+        self._waiting.pop(retry, None)
 
     def gauges(self) -> dict[str, int]:
         """Figures for /metrics."""
@@ -104,9 +107,11 @@ class Answers:
 
     def _let_in(self) -> None:
         for _ in range(len(self._waiting)):
-            if self.is_full:
+            if self.is_full or not self._waiting:
                 break
-            self._waiting.popleft()()
+            retry = next(iter(self._waiting))
+            del self._waiting[retry]
+            retry()
 
     async def _cut_off_who_stands_still(self) -> None:
         while self.is_full:

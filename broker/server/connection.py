@@ -2,8 +2,8 @@
 
 Rule 1: the records of a Produce are used where they were received; nothing copies them on the way.
 Rule 2: as in Kafka one request of a connection is worked on at a time, except that Produce requests may
-        follow each other while earlier ones wait for their acks (each is appended before the next is read; where
-        that takes a thread, the next waits like any other).
+        follow each other while earlier ones wait for their acks (each is appended before the next is begun; where
+        that takes a thread, the next waits for the thread).
 Rule 3: the buffer grows only as bytes arrive, never by what a size field promises.
 Rule 4: a connection that a quota has muted sends what it owes and reads on when its time is up (KIP-219).
 Rule 5: whoever does not read its answers gets none: nothing waits for it for longer than `connections.max.idle.ms`
@@ -21,7 +21,7 @@ import structlog
 from logyard.broker.errors import CorruptData
 from logyard.broker.server.admission import RequestMemory
 from logyard.broker.server.answers import SMALL_ANSWERS, Answers
-from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted
+from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted, nobody_waits
 
 BUFFER_BYTES_MIN = 64 * 1024
 # What a connection that sent large requests may keep: growing anew for each would copy more than it saves.
@@ -82,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stopped = False  # draining or muted: no further request is taken
         self._unmute: asyncio.TimerHandle | None = None
         self.session.mute = self.mute
+        self.session.go_on = self._process
         self._memory = memory
         self._granted = 0  # bytes of `memory` for the large request that is being received
         self._starved = False  # waiting for `memory`
@@ -118,11 +119,14 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = self._closing = None
         if self._unread is not None:
             self._unread.done(self)
+            self._unread.forget(self._let_in)
+        if self._memory is not None:
+            self._memory.forget(self._fed)
         self._slots.clear()
         self._answers.clear()
         if self._unmute is not None:
             self._unmute.cancel()
-        self.session.mute = never_muted
+        self.session.mute, self.session.go_on = never_muted, nobody_waits
         self._release_memory()
         self._on_close(self)
 
@@ -231,6 +235,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _process(self) -> None:
         """Work through every complete frame that may be started now, and send what was answered at once."""
+        if self._transport is None:
+            return
         self._take_frames()
         self._flush()
 
@@ -253,9 +259,9 @@ class Connection(asyncio.BufferedProtocol):
             self._start = self._end = 0
             if len(self._buffer) > BUFFER_BYTES_KEPT:
                 self._buffer = bytearray(BUFFER_BYTES_MIN)
-        if self._memory is not None and not self._has_memory(self._memory):
+        if self._transport is None or (self._memory is not None and not self._has_memory(self._memory)):
             return
-        if self._read_paused and self._transport is not None:
+        if self._read_paused:
             self._read_paused = False
             self._transport.resume_reading()
 
@@ -274,10 +280,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._granted == size:
             return True
         self._release_memory()
-        if self._transport is None or memory.take(size):
+        if memory.take(size):
             self._granted = size
             return True
-        if not self._starved:
+        if not self._starved and self._transport is not None:
             self._starved = self._read_paused = True
             self._transport.pause_reading()
             memory.wait(self._fed)
@@ -335,9 +341,9 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self, frame: memoryview) -> None:
         try:
             answer = self._dispatch(self.session, frame)
-        except CorruptData as error:
-            log.warning("request refused, connection closed", peer=self.session.client_host, error=str(error))
-            self.close()
+        except Exception as error:
+            # Whoever gave the turn, another connection that has read or a disk, must not suffer for it.
+            self._fail(error)
             return
         api_key = frame[0] << 8 | frame[1]
         if isinstance(answer, asyncio.Future):
@@ -352,16 +358,11 @@ class Connection(asyncio.BufferedProtocol):
         self._last_pipelined = self._may_pipeline(api_key)
 
     def _settle(self, slot: _Slot, future: "asyncio.Future[Encoded]") -> None:
-        problem = None if future.cancelled() else future.exception()
+        problem = asyncio.CancelledError() if future.cancelled() else future.exception()
         if self._transport is None:
             return
-        if isinstance(problem, CorruptData):
-            log.warning("request refused, connection closed", peer=self.session.client_host, error=str(problem))
-            self.close()
-            return
-        if future.cancelled() or problem is not None:
-            log.error("request failed, connection closed", exc_info=problem)
-            self.close()
+        if problem is not None:
+            self._fail(problem)
             return
         slot.answer, slot.done = future.result(), True
         while self._slots and self._slots[0].done:
@@ -373,16 +374,21 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._flush()
 
+    def _fail(self, problem: BaseException) -> None:
+        """A request that could not be worked on ends its connection."""
+        if isinstance(problem, CorruptData):
+            log.warning("request refused, connection closed", peer=self.peer, error=str(problem))
+        else:
+            log.error("request failed, connection closed", peer=self.peer, exc_info=problem)
+        self.close()
+
     def _write(self, answer: Encoded) -> None:
         """Send an answer: a small one with the others of this turn, at the next `_flush`."""
         if answer is None or self._transport is None:
             return
         if isinstance(answer, list):
             self._flush()
-            size = sum(map(len, answer))
-            self._sent += size
-            if self._write_paused and self._unread is not None:
-                self._unread.add(self, size)
+            self._count(sum(map(len, answer)))
             self._transport.writelines(answer)
             return
         self._answers.append(answer)
@@ -393,8 +399,11 @@ class Connection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         answers = self._answers
         if answers and self._transport is not None:
-            self._sent += self._answers_size
-            if self._write_paused and self._unread is not None:
-                self._unread.add(self, self._answers_size)
+            self._count(self._answers_size)
             self._answers, self._answers_size = [], 0
             self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+
+    def _count(self, size: int) -> None:
+        self._sent += size
+        if self._write_paused and self._unread is not None:
+            self._unread.add(self, size)

@@ -20,6 +20,10 @@ def never_muted(ms: int) -> None:
     """Sessions without a connection (tests) have nothing to mute."""
 
 
+def nobody_waits() -> None:
+    """Sessions without a connection have no later request."""
+
+
 @dataclass(slots=True)
 class Session:
     """What is known of the peer of one connection."""
@@ -33,8 +37,10 @@ class Session:
     mute: Callable[[int], None] = never_muted
     # A follower's, as far as what it asks tells: replication goes on where clients have to wait.
     is_broker: bool = False
-    # A Produce that is not appended yet, though its handler has returned: nothing may overtake it.
+    # A Produce that is not appended yet, though its handler has returned: nothing may overtake it. `go_on` is to be
+    # called once it is: what came behind it need not wait for its answer.
     is_appending: bool = False
+    go_on: Callable[[], None] = nobody_waits
 
 
 @dataclass(slots=True)

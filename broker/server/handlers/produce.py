@@ -62,7 +62,7 @@ async def _append_opened(
     opening: Awaitable[AfterOpening] | None,
     refused: list[ProduceResult],
 ) -> Encoded:
-    """Wait for the thread, then append and answer like `handle`; a later request of the connection waits meanwhile."""
+    """Wait for the thread, then append and answer like `handle`; until it is appended a later request waits."""
     replicas = services.replicas
     try:
         while opening is not None:
@@ -74,8 +74,10 @@ async def _append_opened(
         )
     finally:
         request.session.is_appending = False
-    results = outcome if isinstance(outcome, list) else await outcome
-    return _answer(services, request, asked.acks, results + refused)
+    if isinstance(outcome, list):
+        return _answer(services, request, asked.acks, outcome + refused)
+    request.session.go_on()
+    return _answer(services, request, asked.acks, await outcome + refused)
 
 
 def _refuse_all(

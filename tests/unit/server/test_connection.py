@@ -9,6 +9,7 @@ import pytest
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.server.admission import RequestMemory
+from logyard.broker.server.answers import Answers
 from logyard.broker.server.connection import (
     BUFFER_BYTES_BUSY,
     BUFFER_BYTES_KEPT,
@@ -54,14 +55,24 @@ class Wire:
 class Server:
     """Answers every frame with itself, at once or when told to."""
 
-    def __init__(self, frame_bytes_max: int = 1 << 24, memory: RequestMemory | None = None) -> None:
+    def __init__(
+        self, frame_bytes_max: int = 1 << 24, memory: RequestMemory | None = None, answers: Answers | None = None
+    ) -> None:
         self.frames: list[bytes] = []
         self.held: dict[bytes, asyncio.Future[Encoded]] = {}
         self.hold = False
         self.pieces = b""
         self.wire = Wire()
         self.connection = Connection(
-            self.dispatch, lambda key: key == PRODUCE, "L", 1, frame_bytes_max, lambda c: True, lambda c: None, memory
+            self.dispatch,
+            lambda key: key == PRODUCE,
+            "L",
+            1,
+            frame_bytes_max,
+            lambda c: True,
+            lambda c: None,
+            memory,
+            answers,
         )
         self.connection.connection_made(self.wire)  # type: ignore[arg-type]
 
@@ -70,6 +81,8 @@ class Server:
         self.frames.append(taken)
         if taken[2:] == b"refuse":
             raise CorruptData("refused")
+        if taken[2:] == b"mistake":
+            raise RuntimeError("nobody thought of it")
         if not self.hold:
             return [taken[:3], taken[3:]] if taken == self.pieces else taken
         self.held[taken] = asyncio.get_running_loop().create_future()
@@ -337,6 +350,51 @@ def test_memory_of_a_connection_that_breaks_comes_back() -> None:
     assert two.wire.reading
     two.connection.connection_lost(None)
     assert memory.left == 100_000
+
+
+def test_a_closed_connection_gives_no_memory_back_that_it_never_had() -> None:
+    memory = RequestMemory(100_000)
+    one, two = Server(memory=memory), Server(memory=memory)
+    one.feed(sized(frame(OTHER, b"x" * 250_000))[:1000])
+    two.feed(sized(frame(OTHER, b"y" * 250_000))[:1000])
+    two.connection.close()
+    one.connection.connection_lost(None)
+    two.connection.connection_lost(None)
+    assert memory.left == 100_000
+
+
+def test_who_waits_for_memory_and_goes_is_forgotten() -> None:
+    memory = RequestMemory(100_000)
+    one = Server(memory=memory)
+    one.feed(sized(frame(OTHER, b"x" * 250_000))[:1000])
+    for _ in range(10):
+        other = Server(memory=memory)
+        other.feed(sized(frame(OTHER, b"y" * 250_000))[:1000])
+        other.connection.connection_lost(None)
+    assert memory.waiting == 0
+
+
+async def test_who_waits_for_others_to_read_and_goes_is_forgotten() -> None:
+    answers = Answers(1000, lambda: 0.0)
+    answers.loading(1000)
+    for _ in range(10):
+        server = Server(answers=answers)
+        server.feed(sized(frame(OTHER, b"x")))
+        assert server.frames == []
+        server.connection.connection_lost(None)
+    assert answers.waiting == 0
+    answers.loading(-1000)
+
+
+async def test_a_mistake_over_one_connections_request_is_not_anothers_trouble() -> None:
+    answers = Answers(1000, lambda: 0.0)
+    answers.loading(1000)
+    bad, good = Server(answers=answers), Server(answers=answers)
+    bad.feed(sized(frame(OTHER, b"mistake")))
+    good.feed(sized(frame(OTHER, b"x")))
+    answers.loading(-1000)  # called by whoever has read: a cold read, another connection
+    assert bad.wire.closed
+    assert good.frames == [frame(OTHER, b"x")]
 
 
 def test_a_size_over_the_limit_closes_before_memory_is_asked_for() -> None:

@@ -136,6 +136,16 @@ async def test_what_came_first_is_appended_first_though_it_takes_a_thread() -> N
     assert [header.compression for header in broker.kept()] == [compression.GZIP] * 4
 
 
+async def test_who_waits_for_followers_does_not_hold_up_what_comes_behind() -> None:
+    broker = Broker()
+    broker.world.tell(broker.world.order(replicas=(1, 2), isr=(1, 2), leader_epoch=2, partition_epoch=9))
+    broker.send(made(400, 100), made(400, 101), made(1, 10), acks=-1)
+    async with asyncio.timeout(20):
+        while len(broker.kept()) < 3:
+            await asyncio.sleep(0.001)
+    assert broker.wire.answers == [], "the follower has fetched nothing"
+
+
 async def test_a_repeated_batch_is_known_again() -> None:
     broker = Broker()
     first = idempotent(400, 100, base_sequence=0)
