@@ -109,13 +109,13 @@ class PartitionLog(SegmentedLog):
         )
 
     def opener(
-        self, batches: memoryview, now_ms: int, opened: Bounds | None
+        self, batches: memoryview, now_ms: int, opened: Bounds | None, *, always: bool = False
     ) -> tuple[Callable[[memoryview], memoryview], Bounds] | None:
         """What to do with these batches in a thread before they are appended, and the bounds to say that it was done.
 
-        None where that would not take long, or was done by the same bounds. See `opening.opener`.
+        None where that would not take long (but see `always`), or was done by the same bounds. See `opening.opener`.
         """
-        work = None if opened == self.bounds else opening.opener(batches, self.bounds, now_ms)
+        work = None if opened == self.bounds else opening.opener(batches, self.bounds, now_ms, always=always)
         return None if work is None else (work, self.bounds)
 
     def append_as_follower(self, data: memoryview, *, now_ms: int | None = None) -> AppendInfo:

@@ -26,6 +26,7 @@ from logyard.broker.records.inspection import LITTLE_BYTES, Inspected, inspect
 from logyard.broker.records.inspection import is_little as is_little_batch
 from logyard.broker.records.legacy import upconvert
 from logyard.broker.records.recode import is_recoded, recoded
+from logyard.broker.records.resting import rest
 
 # Old messages are read one by one in Python: 150 of them.
 LITTLE_OLD_BYTES = 4 * 1024
@@ -35,12 +36,17 @@ _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 
 
-def opener(buf: memoryview, bounds: Bounds, now_ms: int) -> Callable[[memoryview], memoryview] | None:
+def opener(
+    buf: memoryview, bounds: Bounds, now_ms: int, *, always: bool = False
+) -> Callable[[memoryview], memoryview] | None:
     """What to do with these batches in a thread before they are appended; None where that would not take long.
 
+    `always` where they are one of many that would together.
     It takes a copy of them and returns what is to be appended instead; raises ApiError as `opened` does.
     """
-    return None if is_little(buf, bounds) else partial(opened, bounds=bounds, now_ms=now_ms, piecewise=True)
+    if not always and is_little(buf, bounds):
+        return None
+    return partial(opened, bounds=bounds, now_ms=now_ms, piecewise=True)
 
 
 def is_little(buf: memoryview, bounds: Bounds) -> bool:
@@ -92,6 +98,8 @@ def opened(
         batch = buf[pos : pos + header.length]
         ready.append(_ready(batch, header, bounds, inspect(batch, header, bounds, now_ms, piecewise=piecewise)))
         pos += header.length
+    if piecewise:
+        rest()
     if all(isinstance(batch, memoryview) for batch in ready):
         return buf
     return memoryview(b"".join(ready)) if len(ready) > 1 else memoryview(ready[0])

@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, RecordErrors
 from logyard.broker.records import compression
-from logyard.broker.records.header import HEADER_SIZE, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, BatchHeader
+from logyard.broker.records.header import (
+    ATTRIBUTES_AT,
+    COMPRESSION_BITS,
+    COUNT_AT,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
 from logyard.broker.records.large import wrapped
 from logyard.broker.records.validate import LONG_MAX, Bounds
 from logyard.broker.records.varint import read_varint
@@ -21,6 +30,10 @@ LITTLE_RECORDS = 256
 LITTLE_HEADERS = 1024
 # Up to here a compressed batch is decompressed in one go, if that makes no more than a window of it.
 LITTLE_BYTES = 16 * 1024
+# What a request's batches may take together on the event loop, as `effort` counts: 6 ms.
+EFFORT_MAX = 16 * 1024
+# What a batch takes besides its records, plain or compressed; so many bytes of old messages take what a record takes.
+_EFFORT_PLAIN, _EFFORT_COMPRESSED, _OLD_BYTES = 16, 200, 8
 # How many refused records are named in an answer: the rest only makes it long.
 RECORD_ERRORS_MAX = 1000
 
@@ -72,6 +85,14 @@ def is_little(batch: memoryview, header: BatchHeader) -> bool:
     if header.compression == compression.NONE:
         return header.length <= WINDOW_BYTES or _has_few(batch, header)
     return _plain(batch, header) is not None
+
+
+def effort(batch: memoryview) -> int:
+    """About how long it takes to look into a client's batch, or old messages, that are little: in records."""
+    if len(batch) < HEADER_SIZE or batch[MAGIC_AT] != 2:
+        return _EFFORT_PLAIN + len(batch) // _OLD_BYTES
+    is_compressed = batch[ATTRIBUTES_AT + 1] & COMPRESSION_BITS
+    return int.from_bytes(batch[COUNT_AT:HEADER_SIZE], "big") + (_EFFORT_COMPRESSED if is_compressed else _EFFORT_PLAIN)
 
 
 def _plain(batch: memoryview, header: BatchHeader) -> compression.Buffer | None:

@@ -132,7 +132,7 @@ class Producing:
                 hosted.end_moved(partition)
         return self._wait(waiting, results, timeout_ms) if waiting else results
 
-    def opening(self, entries: Entries, opened: Opened) -> Pending[AfterOpening] | None:
+    def opening(self, entries: Entries, opened: Opened, *, always: bool) -> Pending[AfterOpening] | None:
         """See `Replicas.opening`."""
         partitions = self._hosted.partitions
         now_ms = self._hosted.clock.now_ms()
@@ -140,7 +140,9 @@ class Producing:
         for number, (tp, batches) in enumerate(entries):
             partition = partitions.get(tp)
             log = partition.log if partition is not None and partition.is_leader else None
-            opener = log.opener(batches, now_ms, opened[number] if opened else None) if log is not None else None
+            if log is None:
+                continue
+            opener = log.opener(batches, now_ms, opened[number] if opened else None, always=always)
             if opener is not None:
                 openers[number] = opener
         return self._open(entries, opened or [None] * len(entries), openers) if openers else None

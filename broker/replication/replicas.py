@@ -127,14 +127,16 @@ class Replicas:
 
     # Data
 
-    def opening(self, entries: Entries, opened: Opened) -> Pending[AfterOpening] | None:
+    def opening(self, entries: Entries, opened: Opened, *, always: bool = False) -> Pending[AfterOpening] | None:
         """Have a thread do what has to look into records and takes long; None: nothing does, or it was done.
+
+        With `always` whatever it takes: each of many may be little.
 
         What comes of it is to be appended instead (`opened` too), and what was refused is answered. It no longer needs
         the receive buffer. Whoever calls sees to it that later requests of the same client do not overtake this one,
         and asks again before appending: the topics' settings may have changed meanwhile.
         """
-        return self._produce.opening(entries, opened)
+        return self._produce.opening(entries, opened, always=always)
 
     def look_into(self, work: Callable[[], None]) -> Pending[None]:
         """Do something with records in a thread: what takes as long as those who sent them like."""

@@ -111,7 +111,7 @@ class MemoryLog:
             self._put(Stored(self.log_end_offset, leader_epoch, b.count, b.timestamp, data + b.data[HEADER.size :]))
         return Info(first, self.log_end_offset - 1)
 
-    def opener(self, batches: memoryview, now_ms: int, opened: Any) -> None:
+    def opener(self, batches: memoryview, now_ms: int, opened: Any, *, always: bool = False) -> None:
         """Nothing is compressed anew here."""
         return
 

@@ -14,6 +14,7 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import produce
 from logyard.broker.records import batch
 from logyard.broker.records.header import is_transactional
+from logyard.broker.records.inspection import EFFORT_MAX, effort
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.produce import AfterOpening
 from logyard.broker.server.leaders import endpoints_of
@@ -35,10 +36,11 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
             refusal = "transactional records without a transactional id"
             return _refuse_all(services, request, asked, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, refusal)
     entries, refused = _fit(request.api_version, asked.partitions)
-    opening = services.replicas.opening(entries, ()) if asked.acks in ACKS else None
+    much = len(entries) > 1 and sum(effort(batches) for _, batches in entries) > EFFORT_MAX
+    opening = services.replicas.opening(entries, (), always=much) if asked.acks in ACKS else None
     if opening is not None:
         request.session.is_appending = True
-        return tasks.answering(_append_opened(services, request, asked, opening, refused))
+        return tasks.answering(_append_opened(services, request, asked, opening, refused, much))
     outcome = services.replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
     if isinstance(outcome, list):
         return _answer(services, request, asked.acks, outcome + refused)
@@ -61,6 +63,7 @@ async def _append_opened(
     asked: produce.ProduceRequest,
     opening: Awaitable[AfterOpening] | None,
     refused: list[ProduceResult],
+    much: bool,
 ) -> Encoded:
     """Wait for the thread, then append and answer like `handle`; until it is appended a later request waits."""
     replicas = services.replicas
@@ -68,7 +71,8 @@ async def _append_opened(
         while opening is not None:
             entries, opened, spoilt = await opening
             refused += spoilt
-            opening = replicas.opening(entries, opened)  # again where the topic's settings have changed since
+            # Again where the topic's settings have changed since.
+            opening = replicas.opening(entries, opened, always=much)
         outcome = replicas.append(
             entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT, opened=opened
         )

@@ -91,7 +91,9 @@ class Broker:
         return produce.handle(self.services, Request(key, version, correlation_id, client_id, body, session))
 
     def send(self, *batches: bytes | bytearray, acks: int = 1) -> None:
-        frames = b"".join(codec.encode_request(PRODUCE, VERSION, 1, "c", produce_of(b, acks)) for b in batches)
+        self.feed(b"".join(codec.encode_request(PRODUCE, VERSION, 1, "c", produce_of(b, acks)) for b in batches))
+
+    def feed(self, frames: bytes) -> None:
         view = memoryview(frames)
         while view:
             buffer = self.connection.get_buffer(-1)
@@ -144,6 +146,25 @@ async def test_who_waits_for_followers_does_not_hold_up_what_comes_behind() -> N
         while len(broker.kept()) < 3:
             await asyncio.sleep(0.001)
     assert broker.wire.answers == [], "the follower has fetched nothing"
+
+
+async def test_many_little_batches_of_a_request_are_not_little_together() -> None:
+    broker = Broker(compression_type="producer")
+    little = made(6000, 0, compression=compression.GZIP)
+
+    def together(batch: bytes | bytearray, count: int) -> bytes:
+        message = produce_of(batch, 1)
+        message["topic_data"][0]["partition_data"] *= count
+        return codec.encode_request(PRODUCE, VERSION, 1, "c", message)
+
+    broker.feed(together(little, 1) + together(made(1, 10), 50))
+    assert broker.threaded == 0, "each is little"
+    assert len(broker.wire.answers) == 2
+    broker.feed(together(little, 40))
+    assert len(broker.wire.answers) == 2, "40 times a millisecond or two"
+    assert (await broker.answered(3))[2] == (ErrorCode.NONE, 6050)
+    assert broker.threaded == 1
+    assert len(broker.kept()) == 91
 
 
 async def test_a_repeated_batch_is_known_again() -> None:
