@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -22,15 +21,16 @@ log = structlog.get_logger("logyard.tasks")
 failures: Counter[str] = Counter()
 """How often a task of each name has failed in this process."""
 
-# The loop itself holds tasks weakly.
-_running: "WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Task[Any]]]" = WeakKeyDictionary()
+# The loop itself holds tasks weakly. (A table that held them by loop, weakly, would never let go of either: they know
+# their loop.)
+_running: set[asyncio.Task[Any]] = set()
 
 
 def spawn(name: str, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
     """Begin something that is done once; what goes wrong is logged and counted."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work, name=name)
-    _running.setdefault(loop, set()).add(task)
+    _running.add(task)
     task.add_done_callback(_ended)
     return task
 
@@ -63,6 +63,11 @@ def every(
 def answering(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
     """Begin something whose outcome, exceptions too, is taken by whoever is handed the task: an answer to a request."""
     return asyncio.get_running_loop().create_task(work)
+
+
+def forget(loop: asyncio.AbstractEventLoop) -> None:
+    """Let go of the tasks of a loop that was ended in their midst: they will not end any more."""
+    _running.difference_update([task for task in _running if task.get_loop() is loop])
 
 
 def failed(name: str, error: BaseException, again_in_s: float | None = None) -> None:
@@ -101,6 +106,6 @@ def _raise_own_end(error: BaseException) -> None:
 
 
 def _ended(task: "asyncio.Task[Any]") -> None:
-    _running[task.get_loop()].discard(task)
+    _running.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
         failed(task.get_name(), error)

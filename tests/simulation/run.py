@@ -123,6 +123,7 @@ def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False)
                 scenario.bury()
             asyncio.set_event_loop(None)
             loop.close()
+            tasks.forget(loop)
         structlog.configure(**configured)
         gc.set_threshold(*thresholds)
         known.POSITIONS_KEPT = positions

@@ -1,6 +1,8 @@
 """No task ends in silence: what it does not expect is logged and counted, and what has to go on goes on."""
 
 import asyncio
+import gc
+import weakref
 from collections import Counter
 from functools import partial
 
@@ -104,3 +106,18 @@ async def test_what_a_timer_raises_is_told(counted: Counter[str]) -> None:
         await asyncio.sleep(0.01)
     assert counted == {"callback": 1}
     assert isinstance(logged[0]["exc_info"], KeyError)
+
+
+def test_a_loop_that_was_ended_is_let_go_of() -> None:
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> None:
+        tasks.spawn("waits", asyncio.sleep(3600))
+
+    loop.run_until_complete(begin())
+    loop.close()
+    tasks.forget(loop)
+    known = weakref.ref(loop)
+    del loop
+    gc.collect()
+    assert known() is None
