@@ -65,7 +65,10 @@ class Cluster:
 
     def lease_leader(self, tp: TopicPartition, run_id: str, purpose: str) -> Lease:
         """Take a lease on the leader's replica; raises JobFailed where it cannot be had or is the leader's no more."""
-        leader = self.metadata.topics[tp.topic][tp.partition].leader
+        place = self.metadata.topics.get(tp.topic, {}).get(tp.partition)
+        if place is None:
+            raise JobFailed(f"{tp}: the cluster's metadata does not name it: was its topic deleted?")
+        leader = place.leader
         try:
             lease = self.lease(leader, tp, run_id, purpose)
         except LeaseError as error:

@@ -40,6 +40,7 @@ class Yard:
             self.brokers[number] = stack.enter_context(FakeBroker(number, {("t", 0): replica}, hidden=True))
         self.looks = 0
         self.second = 0
+        self.deleted = False
 
     def lead_second(self, root: Path) -> None:
         """A second partition, which broker 2 alone has."""
@@ -53,6 +54,8 @@ class Yard:
     def connect(self, _arguments: Any) -> Cluster:
         self.looks += 1
         places = {"t": {0: Place(self.leader, (1, 2), (1, 2))}}
+        if self.deleted:
+            del places["t"][0]
         if self.second:
             places["t"][1] = Place(self.second, (self.second,), (self.second,))
         return Cluster(
@@ -188,6 +191,27 @@ def test_one_partition_that_cannot_be_leased_again_is_given_up_alone(yard: Yard,
     assert (yard.status, said["rows"]) == (1, 5)
     assert list(said["failed"]) == ["t-0"]
     assert "no lease on its leader: broker 1" in said["failed"]["t-0"]
+    assert yard.offsets() == list(range(5))
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_partition_whose_topic_is_deleted_meanwhile_is_given_up_alone(
+    others: bool, yard: Yard, tmp_path: Path
+) -> None:
+    if others:
+        yard.lead_second(tmp_path)
+
+    def delete(piece: int) -> None:
+        if piece == 1:
+            yard.deleted = True
+            yard.brokers[1].expire()
+
+    if not others:
+        with pytest.raises(JobFailed, match="t-0: the cluster's metadata does not name it"):
+            yard.run(delete)
+        return
+    said = yard.run(delete)
+    assert (yard.status, said["rows"], list(said["failed"])) == (1, 5, ["t-0"])
     assert yard.offsets() == list(range(5))
 
 
