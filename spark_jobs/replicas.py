@@ -53,6 +53,14 @@ class Replica:
         return TopicPartition(self.topic, self.partition)
 
     @property
+    def watermark_trouble(self) -> str:
+        """Why nobody can tell which records are committed, "" where that is known."""
+        if self.high_watermark >= 0:
+            return ""
+        why = next((text for path, text in self.damaged_files if path.endswith(layout.HIGH_WATERMARKS)), "")
+        return f"its high watermark is not known ({layout.HIGH_WATERMARKS}: {why or 'it has no line'})"
+
+    @property
     def compacted(self) -> bool:
         return self.policy is not None and "compact" in self.policy
 

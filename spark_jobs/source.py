@@ -156,6 +156,10 @@ def replicas(options: Options) -> list[Replica]:
     if options.path:
         there = [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
         check_there(options, [r.tp for r in there])
+        for replica in there:
+            # Where nothing was ever written a broker may not have come to noting it.
+            if replica.watermark_trouble and any(segment.size for segment in replica.segments):
+                raise BadOption(f"{replica.tp}: {replica.watermark_trouble}")
         return [settled(r) for r in there]
     cluster = connect(options, options.names(()))
     wanted = [tp for tp, _ in cluster.partitions(options.names(cluster.metadata.topics)) if options.wants(tp)]

@@ -221,10 +221,11 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
 
 def heads(options: Options) -> dict[TopicPartition, Head]:
-    """Look at every partition asked for, without leases; one whose leader does not answer is left out."""
+    """Look at every partition asked for, without leases; one whose leader does not answer, or whose high watermark a
+    directory does not tell, is left out."""
     if options.path:
-        wanted = (settled(r) for r in of_log_directory(options.path, 0) if options.wants(r.tp))
-        return {r.tp: _head_of(r, options) for r in wanted}
+        wanted = (r for r in of_log_directory(options.path, 0) if options.wants(r.tp) and not r.watermark_trouble)
+        return {r.tp: _head_of(settled(r), options) for r in wanted}
     cluster = connect(options, options.names(()))
     found = {}
     for tp, place in cluster.partitions(options.names(cluster.metadata.topics)):

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from logyard.broker.errors import CorruptData, LogyardError
-from logyard.broker.log.layout import HIGH_WATERMARKS
 from logyard.broker.records.header import HEADER_SIZE, parse_header
 from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.decode import (
@@ -94,9 +93,8 @@ def plan_range(
     replica: Replica, manifest: Manifest, *, committed_only: bool, allow_data_loss: bool, accept_new_topic: bool
 ) -> Range:
     """Return what to export of one partition; raises ExportRefused (see there)."""
-    if replica.high_watermark < 0:
-        why = next((text for path, text in replica.damaged_files if path.endswith(HIGH_WATERMARKS)), "it has no line")
-        raise ExportRefused(f"{replica.tp}: its high watermark is not known ({HIGH_WATERMARKS}: {why})")
+    if replica.watermark_trouble:
+        raise ExportRefused(f"{replica.tp}: {replica.watermark_trouble}")
     if manifest.cluster_id is not None and replica.cluster_id is not None and manifest.cluster_id != replica.cluster_id:
         raise ExportRefused(
             f"this directory holds an export of cluster {manifest.cluster_id}, not of {replica.cluster_id}:"

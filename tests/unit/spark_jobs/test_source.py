@@ -50,6 +50,17 @@ def rows(columns: list[str], **options: str) -> list[dict[str, Any]]:
     return [row for b in batches for row in b.to_pylist()]
 
 
+@pytest.mark.parametrize("text", [None, "0\n1\nu 0 10\n", "garbage"])
+def test_a_directory_that_does_not_tell_what_is_committed_is_not_an_empty_one(root: Path, text: str | None) -> None:
+    noted = root / "replication-offset-checkpoint"
+    noted.unlink() if text is None else noted.write_text(text)
+    with pytest.raises(BadOption, match=r"t-0: its high watermark is not known .replication-offset-checkpoint: "):
+        rows(["offset"], path=str(root), subscribe="t")
+    for log in (root / "t-0").glob("*.log"):
+        log.write_bytes(b"")
+    assert rows(["offset"], path=str(root), subscribe="t") == []
+
+
 def test_every_column_of_a_directory(root: Path) -> None:
     found = rows(SCHEMA.names, path=str(root), subscribe="t")
     assert [r["offset"] for r in found] == list(range(20))

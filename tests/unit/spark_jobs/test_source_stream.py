@@ -285,3 +285,17 @@ def test_spark_streams_it_and_goes_on_from_its_checkpoint(tmp_path: Path, spark:
     (tmp_path / "more").rename(root)
     run()
     assert offsets() == list(range(27))
+
+
+def test_a_partition_of_a_directory_waits_until_its_watermark_is_noted(tmp_path: Path) -> None:
+    write_partition(tmp_path, "t-0", [batches(0, 10)])
+    noted = (tmp_path / "replication-offset-checkpoint").read_text()
+    reader = stream(path=str(tmp_path))
+    start = reader.initialOffset()
+    write_partition(tmp_path, "t-1", [batches(0, 5)])
+    whole = (tmp_path / "replication-offset-checkpoint").read_text()
+    (tmp_path / "replication-offset-checkpoint").write_text(noted)
+    first = reader.latestOffset(start, ALL)
+    assert list(positions(first)) == [T0]
+    (tmp_path / "replication-offset-checkpoint").write_text(whole)
+    assert positions(reader.latestOffset(first, ALL))[T1].offset == 5
