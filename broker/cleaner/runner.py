@@ -172,8 +172,12 @@ class LogCleaner:
             if number % LOGS_PER_TURN == 0:
                 await asyncio.sleep(0)
             if self._may_be_cleaned(kept):
-                with suppress(LogyardError, FileNotFoundError):  # its own trouble, told when it is next used
+                try:
                     found.append(await self._judge(kept))
+                except (LogyardError, FileNotFoundError):
+                    pass  # its own trouble, told when it is next used
+                except Exception as bug:
+                    self._not_cleaned(kept, bug)
         self.dirtiest = max((candidate.ratio for candidate in found), default=0.0)
         return found
 
@@ -209,7 +213,7 @@ class LogCleaner:
             return
         try:
             done = await self._clean_leased(found.tp, worker)
-        except (CorruptData, LeaseError, StorageError, WorkerDied) as error:
+        except Exception as error:
             if self._ports.find(found.tp) is kept:  # else it was deleted or moved meanwhile: no trouble of anybody's
                 self._not_cleaned(kept, error)
         else:
@@ -237,8 +241,11 @@ class LogCleaner:
     def _not_cleaned(self, kept: PartitionLog, error: Exception) -> None:
         if isinstance(error, CorruptData):
             self._give_up(kept, str(error))
-        else:
-            self._try_later(kept, str(error))
+            return
+        if not isinstance(error, LeaseError | StorageError | WorkerDied):
+            # Told, and left for a while like other trouble: chosen again at once it would keep all others dirty.
+            tasks.failed("cleaner", error)
+        self._try_later(kept, str(error) or repr(error))
 
     def _give_up(self, kept: PartitionLog, reason: str) -> None:
         log.error("log cannot be cleaned, it is left alone until the next start", replica=str(kept.tp), reason=reason)

@@ -3,12 +3,15 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
 from structlog.testing import capture_logs
 
 from logyard.broker.cleaner import selection
 from logyard.broker.cleaner.process import WorkerDied
+from logyard.broker.cleaner.runner import LogCleaner
 from logyard.broker.cleaner.selection import Candidate
 from logyard.broker.cleaner.settings import CleanerSettings
+from logyard.broker.log.log import PartitionLog
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
@@ -145,6 +148,29 @@ async def test_other_trouble_is_tried_again_later_and_later() -> None:
                 break
         assert waits == [15]
         assert world.store.cleaner_offset(TP) == log.active.base_offset
+
+
+async def test_what_nobody_expected_of_one_log_keeps_no_other_dirty(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with LeaseWorld() as world:
+        log, other, odd = world.lead(), world.lead(TopicPartition("other", 1)), world.lead(TopicPartition("odd", 0))
+        fill(log, 60)
+        fill(other, 40)
+        fill(odd, 40)
+        judge = LogCleaner._judge
+
+        async def mistaken(self: LogCleaner, kept: PartitionLog) -> Candidate:
+            if kept is odd:
+                raise IndexError("a mistake of ours")
+            return await judge(self, kept)
+
+        monkeypatch.setattr(LogCleaner, "_judge", mistaken)
+        worker = Worker(world)
+        cleaner = cleaner_of(world, worker)
+        worker.answers = [IndexError("another")]
+        for _ in range(2):
+            await cleaner.clean_filthiest(worker)
+        assert (world.store.cleaner_offset(TP) is None) != (world.store.cleaner_offset(other.tp) is None)
+        assert not cleaner.uncleanable, "they are tried again"
 
 
 async def test_a_topic_deleted_in_the_midst_is_no_trouble() -> None:
