@@ -14,7 +14,7 @@ from logyard.admin.settings import BadSettings
 from logyard.admin.throttle_records import BROKER, TOPIC, Place
 from logyard.broker.model import TopicPartition
 from logyard.operators.base import ClusterOperator, as_list, as_mapping, as_truth
-from logyard.operators.throttles import WORKING, book_of
+from logyard.operators.throttles import WORKING, book_of, lives
 from logyard.operators.triggers.cluster import some
 
 
@@ -73,7 +73,7 @@ class CancelReassignmentOperator(ClusterOperator):
                 if as_truth("remove_throttles", self.remove_throttles):
                     # Those of an earlier try, too, that died before it came to this.
                     ended = [move for move in planned or found.moves if move.tp not in found.kept]
-                    removed = self._unthrottle(client, ended)
+                    removed = self._unthrottle(client, ended, context["ti"])
         self.log.info("%d moves %s", len(found.moves), "to cancel" if self.checks_only else "cancelled")
         return {**found.as_json(), "throttles_removed": removed, "dry_run": self.checks_only}
 
@@ -110,13 +110,19 @@ class CancelReassignmentOperator(ClusterOperator):
             if refusal is not None and refusal.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
                 raise ApiError(refusal.code, f"{tp}: {refusal}")
 
-    def _unthrottle(self, client: ClusterClient, moves: Sequence[Move]) -> list[str]:
-        """Remove what throttled the cancelled moves; returns `topic T` and `broker B`."""
+    def _unthrottle(self, client: ClusterClient, moves: Sequence[Move], ti: Any) -> list[str]:
+        """Remove what throttled the cancelled moves; returns `topic T` and `broker B`.
+
+        What runs have left that ended without their moves goes back to what was there before them.
+        """
         removed = []
         still = client.list_reassignments()
         snapshot = client.snapshot([])
-        # What a run holds it ends by itself.
-        held = book_of(client, snapshot, self.hook.pause()).held()
+        book = book_of(client, snapshot, self.hook.pause())
+        for owner in book.sweep(lives(ti), still):
+            self.log.info("ended the throttle that %s had left", owner)
+        # What a run holds that works it ends by itself.
+        held = book.held()
         for topic in sorted({move.tp.topic for move in moves} - {tp.topic for tp in still}):
             keys = left_over(client.topic_configs(topic), (throttles.LEADERS, throttles.FOLLOWERS))
             keys = [key for key in keys if Place(TOPIC, topic, key) not in held]

@@ -11,6 +11,7 @@ from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
+from logyard.operators.cancellation import CancelReassignmentOperator
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.verification import NotAsPlanned
 from tests.support.airflow_tasks import context, run, use
@@ -212,3 +213,17 @@ def test_a_verification_leaves_the_throttle_of_a_task_of_its_run_that_still_work
     with pytest.raises(NotAsPlanned):
         run(verify(plans[0]), beside)
     assert not throttled(cluster)
+
+
+@pytest.mark.parametrize(("state", "stays"), [("failed", False), ("up_for_retry", True)])
+def test_moves_of_a_dead_run_that_are_cancelled_leave_no_throttle(
+    cluster: MemoryCluster, state: str, stays: bool
+) -> None:
+    cluster.ticks_to_move = 5000
+    with pytest.raises(TaskDeferred):
+        execute(plan(drain=[1]), throttle="700", deferrable=True).execute(context())
+    after = context(run_id="cancellation")
+    after["ti"].others = {"dag": {"run": {"go": state}}}
+    run(CancelReassignmentOperator(task_id="c"), after)
+    assert not any(placed.is_reassigning for placed in cluster.assignments.values())
+    assert throttled(cluster) is stays
