@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from logyard.admin.disks import LIMIT_PERCENT, read_capacities, read_limit
-from logyard.admin.errors import ApiError, ErrorCode, LogyardError
+from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.execution import (
     MOVES_PER_BROKER,
     ForeignReassignment,
@@ -362,7 +362,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
                     )
                     return
                 left = book.release(self._owner)
-        except LogyardError as problem:
+        except Exception as problem:  # Airflow's own too: its Variables hold the records
             if not failed:
                 raise
             self.log.warning("the throttle stays until the next try, verification or run: %s", problem)

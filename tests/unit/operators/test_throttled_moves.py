@@ -8,9 +8,12 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from logyard.admin import throttles
 from logyard.admin.errors import ApiError, ErrorCode
+from logyard.admin.execution import StalePlan
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
+from logyard.admin.throttle_records import MemoryRecords
+from logyard.broker.model import Assignment
 from logyard.operators.cancellation import CancelReassignmentOperator
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.verification import NotAsPlanned
@@ -227,3 +230,16 @@ def test_moves_of_a_dead_run_that_are_cancelled_leave_no_throttle(
     run(CancelReassignmentOperator(task_id="c"), after)
     assert not any(placed.is_reassigning for placed in cluster.assignments.values())
     assert throttled(cluster) is stays
+
+
+def test_records_that_cannot_be_read_do_not_hide_why_a_task_failed(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(_: object) -> None:
+        raise RuntimeError("Airflow's server is away")
+
+    document = plan(drain=[1])
+    cluster.assignments = dict.fromkeys(cluster.assignments, Assignment((1,)))
+    monkeypatch.setattr(MemoryRecords, "load", down)
+    with pytest.raises(StalePlan):
+        run(execute(document, throttle="700"), context())
