@@ -81,6 +81,8 @@ class ControllerContext:
     epoch: int = 0
     epoch_zk_version: int = -1
     last_epoch: int = 0
+    outdone: dict[int, int] = field(default_factory=dict)
+    """Broker → how often this one, as controller, went on in a far later epoch for its sake."""
     active_id: int = -1
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)
     """Live brokers, those that are shutting down included."""
@@ -100,7 +102,7 @@ class ControllerContext:
         return self.epoch > 0
 
     def reset(self) -> None:
-        """Forget everything but the settings, who is known to be controller, and in which epoch we last were."""
+        """Forget everything but the settings, who is known to be controller, and what is known of epochs."""
         self.last_epoch = max(self.last_epoch, self.epoch)
         self.epoch = 0
         self.epoch_zk_version = -1

@@ -10,7 +10,11 @@ Rule 5: these are the only unfenced writes of the controller.
 Rule 6: no epoch is used twice, also where /controller_epoch was deleted or set back: it goes on above what this broker
         has seen, above every partition state (`rise_above`), and above what any other broker turns out to have seen
         (`outdo`). Kafka would begin at 1 again, and its brokers refuse that controller.
+Rule 7: one mistaken request, or state, must not use the numbers up: what names an epoch above `BELIEVED_MAX` is no
+        witness, and a broker is outdone three times at most; then it refuses its controller until it is restarted.
 """
+
+from collections.abc import Iterable
 
 from logyard.broker.controller import effects, fenced
 from logyard.broker.controller.context import ControllerContext
@@ -21,7 +25,9 @@ from logyard.broker.znodes import controller as znode
 from logyard.broker.znodes.ops import Create, Delete, SetData, Znode
 
 NOBODY = -1
-_FAR = 100
+BELIEVED_MAX = 2**30
+# By how much a broker is outdone the first time, the second and the third.
+_FAR = (100, 10_000, 1_000_000)
 
 
 def elect(context: ControllerContext) -> Steps[bool]:
@@ -33,7 +39,7 @@ def elect(context: ControllerContext) -> Steps[bool]:
         return False
     epoch_znode = yield from _epoch_znode()
     written = znode.decode_epoch(epoch_znode.data)
-    seen = max(context.last_epoch, (yield from effects.epoch_seen()))
+    seen = max(context.last_epoch, believed([(yield from effects.epoch_seen())]))
     if written < seen:
         yield from effects.note(
             "/controller_epoch was deleted or set back: going on above what was seen",
@@ -67,6 +73,11 @@ def elect(context: ControllerContext) -> Steps[bool]:
     return True
 
 
+def believed(epochs: Iterable[int]) -> int:
+    """The largest of these epochs that a controller can have had; 0 for none."""
+    return max((epoch for epoch in epochs if epoch <= BELIEVED_MAX), default=0)
+
+
 def rise_above(context: ControllerContext, seen: int) -> Steps[None]:
     """Go on in an epoch above `seen`, before anything was done in this one; raises ControllerMoved."""
     if seen < context.epoch:
@@ -85,13 +96,18 @@ def rise_above(context: ControllerContext, seen: int) -> Steps[None]:
 def outdo(context: ControllerContext, broker: int) -> Steps[None]:
     """A broker has seen a later epoch than this controller's: have one elected far above it. Raises ControllerMoved.
 
-    Where the later epoch is a later controller's, the fence tells, and nothing is written.
+    Where the later epoch is a later controller's, the fence tells, and nothing is written. Returns, with nothing done,
+    for a broker that was outdone in vain.
     """
+    tries = context.outdone.get(broker, 0)
+    if tries == len(_FAR):
+        return
     yield from effects.note(
         "a broker has seen a later controller epoch", level="warning", peer=broker, epoch=context.epoch
     )
-    raised = SetData(znode.EPOCH_PATH, znode.encode_epoch(context.epoch + _FAR), context.epoch_zk_version)
+    raised = SetData(znode.EPOCH_PATH, znode.encode_epoch(context.epoch + _FAR[tries]), context.epoch_zk_version)
     yield from fenced.write_one(context, raised, Delete(znode.PATH))
+    context.outdone[broker] = tries + 1
     raise fenced.ControllerMoved(f"broker {broker} has seen a later controller epoch than {context.epoch}")
 
 

@@ -65,7 +65,7 @@ def take_over(context: ControllerContext) -> Steps[None]:
     yield from notifications.clear(context, isr_notifications.PATH)
     written = yield from _load(context)
     states_of = [partition.state.controller_epoch for partition in context.partitions() if partition.state is not None]
-    yield from election.rise_above(context, max(states_of, default=0))
+    yield from election.rise_above(context, election.believed(states_of))
     yield from deletion.on_failover(context)
     yield from announce.metadata(context)
     yield from _pass_over_bounced(context, written)

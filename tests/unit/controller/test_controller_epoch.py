@@ -71,3 +71,26 @@ async def test_a_controller_of_the_past_outdoes_nobody(world: World) -> None:
     assert epoch(world) == 10
     assert world.state("t") is not None
     assert before.runner.epoch in (0, 10)
+
+
+async def test_an_epoch_that_no_controller_can_have_had_is_not_outdone_for_ever(world: World) -> None:
+    """One mistaken request to one broker: that one refuses, as in Apache Kafka, and the others are led on."""
+    world.brokers[3].controller_epoch = 2**31 - 1
+    await elect_again(world, 1)
+    await world.make_topic("t", (1, 2))
+    assert world.state("t") == PartitionState(1, 0, (1, 2), epoch(world))
+    assert {world.brokers[each].controller_epoch for each in (1, 2)} == {epoch(world)}
+    assert epoch(world) < 2**30
+
+
+async def test_a_state_of_an_epoch_that_no_controller_can_have_had_is_no_witness(
+    make_world: Callable[..., World],
+) -> None:
+    world = make_world()
+    world.make(topic_znode.topic_path("t"), world.topic_data([(1,)]))
+    world.make(topic_znode.partition_path("t", 0))
+    state = PartitionState(1, 7, (1,), 2**31 - 1)
+    world.make(partition_state.path(TopicPartition("t", 0)), partition_state.encode(state))
+    await world.start(1)
+    assert epoch(world) == 1
+    world.set(partition_state.path(TopicPartition("t", 0)), b"the world checks that none is of a later epoch")
