@@ -31,6 +31,7 @@ from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.admin.snapshot import ClusterSnapshot
 from logyard.admin.throttle_book import ThrottleBook
 from logyard.operators.base import ClusterOperator, as_integer, as_json, as_list, as_mapping, as_truth
+from logyard.operators.killing import end_moves
 from logyard.operators.leadership import elect_preferred
 from logyard.operators.throttles import book_of, lives, owner_of, rate_of
 from logyard.operators.triggers.base import WaitEvent, WaitFailed
@@ -225,12 +226,9 @@ class ExecuteReassignmentOperator(ClusterOperator):
     def on_kill(self) -> None:
         """Cancel what runs of the plan, where that was asked for."""
         if self.cancel_on_kill:
-            with self.hook.client() as client:
-                plan = Plan.from_json(self.plan)
-                snapshot = client.snapshot(reassignments=True)
-                client.alter_reassignments({move.tp: None for move in adopt(plan.moves, snapshot).under_way})
-                if self._owner is not None:
-                    self._book(client, snapshot).release(self._owner)
+            hook = self.hook
+            with hook.client() as client:
+                end_moves(client, Plan.from_json(self.plan).moves, self._owner, hook.pause())
 
     def _check(self, plan: Plan, snapshot: ClusterSnapshot) -> None:
         refuse_stale(plan, snapshot)

@@ -11,7 +11,7 @@ from logyard.admin.looks import Look
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import topic_json
 from logyard.operators.hooks.cluster import ClusterHook
-from logyard.operators.throttles import book_of
+from logyard.operators.killing import end_moves
 from logyard.operators.triggers.base import ClusterTrigger
 
 _NAMED = 5
@@ -197,11 +197,7 @@ class ReassignmentDoneTrigger(ClusterTrigger):
     def _cancel(self, connector: Connector, settings: ClusterSettings) -> None:
         client = connector.cluster(settings)
         try:
-            snapshot = client.snapshot(reassignments=True)
-            running = adopt(_moves(self.moves), snapshot).under_way
-            client.alter_reassignments({move.tp: None for move in running})
-            if self.throttle_owner is not None:
-                book_of(client, snapshot, connector.pause()).release(self.throttle_owner)
+            end_moves(client, _moves(self.moves), self.throttle_owner, connector.pause())
         finally:
             client.close()
 

@@ -1,5 +1,7 @@
 """Moves under a throttle that is left, shared, not wanted; moves of brokers that are away."""
 
+import asyncio
+
 import pytest
 
 pytest.importorskip("airflow.sdk")
@@ -12,12 +14,13 @@ from logyard.admin.execution import StalePlan
 from logyard.admin.memory import MemoryClient
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
+from logyard.admin.snapshot import NewTopic
 from logyard.admin.throttle_records import MemoryRecords
 from logyard.broker.model import Assignment
 from logyard.operators.cancellation import CancelReassignmentOperator
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.verification import NotAsPlanned
-from tests.support.airflow_tasks import context, run, use
+from tests.support.airflow_tasks import context, remade, run, use
 from tests.support.moves import decommission, execute, four_brokers, plan, throttled, verify, without_broker
 
 pytestmark = pytest.mark.airflow
@@ -243,3 +246,27 @@ def test_records_that_cannot_be_read_do_not_hide_why_a_task_failed(
     monkeypatch.setattr(MemoryRecords, "load", down)
     with pytest.raises(StalePlan):
         run(execute(document, throttle="700"), context())
+
+
+@pytest.mark.parametrize("deferred", [True, False])
+@pytest.mark.parametrize("why", ["refused", "leaderless"])
+def test_a_killed_task_keeps_the_throttle_of_moves_that_go_on(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, why: str, deferred: bool
+) -> None:
+    cluster.ticks_to_move, cluster.ticks_to_expire = 5000, 0
+    MemoryClient(cluster).create_topic(NewTopic("u", assignment={0: (1,)}))
+    document = {"partitions": [{"topic": "u", "partition": 0, "replicas": [4]}]}
+    operator = execute(document, throttle="700", deferrable=True)
+    with pytest.raises(TaskDeferred) as waiting:
+        operator.execute(context())
+    if why == "leaderless":
+        cluster.kill(1)
+    else:
+        refusal = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not any more")
+        monkeypatch.setattr(MemoryClient, "alter_reassignments", lambda _, targets: dict.fromkeys(targets, refusal))
+    if deferred:
+        asyncio.run(remade(waiting.value.trigger).on_kill())
+    else:
+        operator.on_kill()
+    assert any(placed.is_reassigning for placed in cluster.assignments.values())
+    assert throttled(cluster)

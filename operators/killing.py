@@ -1,0 +1,33 @@
+"""What a reassignment does where its task is killed: in a worker, or in the triggerer while it is deferred."""
+
+import logging
+from collections.abc import Sequence
+
+from logyard.admin.errors import ErrorCode
+from logyard.admin.execution import Move, adopt
+from logyard.admin.ports import ClusterClient, Pause
+from logyard.admin.reassign_cancel import plan_cancellation
+from logyard.operators.throttles import book_of
+
+_log = logging.getLogger(__name__)
+
+
+def end_moves(client: ClusterClient, moves: Sequence[Move], throttle_owner: str | None, pause: Pause) -> None:
+    """Cancel those of the moves that run and whose former replicas could lead, and end the throttle.
+
+    A throttle stays while a move goes on, for which it is; the verification ends it.
+    """
+    snapshot = client.snapshot(reassignments=True)
+    if snapshot.reassignments is None:
+        _log.warning("nothing is cancelled, and a throttle stays: no controller says which moves run")
+        return
+    running = {move.tp: move.target for move in adopt(moves, snapshot).under_way}
+    found = plan_cancellation(snapshot, snapshot.reassignments, expected=running)
+    going_on = {tp: str(reason) for tp, reason in found.kept.items()}
+    for tp, refusal in client.alter_reassignments({move.tp: None for move in found.moves}).items():
+        if refusal is not None and refusal.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
+            going_on[tp] = str(refusal)
+    for tp, reason in going_on.items():
+        _log.warning("%s goes on, under its throttle: %s", tp, reason)
+    if throttle_owner is not None and not going_on:
+        book_of(client, snapshot, pause).release(throttle_owner)
