@@ -142,6 +142,11 @@ class Replicas:
         """Do something with records in a thread: what takes as long as those who sent them like."""
         return self.hosted.in_thread(work, lambda: None, self.hosted.run_opening)
 
+    def beside(self, work: Callable[[], None]) -> Pending[None]:
+        """Do something in a thread that never waits for others to look into records: a few batches may hold all of
+        those threads for minutes, and the controller's orders must not stand behind them."""
+        return self.hosted.in_thread(work, lambda: None)
+
     def append(
         self,
         entries: Entries,

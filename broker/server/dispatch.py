@@ -109,7 +109,7 @@ class Dispatcher:
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         found: list[Any] = []
-        await self._services.replicas.look_into(lambda: found.append(work()))
+        await self._services.replicas.beside(lambda: found.append(work()))
         return found[0]
 
     async def _finish(self, handler: Handler, request: Request, message: Any, outcome: Awaitable[Fields]) -> Encoded:

@@ -165,14 +165,17 @@ async def test_a_large_request_is_read_and_answered_in_a_thread(monkeypatch: pyt
         monkeypatch.setattr(codec, name, noted(getattr(codec, name)))
     large = dispatcher(Handler(11, "JoinGroup", message=handle))
     loop = asyncio.get_running_loop()
-    cast(Any, large._services).replicas = SimpleNamespace(look_into=lambda work: loop.run_in_executor(None, work))
+    records_hold_all_threads = loop.create_future()
+    cast(Any, large._services).replicas = SimpleNamespace(
+        beside=lambda work: loop.run_in_executor(None, work), look_into=lambda work: records_hold_all_threads
+    )
     protocols = [{"name": f"p{n}", "metadata": b""} for n in range(5000)]
     fields = {"group_id": "g", "member_id": "", "protocol_type": "c", "protocols": protocols}
     frame = frame_of(11, 5, **fields)
     answer = large(SESSION, frame)
     assert isinstance(answer, asyncio.Future)
     frame[:] = bytes(len(frame))  # the receive buffer is used again
-    body = answered(await answer, 11, 5)
+    body = answered(await asyncio.wait_for(answer, 20), 11, 5)
     assert body.error_code == 25
     assert handled == [on_the_loop]
     assert len(coded) == 2

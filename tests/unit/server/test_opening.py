@@ -167,6 +167,15 @@ async def test_many_little_batches_of_a_request_are_not_little_together() -> Non
     assert len(broker.kept()) == 91
 
 
+async def test_what_is_done_beside_does_not_wait_for_records() -> None:
+    broker = Broker()
+    broker.world.replicas.hosted.run_opening = lambda work: asyncio.get_running_loop().create_future()
+    done: list[int] = []
+    async with asyncio.timeout(20):
+        await cast(Any, broker.world.replicas.beside(lambda: done.append(1)))
+    assert done
+
+
 async def test_a_repeated_batch_is_known_again() -> None:
     broker = Broker()
     first = idempotent(400, 100, base_sequence=0)
