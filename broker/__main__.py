@@ -16,6 +16,7 @@ from logyard.broker import log_lines, tasks
 from logyard.broker.app import Broker
 from logyard.broker.config import BrokerConfig
 from logyard.broker.errors import LogyardError
+from logyard.broker.records import resting
 
 EXAMPLE = """example:
   python -m logyard.broker --config server.properties --override broker.id=1 --override listeners=PLAINTEXT://127.0.0.1:9092
@@ -121,4 +122,6 @@ def _raise_open_file_limit() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    resting.end()
+    sys.exit(status)

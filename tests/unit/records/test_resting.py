@@ -1,0 +1,49 @@
+"""Long work over records, which pauses about once a millisecond, ends where the process is about to."""
+
+import gzip
+import struct
+import threading
+import time
+
+import pytest
+
+from logyard.broker.errors import ApiError
+from logyard.broker.log import opening
+from logyard.broker.records import batch, resting
+from logyard.broker.records.crc import crc32c
+
+SMALLEST = b"\x0c\0\0\0\1\1\0"
+
+
+def swelling(count: int) -> memoryview:
+    """A valid head and so many records in one gzip stream, a hundredth of a byte each."""
+    made = bytearray(batch.build([batch.Record(0, 1000, None, b"")], compression=1)[:61])
+    made += gzip.compress(SMALLEST * count)
+    for at, number in ((8, len(made) - 12), (23, count - 1), (57, count)):
+        struct.pack_into(">i", made, at, number)
+    struct.pack_into(">I", made, 17, crc32c(memoryview(made)[21:]))
+    return memoryview(made)
+
+
+def test_what_a_thread_still_looks_into_does_not_keep_a_broker_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    def pause() -> None:
+        begun.set()
+        time.sleep(0.001)
+
+    monkeypatch.setattr(resting, "_between", pause)
+    problems: list[ApiError] = []
+
+    def look() -> None:
+        try:
+            opening.opened(swelling(2_000_000), batch.Bounds(), 1000, piecewise=True)
+        except ApiError as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    assert begun.wait(20)
+    resting.end()
+    thread.join(20)
+    assert [problem.message for problem in problems] == ["the broker is stopping"]
