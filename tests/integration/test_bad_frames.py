@@ -13,6 +13,7 @@ from tests.support.real_cluster import RealCluster
 from tests.support.wire_client import ask
 
 API_VERSIONS, HEARTBEAT = 18, 12
+NAMED = {"client_software_name": "a-test", "client_software_version": "1"}
 
 
 def address(cluster: RealCluster) -> tuple[str, int]:
@@ -51,7 +52,7 @@ def sized(frame: bytes) -> bytes:
 )
 def test_a_frame_that_makes_no_sense_closes_its_connection_only(cluster: RealCluster, data: bytes) -> None:
     assert closes(cluster, data)
-    assert ask(cluster.bootstrap.split(",")[0], API_VERSIONS, 3, {}).error_code == 0
+    assert ask(cluster.bootstrap.split(",")[0], API_VERSIONS, 3, NAMED).error_code == 0
 
 
 def test_a_version_of_api_versions_from_the_future_is_answered(cluster: RealCluster) -> None:
@@ -81,4 +82,4 @@ def test_requests_cut_and_damaged_at_random_never_end_the_broker(cluster: RealCl
             except (TimeoutError, ConnectionError):
                 continue
     for broker in cluster.bootstrap.split(","):
-        assert ask(broker, API_VERSIONS, 3, {}).error_code == 0
+        assert ask(broker, API_VERSIONS, 3, NAMED).error_code == 0
