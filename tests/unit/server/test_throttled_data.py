@@ -131,7 +131,7 @@ def test_produced_bytes_and_time_are_told_in_the_answer(acks: int, quota: str) -
     records = batches.batch([batches.Rec(0, None, b"v")]).encode()
     appended = [ProduceResult(T0, ErrorCode.NONE, 0)]
     broker.services.replicas = SimpleNamespace(  # type: ignore[assignment]
-        append=lambda entries, **how: appended, opening=lambda entries, opened: None
+        append=lambda entries, **how: appended, opening=lambda entries, opened, **how: None
     )
     fields = {
         "transactional_id": None,
