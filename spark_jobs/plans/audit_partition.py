@@ -6,7 +6,7 @@ No Spark SQL here: measured, windows and joins cost more than everything else an
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -107,6 +107,9 @@ def judge_partition(
     :param aborted: what each broker's transaction indexes say, by the base offset of closed segments.
     :param blind: offsets of each broker's log of which only damaged bytes tell: those are findings already.
     """
+    # A replica may have been fetched from one that was cleaned, and has no checkpoint of its own then.
+    cleaned_to = max((r.clean_offset for r in replicas), default=-1)
+    replicas = [replace(r, clean_offset=cleaned_to) for r in replicas]
     verdict = PartitionVerdict()
     rows = {r.broker_id: _columns(tables.get(r.broker_id, ())) for r in replicas}
     for replica in replicas:
@@ -175,6 +178,9 @@ def gaps(replica: Replica, c: Columns) -> Iterator[tuple[int, int, int]]:
 def _gap(replica: Replica, c: Columns, row: int, first: int) -> Finding:
     """Offsets that are missing before a batch; where it begins a segment, the one before may have lost its tail."""
     text = f"offsets {first} to {c['base'][row] - 1} are missing, and nothing cleaned there"
+    if replica.clean_offset <= 0 and "compact" in (replica.policy or ""):
+        # Every replica may have been fetched anew since the cleaning: no checkpoint tells of it any more.
+        return _finding(replica, c, row, WARN, "gap", f"{text} as far as its replicas know")
     if not row or c["segment"][row] == c["segment"][row - 1]:
         return _finding(replica, c, row, BAD, "gap", text)
     file = f"{replica.directory}/{int(c['segment'][row - 1]):020d}.log"

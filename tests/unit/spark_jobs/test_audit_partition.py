@@ -58,6 +58,17 @@ def test_gaps_repeats_and_falling_epochs(tmp_path: Path) -> None:
     assert found(fallen) == [(BAD, "epochs", 3, 3)]
 
 
+def test_a_replica_that_was_fetched_from_a_cleaned_one_has_gaps_too(tmp_path: Path) -> None:
+    """It was moved away and back: its directory has no line in the cleaner's checkpoint any more."""
+    kept = [*LOG[:2], *LOG[4:6]]
+    cleaned = replica(tmp_path, 1, [kept], clean_offset=12)
+    fetched = replica(tmp_path, 2, [kept], clean_offset=0)
+    assert found(fetched, cleaned) == []
+    assert found(fetched, replace(cleaned, clean_offset=11)) == [(BAD, "gap", 2, 12), (BAD, "gap", 1, 12)]
+    moved = [replace(r, clean_offset=0, policy="compact") for r in (cleaned, fetched)]
+    assert found(*moved) == [(WARN, "gap", 1, 12), (WARN, "gap", 2, 12)]
+
+
 def test_a_log_must_begin_and_end_where_its_broker_says(tmp_path: Path) -> None:
     late = replica(tmp_path, 1, [LOG[2:4]], log_start_offset=3)
     assert found(replace(late, clean_offset=0)) == [(BAD, "gap", 1, 6)]
