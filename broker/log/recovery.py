@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.log import checkpoints, indexing, layout, replay, scan, swap
+from logyard.broker.log import checkpoints, epoch_scan, indexing, layout, replay, scan, swap
 from logyard.broker.log.disk import Disk, read_whole, remove_if_there, write_whole
 from logyard.broker.log.epochs import EpochCache, EpochEntry, EpochRun, reconcile
 from logyard.broker.log.index import AbortedTxn
@@ -286,10 +286,19 @@ class _Loader:
             self.epochs_from_log()
         self.epochs.truncate_from_end(self.end)
         self.epochs.truncate_from_start(log_start)
+        self.find_older_epochs(log_start)
         entries, on_disk = list(self.epochs.entries), self.epochs_on_disk
         if entries != (on_disk[: len(entries)] if clean and not lost else on_disk):
             path = f"{self.directory}/{layout.LEADER_EPOCHS}"
             write_whole(self.disk, path, checkpoints.encode_epochs(entries))
+
+    def find_older_epochs(self, log_start: int) -> None:
+        """Read from the batches what the epochs do not reach: a cut of theirs outlived that of the log's start."""
+        known = self.epochs.entries
+        oldest = known[0] if known else EpochEntry(epoch_scan.NEWER_THAN_ALL, self.end)
+        if oldest.start_offset > log_start:
+            found = epoch_scan.down_to(log_start, self.segments, oldest)
+            self.epochs.adopt(found + list(known[1:]) if known else found[:-1])
 
     def note_producer(self, header: BatchHeader, data: memoryview) -> list[AbortedTxn]:
         """Replay one batch into the producer states; returns the transaction it aborted, if it did."""

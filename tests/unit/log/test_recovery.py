@@ -187,6 +187,32 @@ class TestLostFiles:
         assert again.epochs.entries == log.epochs.entries == ((0, 0), (1, 20), (2, 40), (3, 60))
         assert read_whole(disk, path) == b"0\n4\n0 0\n1 20\n2 40\n3 60\n"
 
+    @pytest.mark.parametrize("clean", [False, True])
+    def test_epochs_come_back_with_records_whose_deletion_was_forgotten(self, clean: bool) -> None:
+        disk = MemoryDisk()
+        log = filled(disk)
+        log.advance_log_start(45)
+        assert log.epochs.entries == ((2, 45), (3, 60))
+        point = log.active.base_offset
+        if clean:
+            log.close()
+        again = opened(disk, SMALL, Checkpointed(recovery_point=point, clean=clean))  # no checkpoint of the log's start
+        assert again.log_start_offset == 0
+        assert again.epochs.entries == ((0, 0), (1, 20), (2, 40), (3, 60))
+        assert read_whole(disk, f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n4\n0 0\n1 20\n2 40\n3 60\n"
+        assert again.epochs.end_offset_for(1) == (1, 40)
+        half = opened(disk, SMALL, Checkpointed(recovery_point=point, log_start_offset=30))
+        assert half.epochs.entries == ((1, 30), (2, 40), (3, 60))
+
+    def test_no_epoch_comes_back_from_below_a_batch_that_names_none(self) -> None:
+        disk = MemoryDisk()
+        log = new_log(disk, SMALL)
+        for epoch, first in ((4, 0), (-1, 1), (5, 2), (6, 3)):
+            log.append_as_follower(memoryview(fetched(first, [b"v"], epoch=epoch)))
+        log.epochs.truncate_from_start(4)
+        log.close()
+        assert opened(disk, SMALL, Checkpointed(clean=True)).epochs.entries == ((5, 2), (6, 3))
+
     def test_an_epoch_nobody_wrote_under_goes_at_the_start(self) -> None:
         disk = MemoryDisk()
         log = filled(disk)
