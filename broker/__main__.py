@@ -14,7 +14,7 @@ import uvloop
 
 from logyard.broker import log_lines, tasks
 from logyard.broker.app import Broker
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import LogyardError
 from logyard.broker.records import resting
 

@@ -22,7 +22,7 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.cleaner.process import ChildProcess
 from logyard.broker.clock import SystemClock
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller import policies
 from logyard.broker.controller.runner import SystemChance
 from logyard.broker.errors import LogyardError

@@ -16,9 +16,10 @@ from logyard.broker.client.fetch_link import ReplicaFetchLink
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.client.to_controller import ToController
-from logyard.broker.config import BrokerConfig, topic_config
-from logyard.broker.config_protocol import IBP_2_7_IV2, IBP_3_0_IV0
-from logyard.broker.config_stored import readable
+from logyard.broker.config.broker import BrokerConfig, topic_config
+from logyard.broker.config.inter_broker_protocol import IBP_2_7_IV2, IBP_3_0_IV0
+from logyard.broker.config.stored_overrides import readable
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
@@ -45,7 +46,6 @@ from logyard.broker.server.auto_create import AutoCreate
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
-from logyard.broker.topic_config import TopicConfig
 from logyard.broker.world import World
 from logyard.broker.zk.isr_writer import DirectIsrWriter
 from logyard.broker.zk.producer_id_blocks import ZooKeeperBlocks

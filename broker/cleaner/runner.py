@@ -23,6 +23,7 @@ from logyard.broker.cleaner.process import CleaningWorker, WorkerDied
 from logyard.broker.cleaner.selection import Candidate
 from logyard.broker.cleaner.settings import CleanerSettings
 from logyard.broker.clock import Clock
+from logyard.broker.config.topic import LONG_MAX
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.http.snapshot import compaction_end
 from logyard.broker.log import layout
@@ -31,7 +32,6 @@ from logyard.broker.log.log import PartitionLog
 from logyard.broker.log.segment import Segment
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
-from logyard.broker.topic_config import LONG_MAX
 
 LOGS_PER_TURN = 64
 REST_S_MIN = 1.0

@@ -9,7 +9,7 @@ from logyard.broker.cleaner.process import CleaningWorker
 from logyard.broker.cleaner.runner import CleanerPorts, LogCleaner
 from logyard.broker.cleaner.settings import settings_from
 from logyard.broker.clock import Clock
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import LogyardError
 from logyard.broker.http import asking
 from logyard.broker.http.asking import NoAnswer

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from logyard.broker.config import BrokerConfig, ConfigProblems
+from logyard.broker.config.broker import BrokerConfig, ConfigProblems
 from logyard.broker.errors import ApiError, ErrorCode
 
 CREATE_TOPIC = "create.topic.policy.class.name"

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from logyard.broker.config import BrokerConfig, validate_topic_overrides
-from logyard.broker.config_protocol import InterBrokerProtocol as Ibp
+from logyard.broker.config.broker import BrokerConfig, validate_topic_overrides
+from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol as Ibp
 from logyard.broker.controller.policies import NO_POLICIES, Policies, TopicRequest
 
 

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable
 
 from logyard.broker.clock import Clock
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.coordinator import groups
 from logyard.broker.coordinator.ports import CallLater
 from logyard.broker.coordinator.runner import GroupCoordinator

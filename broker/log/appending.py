@@ -7,6 +7,7 @@ Rule 2: the stamps go into the caller's buffer, and that buffer is written: no c
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.log.producers import (
     CompletedTxn,
@@ -35,7 +36,6 @@ from logyard.broker.records.batch import (
     verify_crc,
 )
 from logyard.broker.records.compression import recoding
-from logyard.broker.topic_config import TopicConfig
 
 NO_TIME = -1
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from logyard.broker.clock import Clock
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageError
 from logyard.broker.log import layout
 from logyard.broker.log.directory import DuplicateReplica, LogDirectories, LogDirectory, Offsets
@@ -23,7 +24,6 @@ from logyard.broker.log.open_segments import OpenSegments
 from logyard.broker.log.recovery import LogState
 from logyard.broker.log.settings import StoreSettings
 from logyard.broker.model import TopicId, TopicPartition
-from logyard.broker.topic_config import TopicConfig
 
 
 class Inventory:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import LogyardError
 from logyard.broker.log import layout, recovery
 from logyard.broker.log.directory import LogDirectory
 from logyard.broker.log.disk import DiskError
 from logyard.broker.log.recovery import Checkpointed, LogState
 from logyard.broker.model import TopicPartition
-from logyard.broker.topic_config import TopicConfig
 
 
 def read_logs(

@@ -5,6 +5,7 @@ The segments under it, and how they grow and shrink, are segmented.py's.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
 from logyard.broker.log import indexing, layout, lookup, opening, recovery, scan, swap
 from logyard.broker.log.appending import (
@@ -27,7 +28,6 @@ from logyard.broker.log.segment import Segment
 from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, Bounds, parse_header
-from logyard.broker.topic_config import TopicConfig
 
 NOTHING = Span(0, 0)
 

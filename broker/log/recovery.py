@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import checkpoints, epoch_scan, indexing, layout, replay, scan, swap
 from logyard.broker.log.disk import Disk, read_whole, remove_if_there, write_whole
@@ -20,7 +21,6 @@ from logyard.broker.log.producers import ProducerStates
 from logyard.broker.log.segment import Segment
 from logyard.broker.model import TopicId
 from logyard.broker.records.batch import BatchHeader, crc_matches
-from logyard.broker.topic_config import TopicConfig
 
 Note = Callable[[str], None]
 

@@ -7,9 +7,9 @@ an empty active segment.
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import layout
 from logyard.broker.log.segment import Segment
-from logyard.broker.topic_config import TopicConfig
 
 
 class Candidate(NamedTuple):

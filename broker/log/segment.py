@@ -10,6 +10,7 @@ Rule 4: a segment is its log's. A thread looks through a `reader`, and changes n
 
 import zlib
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout, scan
 from logyard.broker.log.disk import Buffer, Disk, DiskFile, read_whole, write_whole
@@ -26,7 +27,6 @@ from logyard.broker.log.index import (
 )
 from logyard.broker.log.known import Known
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
-from logyard.broker.topic_config import TopicConfig
 
 
 class Segment:

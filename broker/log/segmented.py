@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log import checkpoints, indexing, layout, recovery, replay, retention, swap
 from logyard.broker.log.appending import bounds_of
@@ -21,7 +22,6 @@ from logyard.broker.log.open_segments import OpenSegments
 from logyard.broker.log.segment import Segment
 from logyard.broker.log.unsynced import Unsynced
 from logyard.broker.model import TopicId, TopicPartition
-from logyard.broker.topic_config import TopicConfig
 
 _by_base = attrgetter("base_offset")
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from logyard.broker.config import BrokerConfig
-from logyard.broker.topic_config import LONG_MAX
+from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.topic import LONG_MAX
 
 FILES_SPARED = 1024
 

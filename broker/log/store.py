@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from logyard.broker.clock import Clock
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.log import layout, moving, recovery
 from logyard.broker.log.checkpoints import DirectoryIdentity
@@ -27,7 +28,6 @@ from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.log.settings import StoreSettings as StoreSettings
 from logyard.broker.log.upkeep import Upkeep
 from logyard.broker.model import TopicId, TopicPartition
-from logyard.broker.topic_config import TopicConfig
 
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 

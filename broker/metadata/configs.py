@@ -7,7 +7,7 @@ Rule 2: a topic's effective TopicConfig is built once and kept until its own ove
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from logyard.broker.topic_config import TopicConfig
+from logyard.broker.config.topic import TopicConfig
 
 K = TypeVar("K")
 

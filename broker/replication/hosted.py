@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from logyard.broker.clock import Clock, passed_ms
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -21,7 +22,6 @@ from logyard.broker.replication.ports import (
 from logyard.broker.replication.purgatory import Purgatory
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.throttle import ByteRate
-from logyard.broker.topic_config import TopicConfig
 
 
 class Hosted:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode, LogyardError
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.replication.events import (
@@ -17,7 +18,6 @@ from logyard.broker.replication.events import (
     OffsetAnswer,
     OffsetQuery,
 )
-from logyard.broker.topic_config import TopicConfig
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

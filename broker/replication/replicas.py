@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.clock import Clock
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import UpdateMetadata
@@ -35,7 +36,6 @@ from logyard.broker.replication.ports import IsrChanges, Logs, NewPending, Pendi
 from logyard.broker.replication.produce import NOT_OPENED, AfterOpening, Entries, Opened, Producing
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.transitions import Fetchers, LeadershipListener, Transitions
-from logyard.broker.topic_config import TopicConfig
 
 
 class Replicas:

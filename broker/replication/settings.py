@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from logyard.broker.config import BrokerConfig
-from logyard.broker.config_protocol import InterBrokerProtocol
+from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
 from logyard.broker.replication.throttle import UNLIMITED
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

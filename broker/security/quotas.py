@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.security.rates import SampledRate, TokenBucket
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from logyard.broker.config import BrokerConfig
-from logyard.broker.config_addresses import address_counts, is_address
+from logyard.broker.config.addresses import address_counts, is_address
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.metadata.configs import DEFAULT_ENTITY, Quota
 from logyard.broker.security.quotas import IP_QUOTA
 from logyard.broker.security.rates import SampledRate

@@ -6,7 +6,7 @@ The controller is asked as any admin client would ask it; the answer is the erro
 from typing import Any
 
 from logyard.broker.client.to_controller import ToController
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.replication.ports import LinkError

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from logyard.broker.config_protocol import InterBrokerProtocol
+from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.znodes import fields

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import recovery
 from logyard.broker.log.disk import OsDisk
 from logyard.broker.log.log import PartitionLog
@@ -18,7 +19,6 @@ from logyard.broker.log.recovery import Checkpointed
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
-from logyard.broker.topic_config import TopicConfig
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("bench", 0)

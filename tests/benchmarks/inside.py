@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from logyard.broker.app import Broker, real_world
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.node import Node
 from logyard.broker.server.connection import Connection
 from logyard.broker.zk.memory import MemoryZooKeeper

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import recovery
 from logyard.broker.log.log import Origin, PartitionLog
 from logyard.broker.log.memory_disk import MachineStopped, MemoryDisk
 from logyard.broker.log.recovery import Checkpointed
 from logyard.broker.records import batch
-from logyard.broker.topic_config import TopicConfig
 from tests.support.logs import DIRECTORY, NOW, ROOT, TP, content, fetched, marker, offsets, produced
 
 CONFIG = TopicConfig(

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.ports import IsrChangeResult
-from logyard.broker.topic_config import TopicConfig
 from tests.support.replica_world import T0, World, follower_fetch, produce
 
 FOLLOWERS = (2, 3)

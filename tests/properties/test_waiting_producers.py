@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
 from logyard.broker.replication.fetch_sessions import FetchSessions
 from logyard.broker.replication.ports import IsrChangeResult
-from logyard.broker.topic_config import TopicConfig
 from tests.support.replica_world import T0, T1, World, produce
 
 LAG_MS = 100

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from logyard.broker.app import Broker
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.log.disk import DiskFile
 from logyard.broker.log.memory_disk import Choose, MachineStopped, MemoryDisk, MemoryFile
 from logyard.broker.model import Endpoint

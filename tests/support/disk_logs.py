@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import recovery
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.records import batch as records
-from logyard.broker.topic_config import TopicConfig
 from tests.support.memory_log import Stored
 
 NOW_MS = 1_600_000_000_000

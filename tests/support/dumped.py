@@ -3,12 +3,12 @@
 import uuid
 from pathlib import Path
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk import OsDisk
 from logyard.broker.log.log import Origin, PartitionLog
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
 from logyard.broker.records.downconvert import downconvert
-from logyard.broker.topic_config import TopicConfig
 from tests.support.logs import NOW, TP, marker, produced
 
 

@@ -113,11 +113,7 @@ def floor_of(name: str) -> int | None:
     best: tuple[int, int] | None = None
     for index, floor in enumerate(FLOORS):
         for prefix in floor:
-            if prefix in ("broker.config", "broker.clock"):
-                # The config floor also holds its tables: broker/config_keys.py, broker/topic_config.py.
-                hit = name.startswith((prefix, "broker.topic_config"))
-            else:
-                hit = name == prefix or name.startswith(prefix + ".")
+            hit = name == prefix or name.startswith(prefix + ".")
             if hit and (best is None or len(prefix) > best[1]):
                 best = (index, len(prefix))
     return best[0] if best else None
@@ -125,8 +121,6 @@ def floor_of(name: str) -> int | None:
 
 def owner(name: str) -> str:
     """The package whose neighbours may not be seen: `broker.log.index` → `broker.log`, `admin.client` → `admin`."""
-    if name.startswith(("broker.config", "broker.topic_config")):
-        return "broker.config"  # one table in several files
     parts = name.split(".")
     return ".".join(parts[:2]) if parts[0] == "broker" else parts[0]
 

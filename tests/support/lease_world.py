@@ -14,6 +14,7 @@ from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.survey import ActiveProducer, DictKeyMap, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.http import app, restoring
 from logyard.broker.http.held import LeasingPorts
 from logyard.broker.http.leasing import SegmentLeasing
@@ -29,7 +30,6 @@ from logyard.broker.records.batch import Record
 from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartition, StopReplica, StopReplicaPartition
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
-from logyard.broker.topic_config import TopicConfig
 
 TOKEN = "t" * 64
 ROOT = "/data"

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log import recovery
 from logyard.broker.log.disk import Disk
@@ -14,7 +15,6 @@ from logyard.broker.log.recovery import Checkpointed
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
-from logyard.broker.topic_config import TopicConfig
 
 TP = TopicPartition("t", 0)
 ROOT = "/data"

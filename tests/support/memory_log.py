@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log.epochs import EpochCache, EpochEntry
 from logyard.broker.model import TopicId, TopicPartition
-from logyard.broker.topic_config import TopicConfig
 
 HEADER = struct.Struct(">qiiqi")  # base offset, leader epoch, records, timestamp, payload size
 

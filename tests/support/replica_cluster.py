@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
@@ -30,7 +31,6 @@ from logyard.broker.replication.fetchers import ReplicaFetchers
 from logyard.broker.replication.ports import IsrChangeResult, LinkError
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
-from logyard.broker.topic_config import TopicConfig
 from tests.support.memory_log import MemoryLogs, Stored
 from tests.support.virtual_loop import VirtualLoop
 

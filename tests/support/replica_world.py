@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
@@ -13,7 +14,6 @@ from logyard.broker.replication.events import FetchParams, LeaderAndIsr, LeaderA
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
-from logyard.broker.topic_config import TopicConfig
 from tests.support.memory_log import MemoryLogs, batch
 
 T0 = TopicPartition("flights", 0)

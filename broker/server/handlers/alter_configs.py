@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from logyard.broker.config import validate_dynamic_overrides, validate_topic_overrides
+from logyard.broker.config.broker import validate_dynamic_overrides, validate_topic_overrides
 from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.config_fields import BROKER, TOPIC, change_overrides

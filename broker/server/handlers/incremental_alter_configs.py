@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from logyard.broker.config_topic_keys import TOPIC_KEYS
+from logyard.broker.config.topic_keys import TOPIC_KEYS
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.handlers import alter_configs
 from logyard.broker.server.request import Fields, Handler, Request

@@ -10,9 +10,9 @@ import pytest
 from logyard.broker.compaction.cleaner import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.survey import DictKeyMap, Survey
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import layout
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.topic_config import TopicConfig
 from tests.support.batches import Rec, batch
 from tests.support.cleaning_world import Worker, cleaner_of
 from tests.support.lease_world import TP, LeaseWorld

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.cleaner.side import CleaningSide
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.http import asking
 from logyard.broker.http.asking import NoAnswer
 from logyard.broker.model import BrokerInfo, TopicPartition

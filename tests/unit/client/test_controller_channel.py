@@ -4,7 +4,7 @@ import pytest
 
 from logyard.broker.client.controller_channel import ControllerChannel, controlled_shutdown_version
 from logyard.broker.client.to_controller import ToController
-from logyard.broker.config_protocol import InterBrokerProtocol
+from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
 from logyard.broker.model import BrokerInfo
 from tests.support.scripted_broker import Answer, HangUp, ScriptedBroker
 

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from logyard.broker.config_acted_on import ACTED_ON
-from logyard.broker.config_topic_keys import TOPIC_KEYS
+from logyard.broker.config.acted_on import ACTED_ON
+from logyard.broker.config.topic_keys import TOPIC_KEYS
 
 BROKER = Path(__file__).resolve().parents[3] / "broker"
 
@@ -25,7 +25,8 @@ READ_BY_BROKER_CONFIG = {
 
 
 def source() -> str:
-    files = [path for path in sorted(BROKER.rglob("*.py")) if not path.name.startswith("config_")]
+    tables = set((BROKER / "config").glob("*.py")) - {BROKER / "config" / "broker.py"}
+    files = sorted(set(BROKER.rglob("*.py")) - tables)
     return "\n".join(path.read_text() for path in files)
 
 

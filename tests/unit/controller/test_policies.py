@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from logyard.broker.config import BrokerConfig, ConfigProblems
+from logyard.broker.config.broker import BrokerConfig, ConfigProblems
 from logyard.broker.controller import policies
 from logyard.broker.controller.policies import ConfigRequest, PolicyViolation, TopicRequest
 from logyard.broker.controller.settings import settings_from

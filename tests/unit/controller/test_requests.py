@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from logyard.broker.config_protocol import InterBrokerProtocol
+from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
 from logyard.broker.controller.context import ControllerContext, Partition, Topic
 from logyard.broker.controller.events import LeaderAndIsrAnswered, ReplicasDeleted, UpdateMetadataAnswered
 from logyard.broker.controller.requests import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from logyard.broker.config import BrokerConfig
-from logyard.broker.config_protocol import InterBrokerProtocol
+from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
 from logyard.broker.controller.settings import LEVEL_2_5, LEVEL_3_9, protocol_level, settings_from
 from logyard.broker.errors import ApiError
 

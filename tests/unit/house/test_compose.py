@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())

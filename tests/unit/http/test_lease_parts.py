@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import LogyardError
 from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.records import batch
-from logyard.broker.topic_config import TopicConfig
 from tests.support.lease_world import ROOT, TP, LeaseWorld, commit_body, fill, in_pieces, lease_directories
 from tests.support.logs import content
 

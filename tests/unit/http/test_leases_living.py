@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
-from logyard.broker.topic_config import TopicConfig
 from tests.support.lease_world import DIRECTORY, LeaseWorld, fill, lease_directories
 from tests.support.logs import content
 

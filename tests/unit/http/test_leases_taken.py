@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.http import journal
 from logyard.broker.http.snapshot import Moment, link
 from logyard.broker.log import layout
@@ -15,7 +16,6 @@ from logyard.broker.log.log import Origin
 from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.records import batch
-from logyard.broker.topic_config import TopicConfig
 from tests.support.lease_world import DIRECTORY, TP, LeaseWorld, fill, lease_directories, ready_to_commit
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.local.errors import LocalError
 from logyard.local.layout import BrokerEntry, Layout, Settings
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.log import replay
 from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.log.recovery import Checkpointed
-from logyard.broker.topic_config import TopicConfig
 from tests.support.logs import (
     NOW,
     SMALL,

@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log.disk import DiskError
 from logyard.broker.log.log import Origin
@@ -13,7 +14,6 @@ from logyard.broker.log.recovery import Checkpointed
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
 from logyard.broker.records.crc import crc32c
-from logyard.broker.topic_config import TopicConfig
 from tests.support.logs import (
     DIRECTORY,
     NOW,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log import layout
 from logyard.broker.log.disk import read_whole
@@ -18,7 +19,6 @@ from logyard.broker.log.log import PartitionLog
 from logyard.broker.log.memory_disk import MachineStopped, MemoryDisk
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.model import TopicPartition
-from logyard.broker.topic_config import TopicConfig
 from tests.support.logs import content, names, produced
 
 ONE, TWO = "/disks/one", "/disks/two"

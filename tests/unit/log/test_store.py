@@ -12,7 +12,8 @@ import pytest
 
 from logyard.broker import tasks
 from logyard.broker.clock import ManualClock
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import StorageError
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import DuplicateReplica, IdentityMismatch
@@ -23,7 +24,6 @@ from logyard.broker.log.replay import Reload
 from logyard.broker.log.settings import settings_from
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.model import TopicPartition
-from logyard.broker.topic_config import TopicConfig
 from tests.support.logs import content, fetched, names, produced
 
 ONE, TWO = "/disks/one", "/disks/two/"

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import swap
 from logyard.broker.log.index import AbortedTxn
 from logyard.broker.log.log import Origin, PartitionLog
@@ -13,7 +14,6 @@ from logyard.broker.log.memory_disk import MachineStopped, MemoryDisk
 from logyard.broker.log.recovery import Checkpointed
 from logyard.broker.log.swap import BadPart
 from logyard.broker.records import batch
-from logyard.broker.topic_config import TopicConfig
 from tests.support.logs import (
     DIRECTORY,
     NOW,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.metadata.configs import DynamicConfigs
-from logyard.broker.topic_config import TopicConfig
 
 
 def build(overrides):

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.log.log import Origin
 from logyard.broker.model import TopicPartition
-from logyard.broker.topic_config import TopicConfig
 from tests.support import disk_logs
 from tests.support.memory_log import MemoryLogs, batch, payload_of
 from tests.support.replica_cluster import Cluster

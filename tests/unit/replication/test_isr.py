@@ -2,10 +2,10 @@
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.isr import NEVER_MS, Heartbeat, InSync, RemoteReplica, Settlement, out_of_sync, settle
 from logyard.broker.replication.ports import IsrChangeResult
-from logyard.broker.topic_config import TopicConfig
 from tests.support.replica_world import T0, World, follower_fetch, produce
 
 LAG = 100

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.log.log import Origin, PartitionLog
 from logyard.broker.log.memory_disk import MemoryDisk
@@ -20,7 +21,6 @@ from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartitio
 from logyard.broker.replication.log_dirs import LogDirMoves, align
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
-from logyard.broker.topic_config import TopicConfig
 from tests.support.logs import content, fetched, produced
 
 ONE, TWO = "/disks/one", "/disks/two"

@@ -2,10 +2,10 @@
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import EpochQuery, Isolation, OffsetQuery
-from logyard.broker.topic_config import TopicConfig
 from tests.support.memory_log import batch
 from tests.support.replica_world import T0, T1, World, follower_fetch, produce
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.model import TopicPartition
-from logyard.broker.topic_config import TopicConfig
 from tests.support.memory_log import batch
 from tests.support.replica_world import T0, T1, Pending, World, follower_fetch, produce
 

@@ -1,6 +1,6 @@
 """Replication's settings out of the configuration, and those that change while the broker runs."""
 
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.replication.settings import settings_from
 from logyard.broker.replication.throttle import UNLIMITED, ByteRate
 

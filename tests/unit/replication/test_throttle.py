@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.replication.throttle import ByteRate, is_listed
-from logyard.broker.topic_config import TopicConfig
 from tests.support.followed import answer, run, stored
 from tests.support.memory_log import batch
 from tests.support.replica_world import World, follower_fetch, produce

@@ -4,11 +4,11 @@ import uuid
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.metadata.updates import UpdateMetadata
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import StopReplica, StopReplicaPartition
-from logyard.broker.topic_config import TopicConfig
 from tests.support.replica_world import T0, T1, Leadership, World, follower_fetch, produce
 
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from logyard.broker.config import BrokerConfig
-from logyard.broker.config_addresses import address_counts
+from logyard.broker.config.addresses import address_counts
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.model import Endpoint
 from logyard.broker.server.admission import UNLIMITED, Admission, Limits, ListenerLimits, limits_from
 from logyard.broker.server.dispatch import Dispatcher

@@ -4,7 +4,7 @@ from types import MethodType, SimpleNamespace
 from typing import Any, cast
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.config import BrokerConfig, topic_config
+from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.configs import DynamicConfigs
 from logyard.broker.protocol import codec

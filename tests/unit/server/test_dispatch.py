@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.protocol import codec
@@ -18,7 +19,6 @@ from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.handlers import api_versions
 from logyard.broker.server.request import Fields, Handler, Request, Session
 from logyard.broker.server.services import Services
-from logyard.broker.topic_config import TopicConfig
 from logyard.broker.znodes.ops import SessionExpired
 
 HEARTBEAT, API_VERSIONS = 12, 18

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.log.log import Origin
 from logyard.broker.protocol import codec
@@ -23,7 +24,6 @@ from logyard.broker.server.connection import Connection
 from logyard.broker.server.handlers import produce
 from logyard.broker.server.request import Encoded, Request, Session
 from logyard.broker.server.services import Services
-from logyard.broker.topic_config import TopicConfig
 from tests.support.disk_logs import NOW_MS, DiskLogs
 from tests.support.replica_world import T0, World
 

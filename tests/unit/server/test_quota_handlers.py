@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller.events import CreatedTopic, Outcome
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
@@ -20,7 +21,6 @@ from logyard.broker.server.handlers import (
 )
 from logyard.broker.server.request import Fields, Request, Session
 from logyard.broker.server.services import Services
-from logyard.broker.topic_config import TopicConfig
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import configs as config_znodes

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.model import ZERO_TOPIC_ID
@@ -16,7 +17,6 @@ from logyard.broker.server.handlers import fetch, metadata, produce
 from logyard.broker.server.kept_answers import KeptAnswers
 from logyard.broker.server.request import Fields, Request, Session
 from logyard.broker.server.services import Services
-from logyard.broker.topic_config import TopicConfig
 from tests.support import batches
 from tests.support.memory_log import batch
 from tests.support.replica_world import T0, World

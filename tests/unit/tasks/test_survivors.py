@@ -14,7 +14,7 @@ from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.clock import ManualClock
-from logyard.broker.config import BrokerConfig
+from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.log.runner import Chores

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from logyard.broker.config_protocol import InterBrokerProtocol
+from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import (
     Assignment,

@@ -7,8 +7,8 @@ which Kafka sets so too, are not served here.
 import re
 from collections.abc import Iterable, Mapping
 
-from logyard.broker.config_keys import KEYS
-from logyard.broker.config_values import ConfigType, Key, at_least
+from logyard.broker.config.key_types import ConfigType, Key, at_least
+from logyard.broker.config.keys import KEYS
 from logyard.broker.model import Endpoint
 
 _PREFIXED = re.compile(r"listener\.name\.([^.]*)\.(.+)")

@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from logyard.broker.config_keys import COMPRESSION_TYPES, KEYS
-from logyard.broker.config_values import (
+from logyard.broker.config.key_types import (
     ANYTHING,
     Allowed,
     ConfigType,
@@ -16,7 +15,8 @@ from logyard.broker.config_values import (
     list_of,
     one_of,
 )
-from logyard.broker.topic_config import LONG_MAX
+from logyard.broker.config.keys import COMPRESSION_TYPES, KEYS
+from logyard.broker.config.topic import LONG_MAX
 
 _THROTTLED = re.compile(r"[0-9]+:[0-9]+")
 

@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Mapping
 from typing import TypeVar
 
-from logyard.broker.config_values import ConfigValue
+from logyard.broker.config.key_types import ConfigValue
 from logyard.broker.errors import LogyardError
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """The keys of Kafka 3.9 that are about TLS, SASL, authorization and tokens."""
 
-from logyard.broker.config_values import ConfigType, Key, at_least, between, one_of
+from logyard.broker.config.key_types import ConfigType, Key, at_least, between, one_of
 
 BOOLEAN, STRING, INT, SHORT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.SHORT
 LONG, DOUBLE, LIST, CLASS, PASSWORD = (

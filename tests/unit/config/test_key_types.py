@@ -2,10 +2,10 @@
 
 import pytest
 
-from logyard.broker.config_keys import KEYS
-from logyard.broker.config_properties import parse_properties
-from logyard.broker.config_protocol import IBP_2_7_IV2, IBP_3_9_IV0, InterBrokerProtocol
-from logyard.broker.config_values import ConfigType, Key, at_least, format_value
+from logyard.broker.config.inter_broker_protocol import IBP_2_7_IV2, IBP_3_9_IV0, InterBrokerProtocol
+from logyard.broker.config.key_types import ConfigType, Key, at_least, format_value
+from logyard.broker.config.keys import KEYS
+from logyard.broker.config.properties import parse_properties
 
 
 class TestProperties:

@@ -2,11 +2,17 @@
 
 import pytest
 
-from logyard.broker.config import BrokerConfig, ConfigEntry, ConfigProblems, ConfigSource, validate_dynamic_overrides
-from logyard.broker.config_acted_on import ACTED_ON, DYNAMIC, OVERRIDES_ONLY
-from logyard.broker.config_keys import KEYS
-from logyard.broker.config_protocol import IBP_3_9_IV0
-from logyard.broker.config_values import ConfigType
+from logyard.broker.config.acted_on import ACTED_ON, DYNAMIC, OVERRIDES_ONLY
+from logyard.broker.config.broker import (
+    BrokerConfig,
+    ConfigEntry,
+    ConfigProblems,
+    ConfigSource,
+    validate_dynamic_overrides,
+)
+from logyard.broker.config.inter_broker_protocol import IBP_3_9_IV0
+from logyard.broker.config.key_types import ConfigType
+from logyard.broker.config.keys import KEYS
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.model import Endpoint
 

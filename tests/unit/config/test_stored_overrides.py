@@ -2,8 +2,8 @@
 
 import pytest
 
-from logyard.broker.config import BrokerConfig, validate_dynamic_overrides
-from logyard.broker.config_stored import readable
+from logyard.broker.config.broker import BrokerConfig, validate_dynamic_overrides
+from logyard.broker.config.stored_overrides import readable
 from logyard.broker.errors import ApiError, ErrorCode
 
 CONFIG = BrokerConfig.parse("zookeeper.connect=z:1\nlog.dirs=/x\nbroker.id=1\n")

@@ -3,7 +3,7 @@
 import ipaddress
 import re
 
-from logyard.broker.config_values import Allowed, ConfigValue
+from logyard.broker.config.key_types import Allowed, ConfigValue
 
 # What a resolver takes without a doubt: labels of at most 63 letters, digits, hyphens and underscores.
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from logyard.broker.config import BrokerConfig, ConfigSource, topic_config, validate_topic_overrides
-from logyard.broker.config_topic_keys import TOPIC_KEYS
+from logyard.broker.config.broker import BrokerConfig, ConfigSource, topic_config, validate_topic_overrides
+from logyard.broker.config.topic import LONG_MAX, TopicConfig
+from logyard.broker.config.topic_keys import TOPIC_KEYS
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.topic_config import LONG_MAX, TopicConfig
 
 ZK = "zookeeper.connect=localhost:2181\n"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from logyard.broker.config_values import ConfigValue
+from logyard.broker.config.key_types import ConfigValue
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000

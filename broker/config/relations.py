@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from logyard.broker.config_values import ConfigValue
+from logyard.broker.config.key_types import ConfigValue
 
 Values = Mapping[str, ConfigValue]
 

@@ -1,12 +1,11 @@
 """Every key that Apache Kafka 3.9 knows for a broker in ZooKeeper mode, with type, default and range.
 
 The KRaft-only keys are left out, but for `node.id` and `process.roles`. Security has its own table
-(config_security_keys.py). Which keys Logyard acts on is in config_acted_on.py.
+(security_keys.py). Which keys Logyard acts on is in acted_on.py.
 """
 
-from logyard.broker.config_addresses import ADDRESS_COUNTS
-from logyard.broker.config_security_keys import SECURITY_KEYS
-from logyard.broker.config_values import (
+from logyard.broker.config.addresses import ADDRESS_COUNTS
+from logyard.broker.config.key_types import (
     DOUBLE_MAX,
     INT_MAX,
     LONG_MAX,
@@ -19,6 +18,7 @@ from logyard.broker.config_values import (
     list_of,
     one_of,
 )
+from logyard.broker.config.security_keys import SECURITY_KEYS
 
 BOOLEAN, STRING, INT, SHORT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.SHORT
 LONG, DOUBLE, LIST, CLASS = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS

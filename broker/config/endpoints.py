@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 
-from logyard.broker.config_security_keys import PROTOCOLS
+from logyard.broker.config.security_keys import PROTOCOLS
 from logyard.broker.model import Endpoint
 
 # What the network side can speak; a listener with another protocol is refused rather than left open.

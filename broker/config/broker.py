@@ -13,8 +13,8 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import TypeVar
 
-from logyard.broker.config_acted_on import ACTED_ON, DYNAMIC, DYNAMIC_PER_BROKER, OVERRIDES_ONLY
-from logyard.broker.config_endpoints import (
+from logyard.broker.config.acted_on import ACTED_ON, DYNAMIC, DYNAMIC_PER_BROKER, OVERRIDES_ONLY
+from logyard.broker.config.endpoints import (
     advertise_problems,
     http_problems,
     listen_problems,
@@ -22,18 +22,18 @@ from logyard.broker.config_endpoints import (
     parse_host_port,
     parse_protocol_map,
 )
-from logyard.broker.config_getters import TypedValues
-from logyard.broker.config_keys import KEYS
-from logyard.broker.config_listener_keys import base_of, given_of, is_of_listener, key_of, of_nobody, prefixed
-from logyard.broker.config_properties import parse_properties
-from logyard.broker.config_protocol import InterBrokerProtocol
-from logyard.broker.config_relations import relation_problems
-from logyard.broker.config_resolved import resolve
-from logyard.broker.config_topic_keys import TOPIC_KEYS, topic_problems
-from logyard.broker.config_values import ConfigType, ConfigValue, Key, format_value
+from logyard.broker.config.fallbacks import resolve
+from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
+from logyard.broker.config.key_types import ConfigType, ConfigValue, Key, format_value
+from logyard.broker.config.keys import KEYS
+from logyard.broker.config.listener_keys import base_of, given_of, is_of_listener, key_of, of_nobody, prefixed
+from logyard.broker.config.properties import parse_properties
+from logyard.broker.config.relations import relation_problems
+from logyard.broker.config.topic import LONG_MAX, TopicConfig
+from logyard.broker.config.topic_keys import TOPIC_KEYS, topic_problems
+from logyard.broker.config.typed_values import TypedValues
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.model import Endpoint
-from logyard.broker.topic_config import LONG_MAX, TopicConfig
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from logyard.broker.config_listener_keys import key_of
+from logyard.broker.config.listener_keys import key_of
 
 
 def readable(overrides: Mapping[str, str], note: Callable[[str], None]) -> dict[str, str]:
