@@ -25,7 +25,7 @@ class LazyApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._app is None:
-            from logyard.plugins.logyard_ui.routes import make_app
+            from logyard.plugins.logyard_ui.app import make_app
 
             self._app = make_app()
         await self._app(scope, receive, send)
@@ -44,8 +44,8 @@ class LogyardPlugin(AirflowPlugin):
     fastapi_apps: list[Any] = [{"app": LazyApp(), "url_prefix": PREFIX, "name": "Logyard"}]  # noqa: RUF012
     react_apps: list[Any] = [  # noqa: RUF012
         # Airflow imports the file and takes the global function of that name; the name is also what people read.
-        _view("Logyard", "view", destination="nav", url_route="logyard", category="browse"),
-        _view("Logyard health", "tile", destination="dashboard"),
-        _view("Cluster changes", "run", destination="dag_run", url_route="logyard-run"),
+        _view("Logyard", "page", destination="nav", url_route="logyard", category="browse"),
+        _view("Logyard health", "dashboard_tile", destination="dashboard"),
+        _view("Cluster changes", "run_tab", destination="dag_run", url_route="logyard-run"),
     ]
     operator_extra_links: list[Any] = [ClusterPageLink()]  # noqa: RUF012

@@ -48,14 +48,14 @@ class StillConnector(MemoryConnector):
 
 def measure(directory: Path) -> list[Row]:
     """Every row of this file; about half a minute."""
-    from tests.support import page_site  # makes Airflow's home, which other benchmarks do without
+    from tests.support import page_app  # makes Airflow's home, which other benchmarks do without
 
     cluster = _cluster()
     StillCluster(cluster).snapshot()
-    with page_site.connections():
-        clock = page_site.Clock()
-        app = page_site.make_app(cluster, clock, StillConnector(cluster))
-        return asyncio.run(_rows(app, clock, page_site.login("VIEWER"), cluster))
+    with page_app.connections():
+        clock = page_app.Clock()
+        app = page_app.make_app(cluster, clock, StillConnector(cluster))
+        return asyncio.run(_rows(app, clock, page_app.login("VIEWER"), cluster))
 
 
 def _cluster() -> MemoryCluster:

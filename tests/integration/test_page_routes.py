@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from logyard.admin.connect import RealConnector
-from tests.support.page_site import Asked, connections, make_app
+from tests.support.page_app import Asked, connections, make_app
 from tests.support.real_cluster import RealCluster, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]

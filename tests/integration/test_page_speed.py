@@ -27,7 +27,7 @@ new MutationObserver((changes, self) => {
 """
 # Milliseconds from the page's request, and from that of the view's first file, until the first rows are drawn.
 OPENED = """
-const view = performance.getEntriesByType('resource').find((entry) => entry.name.endsWith('/static/view.js'));
+const view = performance.getEntriesByType('resource').find((entry) => entry.name.endsWith('/static/page.js'));
 const wait = (done) => (globalThis.drawn ? done() : setTimeout(() => wait(done), 20));
 return new Promise(wait).then(() => (
   { page: Math.round(globalThis.drawn), view: Math.round(globalThis.drawn - view.startTime) }));

@@ -132,7 +132,7 @@ def test_the_wheel_has_one_name_at_the_top(wheel: Path) -> None:
     for needed in (
         "logyard/broker/node.py",
         "logyard/operators/topics.py",
-        "logyard/plugins/logyard_ui/static/view.js",
+        "logyard/plugins/logyard_ui/static/page.js",
         "logyard/dags/factories/create_topic.py",
         "logyard/spark_jobs/compact.py",
     ):

@@ -8,7 +8,7 @@ from logyard.admin.connect import RealConnector
 from logyard.admin.settings import ClusterSettings
 from logyard.admin.snapshot import NewTopic
 from tests.support import kafka
-from tests.support.page_site import Asked, connections, make_app
+from tests.support.page_app import Asked, connections, make_app
 from tests.support.real_cluster import eventually
 
 pytestmark = pytest.mark.airflow

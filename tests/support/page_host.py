@@ -15,7 +15,7 @@ from typing import Any
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.local.ports import HOST
-from tests.support.page_site import connections, login, make_app
+from tests.support.page_app import connections, login, make_app
 
 _CONFIG = {
     "fallback_page_limit": 25,

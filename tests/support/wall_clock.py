@@ -67,7 +67,7 @@ def _last_name(node: ast.AST) -> str:
 ALLOWED: dict[str, tuple[str, ...]] = {
     "the port itself": (
         "broker.clock:SystemClock.now_ms",
-        "plugins.logyard_ui.polls:Clocks",
+        "plugins.logyard_ui.cache.cache:Clocks",
     ),
     "shown to people and to other programs: when something was seen, begun or ended, or is going to end": (
         "admin.client:KafkaClusterClient.snapshot",
@@ -85,9 +85,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.http.leasing:SegmentLeasing._pieces",
         "broker.http.restoring:_live_on",
         "broker.http.taking:_set_up",
-        "plugins.logyard_ui.clusters:Cluster._look",
-        "plugins.logyard_ui.clusters:Cluster.sizes.ask",
-        "plugins.logyard_ui.polls:Poll._look",
+        "plugins.logyard_ui.cluster.clusters:Cluster._look",
+        "plugins.logyard_ui.cluster.clusters:Cluster.sizes.ask",
+        "plugins.logyard_ui.cache.cache:Poll._look",
     ),
     "a number that no counting can have reached, where the count is lost": ("broker.node:Node._producer_ids",),
     "a date in a file's head, a report or a name": (

@@ -1,5 +1,5 @@
 // What a reader may start: which DAG it is, what it asks, what is sent as the run's configuration, and the sentences
-// that are confirmed. Pure; `dialog.js` draws it.
+// that are confirmed. Pure; `action_dialog.js` draws it.
 //
 // A spec: {dag, title, start, fields (see `forms.js`), conf(values), say(values) → sentences, check(values) → what is
 // wrong as a whole, danger, type(values) → a word to type}. `start` and `danger` may be functions of the values.

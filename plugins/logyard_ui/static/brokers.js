@@ -1,13 +1,13 @@
 // Brokers: what each holds and leads, how far that is from the mean, and the racks they stand in.
 
-import { useCluster, useList, useRoute } from "./cluster.js";
+import { useCluster, useList, useRoute } from "./cluster_context.js";
 import { bytes, number } from "./format.js";
-import { UI, h, useMemo } from "./host.js";
-import { Offer } from "./offer.js";
-import { Empty, Facts, Head, Looked, Missing, Section } from "./parts.js";
-import { rowLink } from "./place.js";
+import { UI, h, useMemo } from "./airflow_ui.js";
+import { Offer } from "./action_button.js";
+import { Empty, Facts, Head, Looked, Missing, Section } from "./components.js";
+import { rowLink } from "./page_address.js";
 import { Settings } from "./settings.js";
-import { Skew } from "./skew.js";
+import { Skew } from "./skew_bar.js";
 import { Table } from "./table.js";
 
 const { Badge, Flex, Text } = UI;

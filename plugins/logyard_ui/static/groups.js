@@ -1,13 +1,13 @@
 // Consumer groups: their state and lag; one group's members and offsets.
 
-import { useCluster, useRoute } from "./cluster.js";
+import { useCluster, useRoute } from "./cluster_context.js";
 import { number, plural } from "./format.js";
-import { React, UI, h, useMemo } from "./host.js";
-import { Offer } from "./offer.js";
-import { Empty, Facts, Head, Looked, Missing, Section, State } from "./parts.js";
-import { rowLink } from "./place.js";
+import { React, UI, h, useMemo } from "./airflow_ui.js";
+import { Offer } from "./action_button.js";
+import { Empty, Facts, Head, Looked, Missing, Section, State } from "./components.js";
+import { rowLink } from "./page_address.js";
 import { Search, Table } from "./table.js";
-import { useTyped } from "./typed.js";
+import { useTyped } from "./delayed_text.js";
 
 const { Flex, Text } = UI;
 const GROUPS_MS = 10000;

@@ -1,11 +1,11 @@
 // The cluster at a glance: how it is, who is controller and was, what is in trouble.
 
-import { Offer } from "./offer.js";
-import { useCluster } from "./cluster.js";
+import { Offer } from "./action_button.js";
+import { useCluster } from "./cluster_context.js";
 import { number, plural, time } from "./format.js";
-import { UI, h, useMemo } from "./host.js";
-import { Empty, Figure, Figures, Notice, Replicas, Section } from "./parts.js";
-import { Go, rowLink } from "./place.js";
+import { UI, h, useMemo } from "./airflow_ui.js";
+import { Empty, Figure, Figures, Notice, Replicas, Section } from "./components.js";
+import { Go, rowLink } from "./page_address.js";
 import { Table } from "./table.js";
 
 const { Box, Flex, Text } = UI;

@@ -1,7 +1,7 @@
 // Settings as a list; values are shown as text, whatever is in them.
 
-import { UI, h, useMemo, useState } from "./host.js";
-import { Pick } from "./pick.js";
+import { UI, h, useMemo, useState } from "./airflow_ui.js";
+import { Pick } from "./checkbox.js";
 import { Search, Table } from "./table.js";
 
 const { Code, Flex } = UI;

@@ -2,7 +2,7 @@
 // scroll like ten. Rows are plain elements styled from their root: styled components are too slow by the hundred.
 
 import { compare } from "./format.js";
-import { Fragment, UI, h, memo, useCallback, useLayoutEffect, useMemo, useRef, useState } from "./host.js";
+import { Fragment, UI, h, memo, useCallback, useLayoutEffect, useMemo, useRef, useState } from "./airflow_ui.js";
 
 export const ROW = 34;
 // Rows above and below what is seen.

@@ -1,12 +1,12 @@
 // One topic: its partitions with leader, replicas, ISR, offsets and sizes; its settings; who reads it and how far.
 
-import { useCluster, useRoute } from "./cluster.js";
+import { useCluster, useRoute } from "./cluster_context.js";
 import { bytes, number, plural } from "./format.js";
-import { Fragment, UI, h, useMemo } from "./host.js";
-import { Offer } from "./offer.js";
-import { Empty, Facts, Head, Looked, Missing, Replicas, Section, State } from "./parts.js";
-import { rowLink } from "./place.js";
-import { editable, lines } from "./lines.js";
+import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
+import { Offer } from "./action_button.js";
+import { Empty, Facts, Head, Looked, Missing, Replicas, Section, State } from "./components.js";
+import { rowLink } from "./page_address.js";
+import { editable, lines } from "./config_lines.js";
 import { Settings } from "./settings.js";
 import { Table } from "./table.js";
 

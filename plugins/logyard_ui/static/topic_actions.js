@@ -2,7 +2,7 @@
 
 import { bytes, number } from "./format.js";
 import { given, topicField, whole } from "./forms.js";
-import { difference, parse } from "./lines.js";
+import { difference, parse } from "./config_lines.js";
 
 function listed(settings) {
   return Object.entries(settings).map(([name, value]) => `${name} = ${value}`);

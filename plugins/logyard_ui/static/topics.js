@@ -1,14 +1,14 @@
 // All topics: searched, filtered and sorted here, so that typing answers at once.
 
-import { Offer } from "./offer.js";
-import { useCluster, useList, useRoute } from "./cluster.js";
+import { Offer } from "./action_button.js";
+import { useCluster, useList, useRoute } from "./cluster_context.js";
 import { bytes, number, plural } from "./format.js";
-import { React, UI, h, useMemo } from "./host.js";
-import { Empty, Looked } from "./parts.js";
-import { Pick } from "./pick.js";
-import { Go, rowLink } from "./place.js";
+import { React, UI, h, useMemo } from "./airflow_ui.js";
+import { Empty, Looked } from "./components.js";
+import { Pick } from "./checkbox.js";
+import { Go, rowLink } from "./page_address.js";
 import { Search, Table } from "./table.js";
-import { useTyped } from "./typed.js";
+import { useTyped } from "./delayed_text.js";
 
 const { Flex, Text } = UI;
 const SIZES_MS = 15000;

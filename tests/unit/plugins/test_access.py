@@ -10,7 +10,7 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.admin.memory_cluster import MemoryCluster
 from logyard.operators.hooks.cluster import ClusterHook
-from tests.support.page_site import Asked, Clock, Connections, connections, login, make_app
+from tests.support.page_app import Asked, Clock, Connections, connections, login, make_app
 
 pytestmark = pytest.mark.airflow
 
@@ -73,7 +73,7 @@ def test_an_administrator_narrows_what_viewers_see(
 def test_a_teams_connection_is_its_teams(
     cluster: MemoryCluster, known: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from logyard.plugins.logyard_ui import access
+    from logyard.plugins.logyard_ui.access import connections as access
 
     known.add("kafka_west")
     app = make_app(cluster)
@@ -107,14 +107,14 @@ def test_connections_of_the_database_are_listed(
 def test_a_connection_is_looked_up_once_in_a_while(
     cluster: MemoryCluster, known: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from logyard.plugins.logyard_ui.access import KEPT_S
-    from logyard.plugins.logyard_ui.access import Connections as Known
+    from logyard.plugins.logyard_ui.access.connections import KEPT_S
+    from logyard.plugins.logyard_ui.access.connections import Connections as Known
 
     make_app(cluster)
     clock, asked = Clock(), []
     real = ClusterHook.get_connection
     monkeypatch.setattr(ClusterHook, "get_connection", lambda conn_id: asked.append(conn_id) or real(conn_id))
-    monkeypatch.setattr("logyard.plugins.logyard_ui.access.may_see", lambda conn_id, user: True)
+    monkeypatch.setattr("logyard.plugins.logyard_ui.access.connections.may_see", lambda conn_id, user: True)
     found = Known(clock)
     for clock.now in (0.0, KEPT_S / 2, KEPT_S - 0.1):
         assert found.find("logyard_default", None) is not None
@@ -190,7 +190,7 @@ def test_the_description_of_the_routes(cluster: MemoryCluster, known: Connection
     assert "http://" not in text.replace("http://page", "")
 
 
-@pytest.mark.parametrize("name", ["view", "tile", "run"])
+@pytest.mark.parametrize("name", ["page", "dashboard_tile", "run_tab"])
 def test_modules_of_the_view(cluster: MemoryCluster, known: Connections, name: str) -> None:
     asked = Asked(make_app(cluster))
     found = asked.answer(f"/static/{name}.js")
@@ -200,7 +200,7 @@ def test_modules_of_the_view(cluster: MemoryCluster, known: Connections, name: s
 
 
 @pytest.mark.parametrize(
-    "name", ["nothing.js", "..%2F..%2Fplugin.js", "%2e%2e/plugin.py", "VIEW.js", "view.js.map", "view"]
+    "name", ["nothing.js", "..%2F..%2Fplugin.js", "%2e%2e/plugin.py", "PAGE.js", "page.js.map", "page"]
 )
 def test_nothing_else_is_served(cluster: MemoryCluster, known: Connections, name: str) -> None:
     assert Asked(make_app(cluster)).answer(f"/static/{name}").status_code in (404, 422)

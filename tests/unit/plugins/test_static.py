@@ -113,7 +113,7 @@ def test_settings_are_lines(pure: Any) -> None:
         " m.editable([{name: 'x', value: '1', override: true}, {name: 'y', value: 'a\\nb', override: true},"
         " {name: 'z', value: null, override: true, sensitive: true}, {name: 'd', value: '1', override: false}])]"
     )
-    assert pure("lines.js", asked) == [
+    assert pure("config_lines.js", asked) == [
         {"settings": {"a": "1", "b": "2=3"}, "problem": ""},
         "“nonsense” is no setting: write name=value",
         "a is there twice",
@@ -247,7 +247,7 @@ def test_looks_are_shared_and_rest_while_nobody_sees_them(pure: Any) -> None:
       return { busy, rested: still - hidden, woke: again > still, after: served.length - left, told,
         tags: [...new Set(served.map((entry) => entry[1]))] };
     })()"""
-    found = pure("live.js", script, LOOKS)
+    found = pure("polling.js", script, LOOKS)
     assert 2 <= found["busy"] <= 8  # one look each 20 ms, not two
     assert (found["rested"], found["woke"], found["after"]) == (0, True, 0)
     assert found["told"] == [1, 1]  # what has not changed is not drawn again
@@ -263,7 +263,7 @@ def test_what_is_refused_is_asked_for_seldom(pure: Any) -> None:
       return { asked: served.length, problem: state.problem.message, status: state.problem.status };
     })()"""
     # The first look, and none before sixteen times the pause.
-    assert pure("live.js", script, LOOKS) == {"asked": 1, "problem": "no", "status": 404}
+    assert pure("polling.js", script, LOOKS) == {"asked": 1, "problem": "no", "status": 404}
 
 
 def test_what_is_wrong_with_a_form_is_said(pure: Any) -> None:

@@ -1,0 +1,246 @@
+// An action's dialog: its form, then what would be done in sentences, then the run that does it.
+
+import { ACTIONS } from "./actions.js";
+import { sentence } from "./api.js";
+import { useCluster } from "./cluster_context.js";
+import { starting, wrong } from "./forms.js";
+import { Fragment, UI, h, useRef, useState } from "./airflow_ui.js";
+import { Notice, Problem } from "./components.js";
+import { Pick } from "./checkbox.js";
+import { Following, ended, start, useRun } from "./dag_runs.js";
+
+const { Box, Button, CloseButton, Code, Dialog, Field, Flex, Input, NativeSelect, Portal, Text, Textarea } = UI;
+
+export function ActionDialog({ asked, close }) {
+  const box = useRef(null);
+  return h(
+    Dialog.Root,
+    {
+      open: true,
+      onOpenChange: ({ open }) => !open && close(),
+      size: "md",
+      scrollBehavior: "inside",
+      initialFocusEl: () => box.current?.querySelector("input:not([type=hidden]), select, textarea") ?? null,
+    },
+    h(
+      Portal,
+      null,
+      h(Dialog.Backdrop),
+      h(
+        Dialog.Positioner,
+        null,
+        h(
+          Dialog.Content,
+          { ref: box },
+          h(Dialog.Header, null, h(Dialog.Title, null, ACTIONS[asked.action].title)),
+          h(Dialog.CloseTrigger, { asChild: true }, h(CloseButton, { size: "sm", "aria-label": "Close" })),
+          h(Steps, { asked, close }),
+        ),
+      ),
+    ),
+  );
+}
+
+// form → review → run.
+function Steps({ asked, close }) {
+  const spec = ACTIONS[asked.action];
+  const [values, setValues] = useState(() => starting(spec, asked.values));
+  const [step, setStep] = useState(spec.fields.length ? "form" : "review");
+  const [run, setRun] = useState(null);
+  if (run) return h(Run, { run, close });
+  if (step === "form") return h(Form, { spec, values, setValues, next: () => setStep("review"), close });
+  return h(Review, { spec, values, back: () => setStep("form"), done: setRun });
+}
+
+function Form({ spec, values, setValues, next, close }) {
+  const [tried, setTried] = useState(false);
+  const problems = wrong(spec, values);
+  const whole = Object.keys(problems).length === 0 ? (spec.check?.(values) ?? "") : "";
+  const submit = (event) => {
+    event.preventDefault();
+    if (Object.keys(problems).length === 0 && !whole) next();
+    else setTried(true);
+  };
+  return h(
+    Box,
+    { as: "form", onSubmit: submit, noValidate: true, display: "contents" },
+    h(
+      Dialog.Body,
+      null,
+      h(
+        Flex,
+        { direction: "column", gap: "4" },
+        values.topic &&
+          !spec.fields.some((field) => field.id === "topic") &&
+          h(Text, null, "Topic ", h(Code, null, values.topic)),
+        values.group && h(Text, null, "Group ", h(Code, null, values.group)),
+        spec.fields
+          .filter((field) => !field.when || field.when(values))
+          .map((field) =>
+            h(Entry, {
+              key: field.id,
+              field,
+              value: values[field.id],
+              problem: tried ? problems[field.id] : "",
+              set: (value) => setValues((old) => ({ ...old, [field.id]: value })),
+            }),
+          ),
+        tried && whole && h(Notice, { status: "warning" }, whole),
+      ),
+    ),
+    h(
+      Dialog.Footer,
+      null,
+      h(Button, { type: "button", variant: "ghost", size: "sm", onClick: close }, "Cancel"),
+      h(Button, { type: "submit", size: "sm", colorPalette: "brand" }, "Review"),
+    ),
+  );
+}
+
+function Entry({ field, value, problem, set }) {
+  if (field.kind === "flag") return h(Pick, { label: field.label, on: Boolean(value), set });
+  const common = { size: "sm", name: field.id, value: value ?? "", onChange: (event) => set(event.target.value) };
+  return h(
+    Field.Root,
+    { required: field.required, invalid: Boolean(problem) },
+    h(Field.Label, null, field.label, h(Field.RequiredIndicator)),
+    typed(field, common),
+    problem ? h(Field.ErrorText, null, problem) : field.help ? h(Field.HelperText, null, field.help) : null,
+  );
+}
+
+function typed(field, common) {
+  if (field.kind === "lines")
+    return h(Textarea, { ...common, rows: field.rows ?? 3, fontFamily: "mono", spellCheck: false });
+  if (field.kind === "choice")
+    return h(
+      NativeSelect.Root,
+      { size: "sm" },
+      h(
+        NativeSelect.Field,
+        common,
+        field.options.map(([value, label]) => h("option", { key: value, value }, label)),
+      ),
+      h(NativeSelect.Indicator),
+    );
+  const inputMode = field.kind === "number" ? "numeric" : undefined;
+  return h(Input, { ...common, inputMode, autoComplete: "off", spellCheck: false });
+}
+
+function Review({ spec, values, back, done }) {
+  const { actions } = useCluster();
+  const dag = actions.get(spec.dag);
+  const word = spec.type?.(values) ?? "";
+  const [typed, setTyped] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState(null);
+  const conf = spec.conf(values);
+  const submit = async (event) => {
+    event.preventDefault();
+    if (busy || typed !== word) return;
+    setBusy(true);
+    setProblem(null);
+    try {
+      done(await start(dag.dag_id, conf, spec.title));
+    } catch (found) {
+      setProblem(found);
+      setBusy(false);
+    }
+  };
+  return h(
+    Box,
+    { as: "form", onSubmit: submit, display: "contents" },
+    h(
+      Dialog.Body,
+      null,
+      h(
+        Flex,
+        { direction: "column", gap: "3" },
+        spec
+          .say(values)
+          .map((line, index) =>
+            h(
+              Text,
+              { key: index, wordBreak: "break-word", ...(index > 0 && { fontSize: "sm", color: "fg.muted" }) },
+              line,
+            ),
+          ),
+        dag?.paused &&
+          h(Notice, { status: "warning" }, `DAG ${dag.dag_id} is paused: the run waits until somebody turns it on.`),
+        h(Sent, { dag_id: dag?.dag_id, conf }),
+        word &&
+          h(
+            Field.Root,
+            { required: true },
+            h(Field.Label, null, `Type ${word} to go on`),
+            h(Input, {
+              size: "sm",
+              value: typed,
+              autoComplete: "off",
+              spellCheck: false,
+              onChange: (event) => setTyped(event.target.value),
+            }),
+          ),
+        h(Problem, { problem: problem && sentence(problem) }),
+      ),
+    ),
+    h(
+      Dialog.Footer,
+      null,
+      h(Button, { type: "button", variant: "ghost", size: "sm", onClick: back, disabled: busy }, "Back"),
+      h(
+        Button,
+        {
+          type: "submit",
+          size: "sm",
+          loading: busy,
+          disabled: typed !== word,
+          colorPalette: decided(spec.danger, values) ? "red" : "brand",
+        },
+        decided(spec.start, values),
+      ),
+    ),
+  );
+}
+
+function decided(part, values) {
+  return typeof part === "function" ? part(values) : part;
+}
+
+function Sent({ dag_id, conf }) {
+  const text = JSON.stringify(conf, null, 1);
+  return h(
+    Box,
+    { as: "details", fontSize: "sm", color: "fg.muted" },
+    h("summary", { style: { cursor: "pointer" } }, `Starts DAG ${dag_id} as you`),
+    h(
+      Code,
+      {
+        as: "pre",
+        display: "block",
+        whiteSpace: "pre-wrap",
+        wordBreak: "break-all",
+        padding: "2",
+        marginTop: "1",
+        maxHeight: "12rem",
+        overflow: "auto",
+      },
+      text.length > 4000 ? `${text.slice(0, 4000)} …` : text,
+    ),
+  );
+}
+
+function Run({ run, close }) {
+  const { state } = useRun(run);
+  return h(
+    Fragment,
+    null,
+    h(Dialog.Body, null, h(Following, { run })),
+    h(
+      Dialog.Footer,
+      null,
+      h(Text, { color: "fg.muted", fontSize: "xs", flex: "1" }, ended(state) ? "" : "It goes on when this is closed."),
+      h(Button, { size: "sm", onClick: close }, "Close"),
+    ),
+  );
+}

@@ -1,0 +1,266 @@
+// Small pieces that several views show: states of waiting and trouble, figures, brokers, lists of facts.
+
+import { sentence } from "./api.js";
+import { Fragment, UI, h } from "./airflow_ui.js";
+import { Go } from "./page_address.js";
+
+const { Alert, Badge, Box, Button, Flex, Heading, Skeleton, Text } = UI;
+
+export function Problem({ problem, status = "error" }) {
+  if (!problem) return null;
+  return h(
+    Alert.Root,
+    { status, size: "sm", role: "alert" },
+    h(Alert.Indicator),
+    h(Alert.Title, { fontWeight: "normal" }, typeof problem === "string" ? problem : sentence(problem)),
+  );
+}
+
+export function Notice({ children, status = "info" }) {
+  return h(Alert.Root, { status, size: "sm" }, h(Alert.Indicator), h(Alert.Title, { fontWeight: "normal" }, children));
+}
+
+export function Loading({ what, rows = 6 }) {
+  return h(
+    Flex,
+    { direction: "column", gap: "2", role: "status", "aria-label": `Loading ${what}` },
+    Array.from({ length: rows }, (_, index) => h(Skeleton, { key: index, height: "6", borderRadius: "sm" })),
+  );
+}
+
+export function Empty({ title, children }) {
+  return h(
+    Box,
+    {
+      borderWidth: "1px",
+      borderStyle: "dashed",
+      borderColor: "border.emphasized",
+      borderRadius: "md",
+      padding: "5",
+      textAlign: "center",
+    },
+    h(Text, { fontWeight: "semibold" }, title),
+    children && h(Box, { color: "fg.muted", fontSize: "sm", marginTop: "1" }, children),
+  );
+}
+
+// What a live look has: its trouble above, its content below, or a sign of waiting.
+export function Looked({ look, what, rows, children }) {
+  return h(
+    Fragment,
+    null,
+    h(Problem, { problem: look.problem }),
+    look.data ? children(look.data) : look.problem ? null : h(Loading, { what, rows }),
+  );
+}
+
+const WAITED = {
+  offsets: "offsets",
+  configs: "settings",
+  sizes: "sizes",
+  groups: "groups",
+};
+
+// What an answer of our routes says is still missing, or has failed.
+export function Missing({ data }) {
+  const pending = (data.pending ?? []).map((part) => WAITED[part] ?? part);
+  const problems = Object.entries(data.problems ?? {});
+  return h(
+    Fragment,
+    null,
+    problems.map(([part, text]) => h(Notice, { key: part, status: "warning" }, `No ${WAITED[part] ?? part}: ${text}`)),
+    pending.length > 0 &&
+      h(Text, { color: "fg.muted", fontSize: "sm", role: "status" }, `Still reading ${pending.join(", ")} …`),
+  );
+}
+
+export function Section({ title, aside, children, ...rest }) {
+  return h(
+    Box,
+    { as: "section", ...rest },
+    h(
+      Flex,
+      {
+        alignItems: "center",
+        justifyContent: "space-between",
+        gap: "3",
+        marginBottom: "2",
+        minHeight: "8",
+        wrap: "wrap",
+      },
+      h(Heading, { as: "h2", size: "md" }, title),
+      aside,
+    ),
+    children,
+  );
+}
+
+// The heading of one of a list: the way back to the list, its name, and what can be done with it.
+export function Head({ list, to, name, children }) {
+  return h(
+    Flex,
+    { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
+    h(
+      Flex,
+      { gap: "2", alignItems: "baseline", minWidth: "0" },
+      h(Go, { to }, list),
+      h(Text, { color: "fg.muted" }, "/"),
+      h(Heading, { as: "h1", size: "lg", wordBreak: "break-all" }, name),
+    ),
+    children && h(Flex, { gap: "2", wrap: "wrap" }, children),
+  );
+}
+
+// A figure with a name; a link where `to` is a wrapper of it.
+export function Figure({ label, value, help, tone, wrap = (child) => child, ...rest }) {
+  const color = { bad: "fg.error", warn: "fg.warning", good: "fg.success" }[tone];
+  return wrap(
+    h(
+      Box,
+      {
+        borderWidth: "1px",
+        borderColor: tone === "bad" ? "border.error" : "border",
+        borderRadius: "md",
+        paddingX: "4",
+        paddingY: "2.5",
+        bg: tone === "bad" ? "bg.error" : "bg",
+        minWidth: "0",
+        height: "full",
+        ...rest,
+      },
+      h(Text, { color: "fg.muted", fontSize: "sm", truncate: true }, label),
+      h(
+        Text,
+        { fontSize: "2xl", fontWeight: "semibold", lineHeight: "1.3", color, fontVariantNumeric: "tabular-nums" },
+        value,
+      ),
+      help &&
+        h(
+          Text,
+          { color: "fg.muted", fontSize: "xs", truncate: true, title: typeof help === "string" ? help : undefined },
+          help,
+        ),
+    ),
+  );
+}
+
+export function Figures({ children, least = "9.5rem" }) {
+  return h(
+    Box,
+    { display: "grid", gap: "3", gridTemplateColumns: `repeat(auto-fill, minmax(${least}, 1fr))` },
+    children,
+  );
+}
+
+const HEALTH = {
+  ok: ["green", "Healthy"],
+  warning: ["orange", "Warning"],
+  critical: ["red", "Critical"],
+  unreachable: ["red", "Unreachable"],
+};
+
+export function Health({ health, ...rest }) {
+  const [colorPalette, label] = HEALTH[health] ?? ["gray", "Unknown"];
+  return h(Badge, { colorPalette, variant: "solid", size: "md", ...rest }, label);
+}
+
+const STATES = {
+  success: "green",
+  failed: "red",
+  upstream_failed: "orange",
+  running: "cyan",
+  queued: "gray",
+  deferred: "purple",
+  awaiting_input: "orange",
+  up_for_retry: "yellow",
+  skipped: "pink",
+  Stable: "green",
+  Empty: "gray",
+  Dead: "red",
+};
+
+export function State({ state, ...rest }) {
+  return h(Badge, { colorPalette: STATES[state] ?? "gray", ...rest }, String(state ?? "none").replaceAll("_", " "));
+}
+
+// Replicas as they are assigned: the leader strong, those out of sync struck through in red.
+export function Replicas({ replicas, isr = replicas, leader = -1 }) {
+  const inSync = new Set(isr);
+  return h(
+    "span",
+    null,
+    replicas.map((broker, place) =>
+      h(
+        Fragment,
+        { key: broker },
+        place > 0 && ", ",
+        h(
+          "span",
+          {
+            "data-bad": inSync.has(broker) ? undefined : "",
+            style: {
+              fontWeight: broker === leader ? 700 : undefined,
+              textDecoration: inSync.has(broker) ? undefined : "line-through",
+            },
+            title:
+              [broker === leader && "leader", !inSync.has(broker) && "out of sync"].filter(Boolean).join(", ") ||
+              undefined,
+          },
+          broker,
+        ),
+      ),
+    ),
+  );
+}
+
+// A bar of one part of a whole, 0 to 1.
+export function Bar({ part, label, tone = "blue", height = "2" }) {
+  const share = Math.max(0, Math.min(1, part || 0));
+  return h(
+    Box,
+    {
+      role: "progressbar",
+      "aria-label": label,
+      "aria-valuenow": Math.round(share * 100),
+      "aria-valuemin": 0,
+      "aria-valuemax": 100,
+      bg: "bg.emphasized",
+      borderRadius: "full",
+      height,
+      overflow: "hidden",
+      width: "full",
+    },
+    h(Box, {
+      bg: `${tone}.solid`,
+      height: "full",
+      borderRadius: "full",
+      style: { width: `${share * 100}%` },
+      transition: "width 0.4s",
+    }),
+  );
+}
+
+export function Facts({ facts }) {
+  return h(
+    Flex,
+    { as: "dl", gap: "1", columnGap: "6", wrap: "wrap", fontSize: "sm" },
+    facts
+      .filter(Boolean)
+      .map(([name, value]) =>
+        h(
+          Flex,
+          { key: name, gap: "1.5" },
+          h(Box, { as: "dt", color: "fg.muted" }, name),
+          h(Box, { as: "dd", fontWeight: "medium" }, value),
+        ),
+      ),
+  );
+}
+
+export function Act({ children, danger = false, ...rest }) {
+  return h(
+    Button,
+    { size: "sm", variant: danger ? "outline" : "solid", colorPalette: danger ? "red" : "brand", ...rest },
+    children,
+  );
+}

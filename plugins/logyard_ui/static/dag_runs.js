@@ -1,0 +1,210 @@
+// DAG runs that were started here, followed until they end.
+
+import { airflow, get, write } from "./api.js";
+import { RouterLink, UI, h, useEffect, useSyncExternalStore } from "./airflow_ui.js";
+import { refresh, useLive } from "./polling.js";
+import { State } from "./components.js";
+
+const { Box, CloseButton, Flex, Spinner, Text } = UI;
+const EVERY_MS = 1500;
+const KEPT = 4;
+
+// {dag_id, run_id, title}, the latest first; as long as the page is open.
+let started = [];
+const listeners = new Set();
+
+function setStarted(runs) {
+  started = runs;
+  for (const listener of listeners) listener();
+}
+
+function subscribe(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+// Start a DAG as the user who is logged in. Raises Refused with Airflow's reason.
+export async function start(dag_id, conf, title) {
+  const answer = await write("POST", airflow("dags", dag_id, "dagRuns"), { logical_date: null, conf });
+  const run = { dag_id, run_id: answer.dag_run_id, title };
+  setStarted([run, ...started].slice(0, KEPT));
+  return run;
+}
+
+const PAUSE_MS = 1000;
+// A trigger runs about a second after a triggerer took it; a task that does not defer is told by its worker.
+const HEARS_AFTER_MS = 2500;
+const WORKS_MS = 12000;
+const PATIENCE_MS = 45000;
+
+// Mark the task that moves replicas as failed: that cancels its moves and puts the throttle back. What is marked in the
+// moment between its worker and its trigger is not heard of, and the moves would run on: so that moment is waited for.
+export async function cancel(run, task) {
+  const where = airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task);
+  const began = performance.now(); // a clock that is set meanwhile neither ends nor lengthens the wait
+  let heard = 0;
+  for (;;) {
+    const { state, trigger, start_date } = await get(where);
+    if (ended(state)) return;
+    const now = performance.now();
+    heard = state === "deferred" && trigger?.triggerer_id != null ? heard || now : 0;
+    const working = state === "running" && start_date ? Date.now() - Date.parse(start_date) > WORKS_MS : false;
+    const idle = state !== "running" && state !== "deferred";
+    if (idle || working || (heard && now - heard >= HEARS_AFTER_MS) || now - began > PATIENCE_MS) break;
+    await new Promise((done) => setTimeout(done, PAUSE_MS));
+  }
+  await write("PATCH", where, { new_state: "failed" });
+}
+
+export function ended(state) {
+  return state === "success" || state === "failed";
+}
+
+// {state, tasks, problem} of a run, looked at until it ends.
+export function useRun({ dag_id, run_id }) {
+  const where = airflow("dags", dag_id, "dagRuns", run_id);
+  const run = useLive(where, EVERY_MS);
+  const tasks = useLive(`${where}/taskInstances`, EVERY_MS);
+  const state = run.data?.state ?? "queued";
+  useEffect(() => {
+    if (ended(state)) refresh();
+  }, [state]);
+  return {
+    state,
+    conf: run.data?.conf,
+    tasks: inOrder(tasks.data?.task_instances ?? []),
+    problem: run.problem ?? tasks.problem,
+  };
+}
+
+function inOrder(tasks) {
+  const begun = (task) => task.start_date ?? "9";
+  return [...tasks].sort((left, right) => (begun(left) < begun(right) ? -1 : begun(left) > begun(right) ? 1 : 0));
+}
+
+export function runPath({ dag_id, run_id }) {
+  return `/dags/${encodeURIComponent(dag_id)}/runs/${encodeURIComponent(run_id)}`;
+}
+
+export function taskPath(run, task) {
+  const mapped = task.map_index >= 0 ? `/mapped/${task.map_index}` : "";
+  return `${runPath(run)}/tasks/${encodeURIComponent(task.task_id)}${mapped}`;
+}
+
+// One run: what it does, its tasks as they go, a way to all of it.
+export function Following({ run }) {
+  const { state, tasks, problem } = useRun(run);
+  const failed = tasks.filter((task) => task.state === "failed");
+  return h(
+    Flex,
+    { direction: "column", gap: "3" },
+    h(
+      Flex,
+      { gap: "2", alignItems: "center", role: "status", wrap: "wrap" },
+      !ended(state) && h(Spinner, { size: "sm" }),
+      h(State, { state }),
+      h(UI.Link, { asChild: true, color: "fg.info" }, h(RouterLink, { to: runPath(run) }, `Run of ${run.dag_id}`)),
+    ),
+    tasks.length > 0 &&
+      h(
+        Flex,
+        { as: "ol", direction: "column", gap: "1", fontSize: "sm" },
+        tasks.map((task) =>
+          h(
+            Flex,
+            { as: "li", key: `${task.task_id}${task.map_index}`, gap: "2", alignItems: "center" },
+            h(Box, { width: "9rem" }, task.task_id),
+            h(State, { state: task.state ?? "none", size: "xs" }),
+          ),
+        ),
+      ),
+    tasks
+      .filter((task) => task.state === "awaiting_input")
+      .map((task) =>
+        h(
+          UI.Link,
+          { key: task.task_id, asChild: true, color: "fg.info" },
+          h(
+            RouterLink,
+            { to: `${taskPath(run, task)}/required_actions` },
+            "It waits for a person to approve what it would do: look at it",
+          ),
+        ),
+      ),
+    problem && h(Text, { color: "fg.error", fontSize: "sm" }, problem.message),
+    failed.map((task) => h(Why, { key: task.task_id, run, task })),
+  );
+}
+
+// The last line that a failed task wrote, so that nobody has to look for it.
+function Why({ run, task }) {
+  const where = airflow(
+    "dags",
+    run.dag_id,
+    "dagRuns",
+    run.run_id,
+    "taskInstances",
+    task.task_id,
+    "logs",
+    String(Math.max(task.try_number, 1)),
+  );
+  const { data } = useLive(`${where}?map_index=${task.map_index}`, 0);
+  const line = lastError(data);
+  return h(
+    Box,
+    { fontSize: "sm" },
+    h(
+      UI.Link,
+      { asChild: true, color: "fg.info" },
+      h(RouterLink, { to: taskPath(run, task) }, `Log of ${task.task_id}`),
+    ),
+    line && h(Text, { color: "fg.error", wordBreak: "break-word", marginTop: "1" }, line),
+  );
+}
+
+function lastError(log) {
+  const lines = (Array.isArray(log?.content) ? log.content : []).filter(
+    (line) => typeof line === "object" && line !== null,
+  );
+  for (const line of [...lines].reverse()) {
+    const detail = line.error_detail?.at?.(0);
+    if (detail?.exc_value) return String(detail.exc_value);
+    if (line.level === "error" && line.event) return String(line.event);
+  }
+  return "";
+}
+
+// The runs that were started here, below the navigation.
+export function Started() {
+  const runs = useSyncExternalStore(subscribe, () => started);
+  if (runs.length === 0) return null;
+  return h(
+    Flex,
+    { gap: "2", wrap: "wrap", as: "ul", "aria-label": "Runs that were started here" },
+    runs.map((run) => h(Chip, { key: run.run_id, run })),
+  );
+}
+
+function Chip({ run }) {
+  const { state } = useRun(run);
+  return h(
+    Flex,
+    {
+      as: "li",
+      alignItems: "center",
+      gap: "2",
+      borderWidth: "1px",
+      borderRadius: "md",
+      paddingLeft: "3",
+      fontSize: "sm",
+    },
+    !ended(state) && h(Spinner, { size: "xs" }),
+    h(RouterLink, { to: runPath(run) }, run.title),
+    h(State, { state, size: "xs" }),
+    h(CloseButton, {
+      size: "2xs",
+      "aria-label": `Forget ${run.title}`,
+      onClick: () => setStarted(started.filter((other) => other !== run)),
+    }),
+  );
+}

@@ -1,0 +1,93 @@
+// The dashboard's tile: how each cluster is, one line for each connection; nothing where there is none.
+
+import { ours } from "./api.js";
+import { number } from "./format.js";
+import { RouterLink, UI, h } from "./airflow_ui.js";
+import { useLive } from "./polling.js";
+import { Health } from "./components.js";
+import { PAGE, search } from "./page_address.js";
+
+const { Box, Flex, Heading, Text } = UI;
+const CONNECTIONS_MS = 60000;
+// A dashboard is left open for days: it looks less often than the page.
+const EVERY_MS = 10000;
+const SHOWN = 8;
+
+function LogyardTile() {
+  const { data } = useLive(ours("connections"), CONNECTIONS_MS);
+  const connections = data?.connections ?? [];
+  // No cluster: no tile. Who has one is told of trouble by the line of that cluster.
+  if (connections.length === 0) return null;
+  return h(
+    Box,
+    { order: 4, as: "section", "aria-label": "Logyard clusters", width: "full" },
+    h(Heading, { as: "h2", size: "xs", marginBottom: "2", color: "fg.muted" }, "Clusters"),
+    h(
+      Flex,
+      { direction: "column", borderWidth: "1px", borderRadius: "md", overflow: "hidden" },
+      connections.slice(0, SHOWN).map((connection) => h(Line, { key: connection.conn_id, conn: connection.conn_id })),
+      connections.length > SHOWN &&
+        h(Text, { padding: "2", color: "fg.muted", fontSize: "sm" }, `and ${connections.length - SHOWN} more`),
+    ),
+  );
+}
+
+function Line({ conn }) {
+  const { data, problem } = useLive(ours("overview", { conn_id: conn }), EVERY_MS);
+  return h(
+    Flex,
+    {
+      asChild: true,
+      alignItems: "center",
+      gap: "4",
+      paddingX: "4",
+      paddingY: "2.5",
+      wrap: "wrap",
+      _notFirst: { borderTopWidth: "1px" },
+      _hover: { bg: "bg.subtle" },
+    },
+    h(
+      RouterLink,
+      { to: { pathname: PAGE, search: search({ conn_id: conn }) } },
+      h(Health, { health: data?.health ?? (problem ? "unreachable" : "") }),
+      h(Text, { fontWeight: "semibold" }, conn),
+      h(Text, { color: "fg.muted", fontSize: "sm", flex: "1", minWidth: "12rem", truncate: true }, said(data, problem)),
+      data && [
+        h(Count, {
+          key: "c",
+          label: "Controller",
+          value: data.controller?.alive ? data.controller.id : "none",
+          bad: !data.controller?.alive,
+        }),
+        h(Count, { key: "b", label: "Brokers", value: number(data.brokers?.alive) }),
+        h(Count, {
+          key: "u",
+          label: "Under-replicated",
+          value: number(data.under_replicated),
+          bad: data.under_replicated > 0,
+        }),
+        h(Count, { key: "o", label: "Offline", value: number(data.offline), bad: data.offline > 0 }),
+      ],
+    ),
+  );
+}
+
+function said(data, problem) {
+  if (problem) return problem.message;
+  if (!data) return "";
+  return data.reachable ? (data.findings ?? []).join(" · ") : (data.problem ?? "");
+}
+
+function Count({ label, value, bad }) {
+  return h(
+    Flex,
+    { gap: "1.5", fontSize: "sm" },
+    h(Text, { color: "fg.muted" }, label),
+    h(Text, { fontWeight: "semibold", color: bad ? "fg.error" : undefined }, value),
+  );
+}
+
+globalThis["Logyard health"] = LogyardTile;
+globalThis.LogyardTile = LogyardTile;
+globalThis.AirflowPlugin = LogyardTile;
+export default LogyardTile;

@@ -1,0 +1,128 @@
+// Looks that repeat themselves. However many parts of the page watch one address, it is asked for once; a tab that is
+// hidden asks for nothing; what has not changed (ETag) is neither sent nor drawn again; trouble makes the looks rarer.
+
+import { look } from "./api.js";
+import { useCallback, useEffect, useSyncExternalStore } from "./airflow_ui.js";
+
+const EVERY_MS = 3000;
+const RARELY_MS = 30000;
+// Times that the pause is doubled.
+const MOST = 4;
+// Kept after the last watcher left, so that Back shows something at once.
+const KEPT = 12;
+
+const NOTHING = Object.freeze({ data: null, problem: null, loading: false });
+const sources = new Map();
+
+class Source {
+  constructor(url, every) {
+    this.url = url;
+    this.every = every;
+    this.listeners = new Set();
+    this.state = { data: null, problem: null, loading: true };
+    this.etag = "";
+    this.timer = 0;
+    this.failures = 0;
+    this.asking = null;
+    this.again = false;
+    this.left = false;
+    this.subscribe = this.subscribe.bind(this);
+    this.onVisible = this.onVisible.bind(this);
+  }
+
+  subscribe(listener) {
+    this.listeners.add(listener);
+    this.left = false;
+    if (this.listeners.size === 1) {
+      document.addEventListener("visibilitychange", this.onVisible);
+      this.ask();
+    }
+    return () => {
+      this.listeners.delete(listener);
+      if (this.listeners.size === 0) this.rest();
+    };
+  }
+
+  rest() {
+    this.left = true;
+    document.removeEventListener("visibilitychange", this.onVisible);
+    clearTimeout(this.timer);
+    this.asking?.abort();
+    this.asking = null;
+  }
+
+  onVisible() {
+    if (!document.hidden) this.ask();
+  }
+
+  async ask() {
+    clearTimeout(this.timer);
+    this.again = this.asking !== null;
+    if (document.hidden || this.again) return;
+    const asking = new AbortController();
+    this.asking = asking;
+    try {
+      const { body, etag } = await look(this.url, { etag: this.etag, signal: asking.signal });
+      this.failures = 0;
+      this.etag = etag;
+      if (body !== null || this.state.problem)
+        this.set({ data: body ?? this.state.data, problem: null, loading: false });
+    } catch (problem) {
+      if (asking.signal.aborted) return;
+      // What the request itself is refused for is not likely to be answered in a moment.
+      this.failures = problem.status >= 400 && problem.status < 500 ? MOST : Math.min(this.failures + 1, MOST);
+      this.set({ ...this.state, problem, loading: false });
+    }
+    if (this.asking !== asking) return;
+    this.asking = null;
+    if (this.listeners.size === 0) return;
+    if (this.again) this.ask();
+    else if (this.every > 0 || this.failures > 0 || this.state.data?.pending?.length > 0)
+      this.timer = setTimeout(() => this.ask(), this.pause());
+  }
+
+  pause() {
+    // What is not there yet (pending, 504) or failed is asked for again even where nothing repeats.
+    return Math.min(RARELY_MS, (this.every || EVERY_MS) * 2 ** this.failures);
+  }
+
+  set(state) {
+    this.state = state;
+    for (const listener of this.listeners) listener();
+  }
+}
+
+function sourceOf(url, every) {
+  let source = sources.get(url);
+  if (!source) {
+    for (const [old, candidate] of sources) {
+      if (sources.size < KEPT) break;
+      if (candidate.left) sources.delete(old);
+    }
+    source = new Source(url, every);
+    sources.set(url, source);
+  }
+  return source;
+}
+
+// {data, problem, loading} of an address, kept up to date while the component is shown; nothing for an empty address.
+export function useLive(url, every = EVERY_MS) {
+  const source = url ? sourceOf(url, every) : null;
+  const subscribe = useCallback((listener) => (source ? source.subscribe(listener) : () => {}), [source]);
+  return useSyncExternalStore(subscribe, () => (source ? source.state : NOTHING));
+}
+
+// The same for a list whose version is told elsewhere (`overview`): asked for again when that is another than its own.
+export function useVersioned(url, version) {
+  const live = useLive(url, 0);
+  const own = live.data?.version;
+  useEffect(() => {
+    if (version && own && version !== own) sources.get(url)?.ask();
+  }, [url, version]);
+  return live;
+}
+
+// Look again now, at everything that is shown: after an action.
+export function refresh() {
+  for (const source of sources.values()) if (source.listeners.size > 0) source.ask();
+}

@@ -1,0 +1,306 @@
+// A reassignment before it runs: the goals (in the address, so that a plan can be shared), and the difference they
+// would make: which replicas move, how many bytes, what each broker holds before and after.
+
+import { ours } from "./api.js";
+import { useCluster, useList } from "./cluster_context.js";
+import { bytes, number, percent, plural, seconds } from "./format.js";
+import { Fragment, UI, h, useState } from "./airflow_ui.js";
+import { useLive } from "./polling.js";
+import { Offer } from "./action_button.js";
+import { Empty, Facts, Loading, Notice, Problem, Section } from "./components.js";
+import { Pick } from "./checkbox.js";
+import { Table } from "./table.js";
+
+const { Box, Button, Field, Flex, Input, Text } = UI;
+const SHOWN = 1000;
+
+export function Planning({ running }) {
+  const { place } = useCluster();
+  const goals = read(place);
+  const asked = place.get("preview") === "1";
+  return h(
+    Section,
+    { title: "Plan a reassignment" },
+    h(
+      Flex,
+      { direction: "column", gap: "4" },
+      h(Goals, { key: JSON.stringify(goals), goals }),
+      asked && h(Preview, { goals, running }),
+    ),
+  );
+}
+
+function read(place) {
+  const list = (name) =>
+    place
+      .get(name)
+      .split(/[\s,]+/)
+      .filter(Boolean);
+  return {
+    topics: list("topics"),
+    drain: list("drain")
+      .filter((id) => /^\d+$/.test(id))
+      .map(Number),
+    replication_factor: place.get("rf"),
+    balance: place.get("balance") === "1",
+    balance_disk: place.get("disk") === "1",
+    throttle: place.get("throttle"),
+  };
+}
+
+function Goals({ goals }) {
+  const { place } = useCluster();
+  const brokers = useList("brokers");
+  const [topics, setTopics] = useState(goals.topics.join(", "));
+  const [drain, setDrain] = useState(new Set(goals.drain));
+  const [rf, setRf] = useState(goals.replication_factor);
+  const [balance, setBalance] = useState(goals.balance);
+  const [disk, setDisk] = useState(goals.balance_disk);
+  const [throttle, setThrottle] = useState(goals.throttle);
+  const submit = (event) => {
+    event.preventDefault();
+    const next = {
+      topics: topics.trim(),
+      drain: [...drain].sort((a, b) => a - b).join(","),
+      rf: rf.trim(),
+      balance: balance ? 1 : "",
+      disk: disk ? 1 : "",
+      throttle: throttle.trim(),
+      preview: 1,
+    };
+    place.stay(next, { replace: false });
+  };
+  const turn = (id, on) => {
+    const next = new Set(drain);
+    if (on) next.add(id);
+    else next.delete(id);
+    setDrain(next);
+  };
+  const ids = [...new Set([...(brokers.data?.brokers ?? []).map((broker) => broker.id), ...goals.drain])].sort(
+    (a, b) => a - b,
+  );
+  return h(
+    Flex,
+    {
+      as: "form",
+      onSubmit: submit,
+      direction: "column",
+      gap: "4",
+      borderWidth: "1px",
+      borderRadius: "md",
+      padding: "4",
+    },
+    h(
+      Box,
+      { display: "grid", gap: "4", gridTemplateColumns: { base: "1fr", md: "2fr 1fr 1fr" } },
+      h(Entry, {
+        label: "Topics",
+        help: "Separated by commas; all of them where empty.",
+        value: topics,
+        set: setTopics,
+      }),
+      h(Entry, { label: "Replicas of each", help: "As now, where empty.", value: rf, set: setRf, numeric: true }),
+      h(Entry, {
+        label: "Throttle, bytes per second",
+        help: "The connection's, where empty.",
+        value: throttle,
+        set: setThrottle,
+        numeric: true,
+      }),
+    ),
+    h(
+      Flex,
+      { gap: "6", wrap: "wrap", alignItems: "center" },
+      h(Pick, { label: "Even out replicas and leaders", on: balance, set: setBalance }),
+      h(Pick, { label: "Even out bytes", on: disk, set: setDisk }),
+      ids.length > 0 &&
+        h(
+          Flex,
+          { as: "fieldset", gap: "3", alignItems: "center", wrap: "wrap", border: "none" },
+          h(
+            Text,
+            { as: "legend", float: "left", fontSize: "sm", fontWeight: "medium", marginEnd: "2" },
+            "Empty brokers",
+          ),
+          ids.map((id) => h(Pick, { key: id, label: String(id), on: drain.has(id), set: (on) => turn(id, on) })),
+        ),
+    ),
+    h(
+      Flex,
+      null,
+      h(Button, { type: "submit", size: "sm", colorPalette: "brand", variant: "outline" }, "Show the difference"),
+    ),
+  );
+}
+
+function Entry({ label, help, value, set, numeric }) {
+  const problem = numeric && value.trim() !== "" && !/^[1-9]\d*$/.test(value.trim());
+  return h(
+    Field.Root,
+    { invalid: problem },
+    h(Field.Label, null, label),
+    h(Input, {
+      size: "sm",
+      value,
+      inputMode: numeric ? "numeric" : undefined,
+      autoComplete: "off",
+      spellCheck: false,
+      onChange: (event) => set(event.target.value),
+    }),
+    problem ? h(Field.ErrorText, null, "A whole number above 0.") : h(Field.HelperText, null, help),
+  );
+}
+
+function Preview({ goals, running }) {
+  const { conn } = useCluster();
+  const look = useLive(
+    ours("plan", {
+      conn_id: conn,
+      topic: goals.topics,
+      drain: goals.drain,
+      replication_factor: goals.replication_factor,
+      balance: goals.balance ? "true" : "",
+      balance_disk: goals.balance_disk ? "true" : "",
+      throttle: goals.throttle,
+      limit: SHOWN,
+    }),
+    0,
+  );
+  if (look.problem) return h(Problem, { problem: look.problem });
+  if (!look.data) return h(Loading, { what: "the plan", rows: 4 });
+  return h(Difference, { plan: look.data, goals, running });
+}
+
+function Difference({ plan, goals, running }) {
+  if (plan.partitions_total === 0) return h(Empty, { title: "Nothing would move." }, "The goals are met already.");
+  return h(
+    Flex,
+    { direction: "column", gap: "4", role: "region", "aria-label": "Difference" },
+    h(
+      Flex,
+      { justifyContent: "space-between", alignItems: "center", gap: "3", wrap: "wrap" },
+      h(Facts, {
+        facts: [
+          ["Partitions that change", number(plan.partitions_total)],
+          ["Replicas that move", number(plan.replicas_moved)],
+          ["Bytes to copy", bytes(plan.bytes_moved)],
+          plan.seconds_at_throttle !== null &&
+            plan.throttle && [`At ${bytes(plan.throttle)} per second`, seconds(plan.seconds_at_throttle)],
+        ],
+      }),
+      h(Offer, { action: "reassign_replicas", values: toRun(plan, goals), disabled: running }, "Run this plan"),
+    ),
+    (running || plan.running) &&
+      h(Notice, { status: "warning" }, "Something moves already: wait for its end, or cancel it, before this can run."),
+    h(
+      Section,
+      { title: "Brokers before and after" },
+      h(Table, {
+        name: "Brokers before and after",
+        columns: BROKER_COLUMNS,
+        rows: plan.brokers,
+        rowKey: (row) => row.broker,
+      }),
+    ),
+    h(
+      Section,
+      { title: "Partitions that change" },
+      h(Table, {
+        name: "Partitions that change",
+        columns: MOVE_COLUMNS,
+        rows: plan.partitions,
+        rowKey: (row) => `${row.topic}-${row.partition}`,
+      }),
+      !plan.complete &&
+        h(
+          Text,
+          { color: "fg.muted", fontSize: "sm", marginTop: "1" },
+          `The first ${number(plan.partitions.length)} of ${plural(plan.partitions_total, "partition")}.`,
+        ),
+    ),
+  );
+}
+
+// What the dialog sends: exactly what was shown where all of it was, else the goals.
+function toRun(plan, goals) {
+  const exact = plan.complete;
+  const partitions = plan.partitions.map(({ topic, partition, replicas }) => ({ topic, partition, replicas }));
+  const rf = goals.replication_factor === "" ? undefined : Number(goals.replication_factor);
+  const wanted = {
+    topics: goals.topics,
+    drain: goals.drain,
+    replication_factor: rf,
+    balance: goals.balance,
+    balance_disk: goals.balance_disk,
+  };
+  return { plan, exact, goals: exact ? { plan: { version: 1, partitions } } : wanted, throttle: goals.throttle };
+}
+
+const MOVE_COLUMNS = [
+  { id: "partition", label: "Partition", cell: (row) => `${row.topic}-${row.partition}` },
+  {
+    id: "from",
+    label: "Replicas now",
+    width: "14rem",
+    cell: (row) => h(Slots, { slots: row.from, others: row.replicas, sign: "−" }),
+  },
+  {
+    id: "to",
+    label: "Then",
+    width: "14rem",
+    cell: (row) => h(Slots, { slots: row.replicas, others: row.from, sign: "+" }),
+  },
+  { id: "size", label: "Bytes of one", end: true, width: "9rem", cell: (row) => bytes(row.size) },
+];
+
+// Replicas, those that the other side lacks marked by colour and sign.
+function Slots({ slots, others, sign }) {
+  return h(
+    Fragment,
+    null,
+    slots.map((broker, place) =>
+      h(
+        Fragment,
+        { key: broker },
+        place > 0 && ", ",
+        others.includes(broker)
+          ? h("span", { style: { fontWeight: place === 0 ? 600 : undefined } }, broker)
+          : h(
+              Box,
+              { as: "span", color: sign === "+" ? "fg.success" : "fg.error", fontWeight: "bold" },
+              `${sign}${broker}`,
+            ),
+      ),
+    ),
+  );
+}
+
+const change = (id, label, show = number) => ({
+  id,
+  label,
+  end: true,
+  cell: (row) => {
+    const [before, after] = [row[`${id}_before`], row[`${id}_after`]];
+    if (before === after) return h("span", { "data-quiet": "" }, show(after));
+    return h("span", null, `${show(before)} → `, h("b", null, show(after)));
+  },
+});
+
+const BROKER_COLUMNS = [
+  {
+    id: "broker",
+    label: "Broker",
+    width: "10rem",
+    cell: (row) => `Broker ${row.broker}${row.alive ? "" : ", not alive"}`,
+  },
+  { id: "rack", label: "Rack", width: "7rem", cell: (row) => row.rack ?? "–" },
+  change("replicas", "Replicas"),
+  change("leaders", "Leaders"),
+  change("bytes", "Bytes", bytes),
+  {
+    id: "peak",
+    label: "Bytes at most",
+    end: true,
+    cell: (row) => `${bytes(row.bytes_peak)}${row.capacity ? ` (${percent(row.bytes_peak / row.capacity)})` : ""}`,
+  },
+];

@@ -1,0 +1,205 @@
+// Replicas by topic and broker: each cell as dark as its share, so that what is uneven is seen before it is read.
+
+import { useCluster, useList } from "./cluster_context.js";
+import { number } from "./format.js";
+import { RouterLink, React, UI, h, useMemo } from "./airflow_ui.js";
+import { Offer } from "./action_button.js";
+import { Empty, Looked } from "./components.js";
+import { rowLink } from "./page_address.js";
+import { Skew } from "./skew_bar.js";
+import { Search, Table } from "./table.js";
+import { useTyped } from "./delayed_text.js";
+
+const { Box, Button, Flex, Text } = UI;
+const WHAT = { replicas: "Replicas", leaders: "Leaders" };
+
+export function ReplicaMap() {
+  const look = useList("replicas");
+  return h(
+    Flex,
+    { direction: "column", gap: "4", flex: "1", minHeight: "0" },
+    h(Looked, { look, what: "the map", rows: 12 }, (data) => h(Content, { data })),
+  );
+}
+
+function Content({ data }) {
+  const { place } = useCluster();
+  const what = place.get("of") === "leaders" ? "leaders" : "replicas";
+  const [typed, setTyped] = useTyped(place, "q");
+  const wanted = React.useDeferredValue(typed);
+  const rows = useMemo(() => asRows(data, what), [data, what]);
+  const found = useMemo(
+    () => rows.filter((row) => row.name.toLowerCase().includes(wanted.trim().toLowerCase())),
+    [rows, wanted],
+  );
+  if (data.brokers.length === 0) return h(Empty, { title: "No broker holds anything yet." });
+  return h(
+    React.Fragment,
+    null,
+    h(Totals, { data, what }),
+    h(
+      Flex,
+      { gap: "3", alignItems: "center", justifyContent: "space-between", wrap: "wrap" },
+      h(
+        Search,
+        { label: "Search topics", value: typed, onChange: setTyped },
+        h(
+          Flex,
+          { gap: "1", role: "group", "aria-label": "What is counted" },
+          Object.entries(WHAT).map(([id, label]) =>
+            h(
+              Button,
+              {
+                key: id,
+                size: "xs",
+                variant: what === id ? "solid" : "outline",
+                "aria-pressed": what === id,
+                onClick: () => place.stay({ of: id === "leaders" ? id : "" }),
+              },
+              label,
+            ),
+          ),
+        ),
+        h(
+          Text,
+          { color: "fg.muted", fontSize: "sm" },
+          "A cell’s colour is its broker’s share of the topic; even rows look even.",
+        ),
+      ),
+      h(
+        Offer,
+        { action: "reassign_replicas", to: place.to({ view: "reassignments", balance: 1, preview: 1 }), plain: true },
+        "Plan an even spread",
+      ),
+    ),
+    h(Cells, { data, found, what }),
+  );
+}
+
+function Totals({ data, what }) {
+  const { place } = useCluster();
+  const totals = data.total[what];
+  const mean = data.mean[what];
+  return h(
+    Box,
+    { display: "grid", gap: "3", gridTemplateColumns: "repeat(auto-fill, minmax(13rem, 1fr))" },
+    data.brokers.slice(0, 64).map((broker, index) =>
+      h(
+        Box,
+        {
+          key: broker,
+          borderWidth: "1px",
+          borderColor: data.alive[index] ? "border" : "border.error",
+          borderRadius: "md",
+          padding: "3",
+        },
+        h(
+          Flex,
+          { justifyContent: "space-between", alignItems: "baseline", gap: "3", marginBottom: "1.5", fontSize: "sm" },
+          h(
+            RouterLink,
+            { to: place.to({ view: "broker", broker }) },
+            h(Text, { fontWeight: "semibold", whiteSpace: "nowrap" }, `Broker ${broker}`),
+          ),
+          h(
+            Text,
+            {
+              color: data.alive[index] ? "fg.muted" : "fg.error",
+              truncate: true,
+              title: data.racks?.[index] ?? undefined,
+            },
+            [data.alive[index] ? null : "not alive", data.racks?.[index], number(totals[index])]
+              .filter((part) => part !== null && part !== undefined)
+              .join(" · "),
+          ),
+        ),
+        h(
+          Box,
+          { fontSize: "xs" },
+          h(Skew, { value: mean > 0 ? totals[index] / mean - 1 : null, label: `${WHAT[what]} of broker ${broker}` }),
+        ),
+      ),
+    ),
+  );
+}
+
+function Cells({ data, found, what }) {
+  const { place, conn } = useCluster();
+  const columns = useMemo(() => {
+    const few = data.brokers.length <= 8;
+    const heads = data.brokers.map((broker, index) => ({
+      id: `b${broker}`,
+      label: few ? `Broker ${broker}` : String(broker),
+      middle: true,
+      width: few ? "8rem" : "4.5rem",
+      value: (row) => row.counts[index],
+      cell: (row) =>
+        h(
+          "span",
+          {
+            style: shade(row.counts[index], row.sum, data.brokers.length),
+            title: `${row.name}: ${row.counts[index]} of ${row.sum} on broker ${broker}`,
+          },
+          row.counts[index] || "",
+        ),
+    }));
+    return [
+      {
+        id: "name",
+        label: "Topic",
+        width: "20rem",
+        value: (row) => row.name,
+        cell: (row) => rowLink(place.to({ view: "topic", topic: row.name }), row.name),
+      },
+      {
+        id: "spread",
+        label: "Most − least",
+        end: true,
+        width: "7.5rem",
+        value: (row) => row.spread,
+        cell: (row) => row.spread,
+      },
+      ...heads,
+    ];
+  }, [data.brokers, conn]);
+  return h(Table, {
+    name: `${WHAT[what]} by topic and broker`,
+    columns,
+    rows: found,
+    rowKey: (row) => row.name,
+    order: place.get("sort") || "-spread",
+    onOrder: (sort) => place.stay({ sort }),
+    fill: true,
+    empty: "No topic's name matches.",
+  });
+}
+
+function asRows(data, what) {
+  return data.topics.slice(0, data[what].length).map((name, index) => {
+    const counts = data[what][index];
+    return {
+      name,
+      counts,
+      sum: counts.reduce((sum, value) => sum + value, 0),
+      spread: Math.max(...counts) - Math.min(...counts),
+    };
+  });
+}
+
+// Even shares are a calm middle tone; twice an even share is the darkest.
+function shade(value, sum, brokers) {
+  const even = sum / brokers;
+  const share = value === 0 || even === 0 ? 0 : Math.min(1, value / (2 * even));
+  return {
+    display: "block",
+    textAlign: "center",
+    borderRadius: "3px",
+    lineHeight: "24px",
+    minHeight: "24px",
+    background:
+      share === 0
+        ? "var(--chakra-colors-bg-muted)"
+        : `color-mix(in srgb, var(--chakra-colors-blue-solid) ${Math.round(share * 90)}%, transparent)`,
+    color: share > 0.6 ? "white" : "inherit",
+  };
+}

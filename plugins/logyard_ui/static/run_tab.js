@@ -1,0 +1,156 @@
+// The tab on a DAG run: what the run was told, and what each of its tasks touched and returned.
+
+import { airflow } from "./api.js";
+import { bytes, number, plural } from "./format.js";
+import { RouterLink, UI, h } from "./airflow_ui.js";
+import { useLive } from "./polling.js";
+import { Empty, Loading, Problem, Section, State } from "./components.js";
+import { PAGE, search } from "./page_address.js";
+import { ended, taskPath, useRun } from "./dag_runs.js";
+
+const { Badge, Box, Code, Flex, Text } = UI;
+const LONGEST = 6000;
+
+function LogyardRun({ dagId, runId }) {
+  if (!dagId || !runId) return null;
+  return h(Touched, { key: `${dagId} ${runId}`, run: { dag_id: dagId, run_id: runId } });
+}
+
+function Touched({ run }) {
+  const { state, conf, tasks, problem } = useRun(run);
+  const own = tasks.filter((task) => task.state !== "skipped" && task.state !== "removed");
+  return h(
+    Flex,
+    { direction: "column", gap: "5", padding: "4", height: "100%", overflow: "auto", "data-testid": "logyard-run" },
+    h(Problem, { problem }),
+    conf && Object.keys(conf).length > 0 && h(Section, { title: "What it was told" }, h(Document, { value: conf })),
+    h(
+      Section,
+      { title: "What it touched" },
+      tasks.length === 0 && !ended(state)
+        ? h(Loading, { what: "tasks", rows: 3 })
+        : own.length === 0
+          ? h(Empty, { title: "No task of this run has done anything." })
+          : h(
+              Flex,
+              { direction: "column", gap: "3" },
+              own.map((task) => h(Task, { key: `${task.task_id} ${task.map_index}`, run, task })),
+            ),
+    ),
+  );
+}
+
+function Task({ run, task }) {
+  const over = ["success", "failed", "upstream_failed"].includes(task.state);
+  const where = airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task.task_id);
+  // Asked once more when the task ends: what it returned is there then.
+  const links = useLive(over ? `${where}/links?map_index=${task.map_index}` : "", 0);
+  const result = useLive(
+    task.state === "success" ? `${where}/xcomEntries/return_value?map_index=${task.map_index}&deserialize=false` : "",
+    0,
+  );
+  const touched = places(links.data?.extra_links);
+  return h(
+    Box,
+    { borderWidth: "1px", borderRadius: "md", padding: "3" },
+    h(
+      Flex,
+      { gap: "3", alignItems: "center", wrap: "wrap" },
+      h(
+        UI.Link,
+        { asChild: true, color: "fg.info", fontWeight: "semibold" },
+        h(
+          RouterLink,
+          { to: taskPath(run, task) },
+          task.map_index >= 0 ? `${task.task_id} [${task.map_index}]` : task.task_id,
+        ),
+      ),
+      h(State, { state: task.state ?? "none" }),
+      h(Text, { color: "fg.muted", fontSize: "sm" }, task.operator_name ?? task.operator ?? ""),
+      touched.map((place) =>
+        h(Badge, { key: place.search, asChild: true, variant: "outline" }, h(RouterLink, { to: place }, place.label)),
+      ),
+    ),
+    result.data && h(Returned, { value: result.data.value }),
+  );
+}
+
+// Each topic, broker and group that a task's link names, as places of the page.
+function places(links) {
+  const link = links?.Logyard;
+  if (typeof link !== "string" || !link.startsWith(PAGE)) return [];
+  const query = new URLSearchParams(link.slice(PAGE.length));
+  const conn_id = query.get("conn_id") ?? "";
+  const found = ["topic", "broker", "group"].flatMap((view) =>
+    query
+      .getAll(view)
+      .map((name) => ({ label: `${view} ${name}`, pathname: PAGE, search: search({ conn_id, view, [view]: name }) })),
+  );
+  return found.length ? found : [{ label: `cluster ${conn_id}`, pathname: PAGE, search: search({ conn_id }) }];
+}
+
+function Returned({ value: given }) {
+  const value = typeof given === "string" ? parsed(given) : given;
+  if (value === null || value === undefined) return null;
+  const line = summary(value);
+  return h(
+    Flex,
+    { direction: "column", gap: "2", marginTop: "2" },
+    line && h(Text, { fontSize: "sm" }, line),
+    h(
+      Box,
+      { as: "details", fontSize: "sm" },
+      h("summary", { style: { cursor: "pointer" } }, "What it returned"),
+      h(Box, { marginTop: "2" }, h(Document, { value })),
+    ),
+  );
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+// One line on the documents that our operators return; nothing on what nobody knows.
+function summary(value) {
+  if (typeof value !== "object" || value === null) return "";
+  const parts = [];
+  if (Array.isArray(value.moved)) parts.push(`${plural(value.moved.length, "partition")} moved`);
+  if (Array.isArray(value.partitions) && typeof value.bytes_moved === "number")
+    parts.push(`a plan for ${plural(value.partitions.length, "partition")}, ${bytes(value.bytes_moved)} to copy`);
+  if (typeof value.as_planned === "number") parts.push(`${plural(value.as_planned, "partition")} as planned`);
+  if (Array.isArray(value.elected)) parts.push(`${plural(value.elected.length, "leader")} elected`);
+  if (typeof value.created === "boolean") parts.push(value.created ? "created" : "was there already");
+  if (Array.isArray(value.changed))
+    parts.push(value.changed.length ? `changed: ${value.changed.slice(0, 20).join(", ")}` : "nothing changed");
+  if (typeof value.finding === "string") parts.push(`found: ${value.finding.toLowerCase().replaceAll("_", " ")}`);
+  if (typeof value.lag === "number") parts.push(`lag ${number(value.lag)}`);
+  return parts.join(" · ");
+}
+
+function Document({ value }) {
+  const text = JSON.stringify(value, null, 2) ?? String(value);
+  const cut = text.length > LONGEST;
+  return h(
+    Code,
+    {
+      as: "pre",
+      display: "block",
+      whiteSpace: "pre-wrap",
+      wordBreak: "break-all",
+      padding: "3",
+      maxHeight: "24rem",
+      overflow: "auto",
+      fontSize: "xs",
+    },
+    cut ? `${text.slice(0, LONGEST)}\n… ${number(text.length - LONGEST)} characters more` : text,
+  );
+}
+
+globalThis["Cluster changes"] = LogyardRun;
+globalThis.LogyardRun = LogyardRun;
+globalThis.AirflowPlugin = LogyardRun;
+export default LogyardRun;

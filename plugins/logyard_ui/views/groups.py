@@ -1,0 +1,82 @@
+"""Consumer groups as the page shows them; pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from logyard.admin.groups import Member, OffsetRow, offset_rows
+from logyard.admin.snapshot import GroupView
+from logyard.broker.model import TopicPartition
+from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, total
+
+PARTITIONS_MAX = 5_000
+MEMBERS_MAX = 1_000
+GROUPS_MAX = 10_000
+# A group reads few topics; one that reads thousands is not told apart by their names.
+TOPICS_MAX = 100
+
+
+def groups_json(groups: Sequence[GroupView], lag: Lag | None) -> dict[str, Any]:
+    return {
+        "groups_total": len(groups),
+        "groups": [_listed(group, lag) for group in groups[:GROUPS_MAX]],
+    }
+
+
+def _listed(group: GroupView, lag: Lag | None) -> dict[str, Any]:
+    lags = lag.of(group.group_id) if lag is not None else None
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "members": group.members,
+        "protocol_type": group.protocol_type,
+        "topics": None if lags is None else sorted({tp.topic for tp in lags})[:TOPICS_MAX],
+        "lag": None if lags is None else total(lags.values()) if lags else 0,
+    }
+
+
+def group_json(detail: GroupDetail, protocol_type: str | None) -> dict[str, Any]:
+    group = detail.group
+    rows = offset_rows(group, detail.committed, detail.ends or {})
+    return {
+        "group": group.name,
+        "state": group.state,
+        "protocol_type": protocol_type,
+        "assignor": group.assignor or None,
+        "coordinator": group.coordinator_id if group.coordinator_id >= 0 else None,
+        "members_total": len(group.members),
+        "members": [_member(member) for member in group.members[:MEMBERS_MAX]],
+        "partitions_total": len(rows),
+        "partitions": [_row(row) for row in rows[:PARTITIONS_MAX]],
+        "lag": total(_lag(row) for row in rows),
+    }
+
+
+def _member(member: Member) -> dict[str, Any]:
+    topics: dict[str, list[int]] = {}
+    for tp in sorted(member.partitions)[:PARTITIONS_MAX]:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return {
+        "member_id": member.consumer_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "instance_id": member.instance_id or None,
+        "partitions": [[topic, numbers] for topic, numbers in topics.items()],
+    }
+
+
+def _row(row: OffsetRow) -> dict[str, Any]:
+    tp: TopicPartition = row.tp
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "committed": row.committed,
+        "end": row.end,
+        "lag": _lag(row),
+        "member_id": row.member.consumer_id if row.member is not None else None,
+        "client_id": row.member.client_id if row.member is not None else None,
+    }
+
+
+def _lag(row: OffsetRow) -> int | None:
+    """Never below 0: the end may have been read a moment before the commit."""
+    return None if row.lag is None else max(row.lag, 0)

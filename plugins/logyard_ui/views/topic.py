@@ -1,0 +1,113 @@
+"""One topic as the page shows it; pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from logyard.admin.snapshot import ConfigValue, GroupView, PartitionView, TopicView
+from logyard.broker.model import Assignment, TopicPartition
+from logyard.plugins.logyard_ui.cluster.clusters import PARTITIONS_MAX, Offsets
+from logyard.plugins.logyard_ui.cluster.lag import Lag, total
+from logyard.plugins.logyard_ui.cluster.sizes import Sizes
+from logyard.plugins.logyard_ui.cluster.state import Seen
+from logyard.plugins.logyard_ui.views.reassignments import Running
+
+GROUPS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class TopicParts:
+    """What is known of it beside the snapshot; None: not known."""
+
+    running: Running | None = None
+    offsets: Offsets | None = None
+    configs: Mapping[str, ConfigValue] | None = None
+    sizes: Sizes | None = None
+    groups: list[GroupView] | None = None
+    lag: Lag | None = None
+
+
+def topic_json(name: str, seen: Seen, parts: TopicParts) -> dict[str, Any]:
+    topic = seen.snapshot.topics[name]
+    entries = [_partition(topic, view, seen, parts) for view in topic.partitions[:PARTITIONS_MAX]]
+    sizes = [size for entry in entries for size in (entry["sizes"] or {}).values()]
+    return {
+        "name": name,
+        "topic_id": topic.topic_id,
+        "internal": topic.internal,
+        "replication_factor": topic.replication_factor,
+        "partitions_total": len(topic.partitions),
+        "partitions": entries,
+        "configs": None if parts.configs is None else configs_json(parts.configs),
+        "groups": _groups(name, parts),
+        "bytes": None if parts.sizes is None else sum(sizes),
+        "records": None if parts.offsets is None else total(entry["records"] for entry in entries),
+    }
+
+
+def configs_json(configs: Mapping[str, ConfigValue]) -> list[dict[str, Any]]:
+    """By name; what is sensitive stays with the broker, whatever it sent."""
+    return [
+        {
+            "name": name,
+            "value": None if entry.sensitive else entry.value,
+            "source": entry.source,
+            "override": entry.is_override,
+            "sensitive": entry.sensitive,
+            "read_only": entry.read_only,
+        }
+        for name, entry in sorted(configs.items())
+    ]
+
+
+def _partition(topic: TopicView, view: PartitionView, seen: Seen, parts: TopicParts) -> dict[str, Any]:
+    tp = TopicPartition(topic.name, view.partition)
+    moving = (parts.running or {}).get(tp, Assignment(view.replicas))
+    held = None if parts.sizes is None else parts.sizes.held.get(tp, {})
+    start = end = None
+    if parts.offsets is not None:
+        start, end = parts.offsets.start.get(tp), parts.offsets.end.get(tp)
+    return {
+        "partition": view.partition,
+        "leader": view.leader,
+        "leader_epoch": view.leader_epoch,
+        "preferred": view.preferred,
+        "replicas": list(view.replicas),
+        "isr": list(view.isr),
+        "under_replicated": view.is_under_replicated,
+        "offline": view.leader not in seen.snapshot.brokers,
+        "adding": list(moving.adding),
+        "removing": list(moving.removing),
+        "start": start,
+        "end": end,
+        "records": None if start is None or end is None else max(end - start, 0),
+        "sizes": None if held is None else {str(broker): held[broker].size for broker in sorted(held)},
+        "behind": None
+        if held is None
+        else {str(broker): held[broker].offset_lag for broker in sorted(held) if broker != view.leader},
+    }
+
+
+def _groups(topic: str, parts: TopicParts) -> list[dict[str, Any]] | None:
+    """The groups that have committed for the topic, the furthest behind first."""
+    if parts.lag is None:
+        return None
+    states = {group.group_id: group for group in parts.groups or ()}
+    found: list[dict[str, Any]] = []
+    for group in sorted(parts.lag.committed):
+        lags = {tp: lag for tp, lag in (parts.lag.of(group) or {}).items() if tp.topic == topic}
+        if lags:
+            view = states.get(group)
+            found.append(
+                {
+                    "group": group,
+                    "state": view.state if view is not None else None,
+                    "members": view.members if view is not None else None,
+                    "lag": total(lags.values()),
+                    "partitions": {
+                        str(tp.partition): {"committed": parts.lag.committed[group][tp], "lag": lag}
+                        for tp, lag in list(lags.items())[:PARTITIONS_MAX]
+                    },
+                }
+            )
+    return sorted(found, key=lambda entry: -(entry["lag"] or 0))[:GROUPS_MAX]

@@ -1,0 +1,123 @@
+"""The page's application in this process: Airflow's own login in front of it, a cluster in memory behind it."""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import httpx
+
+from logyard.admin.connect import Connector
+from logyard.admin.memory import MemoryConnector
+from logyard.admin.memory_cluster import MemoryCluster
+from tests.support import airflow_home
+
+airflow_home.prepare()
+
+CONNECTION = "logyard_default"
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def ms(self) -> int:
+        return round(self.now * 1000)
+
+
+class Connections:
+    """Airflow's connections, as the environment names them; put there and taken away again."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def add(self, conn_id: str, **fields: Any) -> None:
+        name = f"AIRFLOW_CONN_{conn_id.upper()}"
+        os.environ[name] = json.dumps({"conn_type": "logyard", "host": "memory:1"} | fields)
+        self._names.append(name)
+
+    def clear(self) -> None:
+        for name in self._names:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def connections() -> Iterator[Connections]:
+    made = Connections()
+    made.add(CONNECTION)
+    try:
+        yield made
+    finally:
+        made.clear()
+
+
+@cache
+def _signer() -> Any:
+    """Airflow's simple auth manager on a database of its own; once for each process, since it takes a moment."""
+    os.environ.setdefault("AIRFLOW__API_AUTH__JWT_SECRET", "a secret of these tests, long enough to sign with" * 2)
+    from airflow import settings
+    from airflow.api_fastapi.app import create_auth_manager
+    from airflow.models import import_all_models
+    from airflow.models.base import Base
+
+    import_all_models()
+    Base.metadata.create_all(settings.engine)
+    return create_auth_manager()
+
+
+def login(role: str, teams: tuple[str, ...] = ()) -> dict[str, str]:
+    """The headers of a logged-in user of that role."""
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    user = SimpleAuthManagerUser(username=role.lower(), role=role, teams=list(teams))
+    return {"Authorization": f"Bearer {_signer().generate_jwt(user)}"}
+
+
+def make_app(
+    cluster: MemoryCluster | None = None, clock: Clock | None = None, connector: Connector | None = None
+) -> Any:
+    """The application on a cluster in memory, or that connector's; with a clock, time stands still until told."""
+    from logyard.plugins.logyard_ui.app import make_app as real
+    from logyard.plugins.logyard_ui.cache.cache import Clocks
+    from logyard.plugins.logyard_ui.cluster.clusters import Clusters
+    from logyard.plugins.logyard_ui.dependencies import Page
+
+    _signer()
+    clocks = Clocks(clock, clock.ms) if clock is not None else None
+    connector = connector or MemoryConnector(cluster or MemoryCluster({1: None}))
+    return real(Page(Clusters(connector, clocks, idle_s=5.0)))
+
+
+class Asked:
+    """Several requests at once against one application, by one user."""
+
+    def __init__(self, app: Any, role: str | None = "VIEWER") -> None:
+        self.app, self.headers = app, login(role) if role is not None else {}
+
+    def answers(self, *paths: str, **headers: str) -> list[httpx.Response]:
+        async def ask() -> list[httpx.Response]:
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
+                return list(await asyncio.gather(*(client.get(p, headers=self.headers | headers) for p in paths)))
+
+        return asyncio.run(ask())
+
+    def answer(self, path: str, **headers: str) -> httpx.Response:
+        return self.answers(path, **headers)[0]
+
+    def json(self, path: str) -> dict[str, Any]:
+        """The answer once nothing of it is pending; asks again as a view does, since this machine may be busy."""
+        for _ in range(20):
+            found = self.answer(path)
+            assert found.status_code == 200, found.text
+            content: dict[str, Any] = found.json()
+            if not content.get("pending"):
+                break
+        return content

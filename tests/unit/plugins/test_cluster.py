@@ -1,0 +1,240 @@
+"""What is counted of a snapshot, bytes, lag, moves, history, documents: pure, against the long way round."""
+
+import json
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from logyard.admin.disks import DiskTooFull
+from logyard.admin.errors import ApiError, ErrorCode
+from logyard.admin.memory import MemoryClient
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.ports import ClusterUnreachable
+from logyard.admin.settings import ClusterSettings
+from logyard.admin.snapshot import (
+    BrokerNode,
+    ClusterSnapshot,
+    NewTopic,
+    PartitionView,
+    ReplicaSize,
+    TopicView,
+    broker_json,
+)
+from logyard.broker.model import Assignment, TopicPartition
+from logyard.plugins.logyard_ui.cluster.controllers import REMEMBERED, ControllerHistory
+from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, tally
+from logyard.plugins.logyard_ui.cluster.lag import Lag, read_lag
+from logyard.plugins.logyard_ui.cluster.sizes import directories_json, read_sizes, sizes_json
+from logyard.plugins.logyard_ui.cluster.state import EpochView, look, replicas_document
+from logyard.plugins.logyard_ui.responses.document import Document
+from logyard.plugins.logyard_ui.views.plan import PARTITIONS_MAX, BadQuestion, PlanQuestion, preview
+from logyard.plugins.logyard_ui.views.reassignments import Progress, moves_json, read_progress
+
+SETTINGS = ClusterSettings.read("memory:1", {"broker_ids": [1, 2, 3, 9]})
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def _random_snapshot(seed: int) -> ClusterSnapshot:
+    """Replicas on living and dead brokers, ISRs that lack some, partitions without a leader."""
+    chance = random.Random(seed)
+    alive = {broker: BrokerNode(broker, f"h{broker}", 9092) for broker in range(5) if chance.random() < 0.8}
+    topics = {}
+    for number in range(20):
+        views = []
+        for partition in range(chance.randint(1, 6)):
+            replicas = tuple(chance.sample(range(6), chance.randint(1, 3)))
+            isr = tuple(broker for broker in replicas if chance.random() < 0.8)
+            leader = chance.choice([*isr, -1])
+            views.append(PartitionView(partition, leader, replicas, isr))
+        topics[f"t{number}"] = TopicView(f"t{number}", tuple(views), internal=number == 3)
+    return ClusterSnapshot("c", 0, alive, topics)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_pass_counts_what_many_would(seed: int) -> None:
+    snapshot = _random_snapshot(seed)
+    found = tally(snapshot.topics, snapshot.brokers)
+    assert found.under_replicated == len(snapshot.under_replicated())
+    assert found.offline == len(snapshot.unled())
+    assert found.not_preferred == len(snapshot.not_preferred())
+    assert found.partitions == len(list(snapshot.partitions()))
+    for node in snapshot.brokers.values():
+        other = broker_json(snapshot, node)
+        counts = found.brokers[node.id]
+        assert (counts.replicas, counts.leaders) == (other["replicas"], other["leaders"])
+    troubled = set(map(str, snapshot.unled())) | set(map(str, snapshot.under_replicated()))
+    assert {f"{trouble.topic}-{trouble.partition}" for trouble in found.troubles} == troubled
+    offline = [trouble.offline for trouble in found.troubles]
+    assert offline == sorted(offline, reverse=True)
+    rows = [dict(zip(TOPIC_COLUMNS, row, strict=True)) for row in found.rows]
+    assert [row["name"] for row in rows] == sorted(snapshot.topics)
+    for row, placed, led in zip(rows, found.placed, found.led, strict=True):
+        name = str(row["name"])
+        assert row["under_replicated"] == len(snapshot.under_replicated([name]))
+        assert row["offline"] == len(snapshot.unled([name]))
+        assert row["replication_factor"] == snapshot.topics[name].replication_factor
+        assert sum(placed) == sum(len(view.replicas) for view in snapshot.topics[name].partitions)
+        assert sum(led) == sum(view.leader in found.columns for view in snapshot.topics[name].partitions)
+
+
+def test_a_map_too_large_is_cut() -> None:
+    brokers = {broker: BrokerNode(broker, "h", 1) for broker in range(1000)}
+    view = PartitionView(0, 0, (0,), (0,))
+    topics = {f"t{n:04}": TopicView(f"t{n:04}", (view,)) for n in range(700)}
+    snapshot = ClusterSnapshot("c", 0, brokers, topics)
+    content = json.loads(replicas_document(tally(topics, brokers), snapshot).body)
+    assert (content["topics_total"], len(content["topics"]), len(content["replicas"])) == (700, 640, 640)
+
+
+def test_documents_say_the_same_by_the_same_name() -> None:
+    first = Document.versioned({"name": "</script>&", "rows": [1]})
+    assert first.version == Document.versioned({"name": "</script>&", "rows": [1]}).version
+    assert first.version != Document.versioned({"name": "</script>&", "rows": [2]}).version
+    assert json.loads(first.body) == {"version": first.version, "name": "</script>&", "rows": [1]}
+    assert not set(b"<>&") & set(first.body)
+    assert first.packed is None
+
+
+def test_the_history_of_controllers() -> None:
+    history = ControllerHistory()
+    assert history.saw(1, None, 10, 10)
+    assert not history.saw(1, 7, 20, 20)  # its epoch became known
+    assert not history.saw(1, None, 30, 30)
+    assert history.saw(1, 8, 40, 40)  # elected again
+    assert history.saw(None, None, 50, 50)
+    assert [(r["id"], r["epoch"], r["since_ms"], r["until_ms"]) for r in history.as_json()] == [
+        (None, None, 50, None), (1, 8, 40, 50), (1, 7, 10, 40),
+    ]  # fmt: skip
+    for number in range(100):
+        history.saw(number, None, number, number)
+    assert len(history.as_json()) == REMEMBERED
+
+
+def test_an_epoch_from_before_a_reign_is_not_its_own() -> None:
+    cluster = MemoryCluster({1: None, 2: None})
+    history = ControllerHistory()
+    client = MemoryClient(cluster)
+    look(client, SETTINGS, None, history, EpochView(1, 6, 50), 100, 100)
+    assert history.as_json()[0]["epoch"] is None
+    look(client, SETTINGS, None, history, EpochView(1, 7, 150), 200, 200)
+    assert history.as_json()[0]["epoch"] == 7
+
+
+def test_what_did_not_change_is_not_made_again() -> None:
+    cluster = MemoryCluster({1: None, 2: None})
+    client, history = MemoryClient(cluster), ControllerHistory()
+    client.create_topic(NewTopic("t", 2, 2))
+    client.snapshot()
+    first = look(client, SETTINGS, None, history, None, 0, 0)
+    again = look(client, SETTINGS, first, history, None, 1, 1)
+    assert again.topics is first.topics
+    assert again.tally is first.tally
+    assert first.expected == (1, 2, 3, 9)
+    client.create_topic(NewTopic("u", 1, 1))
+    changed = look(client, SETTINGS, again, history, None, 2, 2)
+    assert changed.topics.version != first.topics.version
+
+
+class Stubborn(MemoryClient):
+    """One whose brokers 2 and up do not answer about bytes, and whose group `secret` is nobody's business."""
+
+    def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
+        (broker,) = brokers or ()  # one by one is what is tested
+        if broker >= 2:
+            raise ClusterUnreachable(f"broker {broker} is silent")
+        future = ReplicaSize(1, "/b", T0, 5, offset_lag=3, is_future=True)
+        return [ReplicaSize(1, "/a", T0, 10), ReplicaSize(1, "/a", U0, 1), future]
+
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        if group_id == "secret":
+            raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not yours")
+        return super().group_offsets(group_id)
+
+
+def test_a_broker_that_is_silent_costs_its_own_bytes_only() -> None:
+    client = Stubborn(MemoryCluster({1: None, 2: None}))
+    client.create_topic(NewTopic("t", 1, 2))
+    client.snapshot()
+    sizes = read_sizes(client, [1, 2])
+    assert (sizes.answered, dict(sizes.problems)) == ({1}, {2: "broker 2 is silent"})
+    found = sizes_json(sizes, client.snapshot())
+    assert found == {"topics": {"t": {"bytes": 15, "leader_bytes": 10}}, "brokers": {"1": 16}}  # u has gone
+    assert directories_json(sizes, 1) == [
+        {"path": "/a", "bytes": 11, "replicas": 2, "future_replicas": 0},
+        {"path": "/b", "bytes": 5, "replicas": 0, "future_replicas": 1},
+    ]
+    assert directories_json(sizes, 2) is None
+    with pytest.raises(ClusterUnreachable, match="broker 2"):
+        read_sizes(client, [2, 3])
+    late = iter([0.0, 0.0, 99.0])
+    assert read_sizes(client, [1, 2], clock=lambda: next(late)).problems == {2: "not asked: the others took too long"}
+
+
+def test_lag_is_read_for_a_while_and_read_on() -> None:
+    cluster = MemoryCluster({1: None})
+    client = Stubborn(cluster)
+    client.create_topic(NewTopic("t", 2, 1))
+    client.snapshot()
+    cluster.group_commits = {"a": {T0: 1}, "b": {T0: 2, U0: 9}, "secret": {T0: 3}}
+    cluster.end_offsets = {T0: 10}
+    snapshot = client.snapshot()
+    times = iter([0.0, 0.0, 99.0])
+    first = read_lag(client, ["a", "b", "secret"], snapshot, None, lambda: next(times))
+    assert (set(first.committed), first.of("a"), first.of("b")) == ({"a"}, {T0: 9}, None)
+    times = iter([0.0, 0.0, 99.0])
+    then = read_lag(client, ["a", "b"], snapshot, first, lambda: next(times))
+    assert then.of("b") == {T0: 8, U0: None}  # u is not there: nobody knows its end
+    assert then.of("a") == {T0: 9}
+    every = read_lag(client, ["a", "b", "secret"], snapshot, then)
+    assert every.problem == "group secret: not yours"
+    assert read_lag(client, ["a"], snapshot, every).committed.keys() == {"a"}
+    assert Lag().of("a") is None
+
+
+def test_moves_by_bytes() -> None:
+    cluster = MemoryCluster({1: None, 2: None, 3: None})
+    client = MemoryClient(cluster)
+    client.create_topic(NewTopic("t", assignment={0: [1], 1: [2]}))
+    client.snapshot()
+    cluster.ticks_to_move = 1000
+    client.alter_reassignments({T0: [3, 1], T1: [1]})
+    cluster.sizes = {T0: 100, T1: 50}
+    running, snapshot = client.list_reassignments(), client.snapshot()
+    first = read_progress(client, running, snapshot, None, 0.0)
+    assert first.bytes_per_s is None
+    # In memory a copy is there at once: say that a part of it was.
+    first = Progress(first.sizes, {(T0, 3): 40, (T1, 1): 0}, 0.0)
+    then = read_progress(client, running, snapshot, first, 10.0)
+    assert then.bytes_per_s == (60 + 50) / 10
+    found = moves_json(running, Progress(then.sizes, first.added, 10.0, 11.0), snapshot)
+    assert (found["bytes_total"], found["bytes_done"], found["progress"], found["seconds_left"]) == (
+        150,
+        40,
+        0.2667,
+        10,
+    )
+    assert [(m["partition"], m["adding"], m["removing"], m["progress"]) for m in found["moves"]] == [
+        (0, [3], [], 0.4), (1, [1], [2], 0.0),
+    ]  # fmt: skip
+    assert moves_json(running, None, snapshot)["progress"] is None
+    assert (moves_json(None, None, snapshot)["running"], moves_json({}, None, snapshot)["running"]) == (None, False)
+    gone = moves_json({TopicPartition("gone", 0): Assignment((9, 1), (9,))}, then, snapshot)
+    assert (gone["moves"][0]["leader"], gone["moves"][0]["waits_for"]) == (-1, [9])
+
+
+def test_a_plan_of_too_many_partitions_is_refused() -> None:
+    brokers = {broker: BrokerNode(broker, "h", 1) for broker in (1, 2)}
+    views = tuple(PartitionView(number, 1, (1,), (1,)) for number in range(PARTITIONS_MAX + 1))
+    snapshot = ClusterSnapshot("c", 1, brokers, {"t": TopicView("t", views)})
+    with pytest.raises(BadQuestion, match="name topics"):
+        preview(PlanQuestion(balance=True), snapshot, {}, [])
+    few = ClusterSnapshot("c", 1, brokers, {"t": TopicView("t", views[:20])})
+    found = preview(PlanQuestion(drain=(1,), limit=10), few, None, [])
+    assert (len(found["partitions"]), found["partitions_total"], found["complete"]) == (10, 20, False)
+    assert found["running"] is None
+    sizes = [ReplicaSize(1, "/d", TopicPartition("t", number), 10) for number in range(20)]
+    known = preview(PlanQuestion(drain=(1,)), few, None, sizes, 1000)
+    assert [(b["bytes_peak"], b["capacity"]) for b in known["brokers"]] == [(200, 1000), (200, 1000)]
+    with pytest.raises(DiskTooFull, match="broker 2 would hold 200 of its 240 bytes"):
+        preview(PlanQuestion(drain=(1,)), few, None, sizes, ((1, 1000), (2, 240)))

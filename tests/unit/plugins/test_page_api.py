@@ -1,0 +1,81 @@
+"""docs/page-api.md says what the routes answer: every route, every member of its example."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from fastapi.routing import APIRoute
+
+from logyard.admin.memory import MemoryClient
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.snapshot import NewTopic
+from logyard.broker.model import TopicPartition
+from tests.support.page_app import Asked, connections, make_app
+
+pytestmark = pytest.mark.airflow
+
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs/page-api.md"
+SECTION = re.compile(r"^### `GET api/(\w+)[^`]*`\n(.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
+EXAMPLE = re.compile(r"```json\n(.*?)```", re.DOTALL)
+QUERIES = {"topic": "name=orders", "group": "name=billing", "broker": "id=1", "plan": "topic=payments&drain=1"}
+
+
+@pytest.fixture(scope="module")
+def viewer() -> Iterator[Asked]:
+    cluster = MemoryCluster(dict.fromkeys((1, 2, 3, 4), "a"), ticks_to_move=1000)
+    client = MemoryClient(cluster)
+    client.create_topic(NewTopic("orders", assignment={0: [1, 2, 3]}))
+    client.create_topic(NewTopic("payments", assignment={0: [1, 2]}))
+    cluster.tick()
+    client.alter_reassignments({TopicPartition("orders", 0): [4, 1, 2]})
+    cluster.kill(3)
+    for _ in range(5):
+        cluster.tick()
+    cluster.group_commits["billing"] = {TopicPartition("orders", 0): 1}
+    cluster.group_members["billing"] = 1
+    with connections():
+        yield Asked(make_app(cluster))
+
+
+def _examples() -> dict[str, dict[str, Any]]:
+    found = {}
+    for path, text in SECTION.findall(DOCUMENT.read_text()):
+        example = EXAMPLE.search(text)
+        assert example, path
+        found[path] = json.loads(example[1])
+    return found
+
+
+def test_every_route_is_told() -> None:
+    routes = {route.path for route in make_app().routes if isinstance(route, APIRoute)}
+    assert {f"/api/{path}" for path in _examples()} == {path for path in routes if path.startswith("/api/")}
+
+
+@pytest.mark.parametrize("path", sorted(set(_examples()) - {"actions"}))
+def test_an_example_has_the_members_of_the_answer(viewer: Asked, path: str) -> None:
+    _alike(_examples()[path], viewer.json(f"/api/{path}?{QUERIES.get(path, '')}"), path)
+
+
+def _alike(told: Any, found: Any, where: str) -> None:
+    """The same members; of lists the first entries, of objects whose members are names nothing more."""
+    if isinstance(told, dict) and isinstance(found, dict):
+        if not _are_names(told) and "…" not in told:
+            assert set(told) == set(found), where
+            for name in told:
+                _alike(told[name], found[name], f"{where}.{name}")
+    elif isinstance(told, list) and isinstance(found, list):
+        if told and found:
+            _alike(told[0], found[0], f"{where}[0]")
+    elif told is not None and found is not None:
+        assert isinstance(found, (int, float) if isinstance(told, (int, float)) else type(told)), where
+
+
+def _are_names(told: dict[str, Any]) -> bool:
+    """Whether the members are brokers, partitions, topics."""
+    return all(name.isdigit() or name in ("orders", "payments") for name in told)

@@ -1,0 +1,408 @@
+"""The routes: closed to strangers, read only, one look for everybody, and what they say of a cluster."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from fastapi.routing import APIRoute
+
+from logyard.admin.errors import ApiError, ErrorCode
+from logyard.admin.memory import MemoryClient, MemoryConnector
+from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.ports import ClusterUnreachable, Quorum
+from logyard.admin.settings import ClusterSettings
+from logyard.admin.snapshot import ConfigValue, NewTopic
+from logyard.broker.model import TopicPartition
+from tests.support.page_app import Asked, Clock, Connections, connections, make_app
+
+pytestmark = pytest.mark.airflow
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def known() -> Iterator[Connections]:
+    with connections() as made:
+        yield made
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    made = MemoryCluster({1: "a", 2: "b", 3: "c"})
+    client = MemoryClient(made)
+    client.create_topic(NewTopic("t", 6, 3))
+    client.create_topic(NewTopic("u", 3, 2))
+    made.tick()
+    made.group_commits["readers"] = {T0: 3}
+    made.group_members["readers"] = 2
+    made.start_offsets[T0], made.end_offsets[T0] = 1, 9
+    made.sizes = dict.fromkeys(made.assignments, 100)
+    return made
+
+
+@pytest.fixture
+def viewer(cluster: MemoryCluster, known: Connections) -> Asked:
+    return Asked(make_app(cluster))
+
+
+def _paths(app: Any) -> list[str]:
+    filled = {"/api/topic": "?name=t", "/api/group": "?name=readers", "/api/broker": "?id=1"}
+    return [
+        route.path.replace("{name}", "page") + filled.get(route.path, "")
+        for route in app.routes
+        if isinstance(route, APIRoute)
+    ]
+
+
+def test_every_route_is_closed_and_only_reads(cluster: MemoryCluster, known: Connections) -> None:
+    app = make_app(cluster)
+    assert all(isinstance(route, APIRoute) and route.methods == {"GET"} for route in app.routes)
+    paths = _paths(app)
+    assert len(paths) >= 17
+    for stranger in (Asked(app, None), Asked(app, None)):
+        assert {found.status_code for found in stranger.answers(*paths)} == {401}
+    assert cluster.looks == 0
+    forged = Asked(app, None).answers(*paths, Authorization="Bearer nobody")
+    assert {found.status_code for found in forged} == {403}
+    for path, found in zip(paths, Asked(app).answers(*paths), strict=True):
+        assert found.status_code == 200, path
+        assert "no-cache" in found.headers["cache-control"]
+        assert found.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_user_without_a_role_sees_nothing(cluster: MemoryCluster, known: Connections) -> None:
+    app = make_app(cluster)
+    assert {found.status_code for found in Asked(app, "").answers(*_paths(app))} <= {401, 403}
+    assert cluster.looks == 0
+
+
+def test_fifty_viewers_cost_one_look(cluster: MemoryCluster, known: Connections) -> None:
+    clock = Clock()
+    viewer = Asked(make_app(cluster, clock))
+    found = viewer.answers(*["/api/overview"] * 50)
+    assert {answer.text for answer in found} == {found[0].text}
+    assert cluster.looks == 1
+    costs = {cost["part"]: cost for cost in viewer.json("/api/polls")["polls"]}
+    assert (costs["snapshot"]["asked"], costs["snapshot"]["looks"]) == (50, 1)
+    clock.now = 2.5
+    viewer.answers(*["/api/topics"] * 50)
+    assert cluster.looks == 2
+
+
+def test_the_overview_counts(viewer: Asked, cluster: MemoryCluster) -> None:
+    found = viewer.json("/api/overview")
+    assert found["controller"] == {
+        "id": 1,
+        "alive": True,
+        "epoch": None,
+        "since_ms": found["controllers"][0]["since_ms"],
+    }
+    counted = ("topics", "partitions", "replicas", "under_replicated", "offline", "not_preferred", "reassigning")
+    assert [found[name] for name in counted] == [2, 9, 24, 0, 0, 0, 0]
+    assert (found["health"], found["findings"], found["kind"]) == ("ok", [], "zookeeper")
+
+
+def test_trouble_is_told(cluster: MemoryCluster, known: Connections) -> None:
+    clock = Clock()
+    viewer = Asked(make_app(cluster, clock))
+    viewer.json("/api/overview")
+    cluster.kill(3)
+    for clock.now in (10.0, 20.0, 30.0, 40.0):
+        found = viewer.json("/api/overview")
+    assert found["health"] == "warning"
+    assert found["findings"] == [f"{found['under_replicated']} partitions are under-replicated", "broker 3 missing"]
+    assert found["brokers"] == {"alive": 2, "expected": None, "missing": [3]}
+    assert all(3 not in trouble["isr"] and 3 in trouble["replicas"] for trouble in found["troubles"])
+    cluster.running = set()
+    clock.now = 50.0
+    gone = viewer.json("/api/overview")
+    assert (gone["reachable"], gone["health"]) == (False, "unreachable")
+    assert gone["topics"] == 2  # what was seen last
+    assert gone["taken_at_ms"] == 40_000
+    assert viewer.answer("/api/topics").status_code == 502
+    assert viewer.answer("/api/topics").json() == {"detail": "no broker answered"}
+
+
+def test_a_cluster_never_seen_is_nothing_but_its_problem(cluster: MemoryCluster, known: Connections) -> None:
+    cluster.running = set()
+    clock = Clock()
+    viewer = Asked(make_app(cluster, clock))
+    found = viewer.json("/api/overview")
+    assert (found["reachable"], found["topics"], found["controller"], found["troubles"]) == (False, None, None, [])
+    assert cluster.looks == 1
+    viewer.answers("/api/overview", "/api/brokers", "/api/groups")
+    assert cluster.looks == 1  # what failed is not hammered
+
+
+def test_the_controllers_history(cluster: MemoryCluster, known: Connections) -> None:
+    known.add("logyard_default", extra=json.dumps({"zookeeper": "zk:2181"}))
+    clock = Clock()
+    viewer = Asked(make_app(cluster, clock))
+
+    def later(seconds: float) -> list[dict[str, Any]]:
+        clock.now += seconds
+        viewer.json("/api/overview")
+        # ZooKeeper is asked beside: the next look knows what it said.
+        for _ in range(200):
+            costs = {cost["part"]: cost for cost in viewer.json("/api/polls")["polls"]}
+            if costs["epoch"]["looks"]:
+                break
+        clock.now += 3
+        return list(viewer.json("/api/overview")["controllers"])
+
+    assert later(0) == [{"id": 1, "epoch": 1, "since_ms": 0, "until_ms": None}]
+    cluster.kill(1)
+    cluster.electing = False
+    for _ in range(3):
+        history = later(3)
+    assert history[0]["id"] is None
+    assert viewer.json("/api/overview")["findings"][0] == "no controller"
+    cluster.electing = True
+    later(3)
+    history = later(40)
+    assert [reign["id"] for reign in history] == [2, None, 1]
+    assert history[0]["epoch"] == 2
+    assert [reign["until_ms"] for reign in history[1:]] == [reign["since_ms"] for reign in history[:-1]]
+
+
+def test_a_kraft_cluster_names_its_quorums_leader(cluster: MemoryCluster, known: Connections) -> None:
+    cluster.quorum = Quorum(3000, 12)
+    found = Asked(make_app(cluster)).json("/api/overview")
+    assert (found["kind"], found["controller"]["id"], found["controller"]["epoch"]) == ("kraft", 3000, 12)
+    assert found["health"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("problem", "controller", "health"),
+    [
+        (ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not yours"), None, "ok"),
+        (ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "nobody"), {"id": None, "alive": False, "epoch": None}, "critical"),
+        (ClusterUnreachable("no answer"), {"id": None, "alive": False, "epoch": None}, "critical"),
+    ],
+)
+def test_a_quorum_that_is_not_told_or_lost(
+    cluster: MemoryCluster,
+    known: Connections,
+    monkeypatch: pytest.MonkeyPatch,
+    problem: Exception,
+    controller: dict[str, Any] | None,
+    health: str,
+) -> None:
+    def fail(_: MemoryClient) -> None:
+        raise problem
+
+    monkeypatch.setattr(MemoryClient, "quorum", fail)
+    found = Asked(make_app(cluster)).json("/api/overview")
+    told = found["controller"]
+    assert (found["kind"], found["health"], found["reachable"]) == ("kraft", health, True)
+    assert told is None if controller is None else {name: told[name] for name in controller} == controller
+
+
+def test_an_unchanged_list_costs_nothing(cluster: MemoryCluster, known: Connections) -> None:
+    clock = Clock()
+    viewer = Asked(make_app(cluster, clock))
+    first = viewer.answer("/api/topics")
+    rows = [dict(zip(first.json()["columns"], row, strict=True)) for row in first.json()["rows"]]
+    assert [row["name"] for row in rows] == ["t", "u"]
+    assert rows[0] == {
+        "name": "t", "partitions": 6, "replication_factor": 3,
+        "under_replicated": 0, "offline": 0, "not_preferred": 0, "internal": 0,
+    }  # fmt: skip
+    clock.now = 10.0
+    again = viewer.answer("/api/topics", **{"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert viewer.json("/api/overview")["versions"]["topics"] == first.json()["version"]
+    MemoryClient(cluster).create_topic(NewTopic("v", 1, 1))
+    clock.now = 20.0
+    changed = viewer.answer("/api/topics", **{"If-None-Match": first.headers["etag"]})
+    assert changed.status_code == 200
+    assert changed.json()["version"] != first.json()["version"]
+
+
+def test_long_answers_are_packed(cluster: MemoryCluster, known: Connections) -> None:
+    for number in range(100):
+        MemoryClient(cluster).create_topic(NewTopic(f"topic-{number}", 1, 1))
+    viewer = Asked(make_app(cluster))
+    packed, plain = viewer.answers("/api/topics"), viewer.answers("/api/topics", **{"Accept-Encoding": "identity"})
+    assert packed[0].headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain[0].headers
+    assert packed[0].json() == plain[0].json()
+    assert len(gzip.compress(plain[0].content)) < len(plain[0].content) / 3
+
+
+def test_a_topic_that_was_only_just_made_is_there(cluster: MemoryCluster, known: Connections) -> None:
+    viewer = Asked(make_app(cluster))
+    assert "late" not in viewer.answer("/api/topics").text
+    MemoryClient(cluster).create_topic(NewTopic("late", 2, 1))
+    assert len(viewer.json("/api/topic?name=late")["partitions"]) == 2
+
+
+def test_one_topic(viewer: Asked) -> None:
+    found = viewer.json("/api/topic?name=t")
+    first = found["partitions"][0]
+    assert (first["leader"], first["replicas"], first["isr"]) == (1, [1, 2, 3], [1, 2, 3])
+    assert (first["start"], first["end"], first["records"]) == (1, 9, 8)
+    assert first["sizes"] == {"1": 100, "2": 100, "3": 100}
+    assert found["bytes"] == 1800
+    assert found["configs"][0]["name"] == "cleanup.policy"
+    assert found["groups"] == [
+        {"group": "readers", "state": "Stable", "members": 2, "lag": 6, "partitions": {"0": {"committed": 3, "lag": 6}}}
+    ]
+    assert (found["pending"], found["problems"]) == ([], {})
+    assert viewer.answer("/api/topic?name=gone").status_code == 404
+
+
+def test_what_is_sensitive_stays_with_the_broker(
+    cluster: MemoryCluster, known: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def configs(self: MemoryClient, _: object) -> dict[str, ConfigValue]:
+        return {
+            "ssl.keystore.password": ConfigValue("hunter2", "STATIC_BROKER_CONFIG", sensitive=True),
+            "log.retention.ms": ConfigValue("1", "STATIC_BROKER_CONFIG"),
+        }
+
+    monkeypatch.setattr(MemoryClient, "broker_configs", configs)
+    monkeypatch.setattr(MemoryClient, "topic_configs", configs)
+    viewer = Asked(make_app(cluster))
+    for path in ("/api/broker?id=1", "/api/topic?name=t"):
+        answer = viewer.answer(path)
+        assert "hunter2" not in answer.text
+        assert [(c["name"], c["value"]) for c in answer.json()["configs"]] == [
+            ("log.retention.ms", "1"), ("ssl.keystore.password", None),
+        ]  # fmt: skip
+
+
+def test_a_part_that_fails_costs_only_itself(
+    cluster: MemoryCluster, known: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a text that may hold anything")
+
+    monkeypatch.setattr(MemoryClient, "replica_sizes", fail)
+    found = Asked(make_app(cluster)).json("/api/topic?name=t")
+    assert found["problems"] == {"sizes": "unexpected RuntimeError"}
+    assert (found["bytes"], found["partitions"][0]["sizes"], found["records"]) == (None, None, 8)
+
+
+def test_brokers_and_racks(viewer: Asked, cluster: MemoryCluster) -> None:
+    found = viewer.json("/api/brokers")
+    assert [broker["id"] for broker in found["brokers"]] == [1, 2, 3]
+    assert sum(broker["leaders"] for broker in found["brokers"]) == 9
+    assert sum(broker["bytes"] for broker in found["brokers"]) == 2400
+    assert [rack["rack"] for rack in found["racks"]] == ["a", "b", "c"]
+    mean = sum(broker["replicas"] for broker in found["brokers"]) / 3
+    for broker in found["brokers"]:
+        assert broker["skew"]["replicas"] == pytest.approx(broker["replicas"] / mean - 1, abs=0.001)
+    one = viewer.json("/api/broker?id=2")
+    assert one["broker"] == found["brokers"][1]
+    assert one["log_dirs"] == [
+        {"path": "/data/2", "bytes": one["broker"]["bytes"], "replicas": 8, "future_replicas": 0}
+    ]
+    assert viewer.answer("/api/broker?id=9").status_code == 404
+
+
+def test_the_map_adds_up(viewer: Asked) -> None:
+    found, brokers = viewer.json("/api/replicas"), viewer.json("/api/brokers")["brokers"]
+    assert found["brokers"] == [1, 2, 3]
+    for what in ("replicas", "leaders"):
+        columns = [sum(row[index] for row in found[what]) for index in range(3)]
+        assert columns == found["total"][what] == [broker[what] for broker in brokers]
+
+
+def test_a_reassignment_from_plan_to_end(cluster: MemoryCluster, known: Connections) -> None:
+    clock = Clock()
+    cluster.racks = {1: "a", 2: "b", 3: "c", 4: "a"}
+    cluster.start(4)
+    viewer = Asked(make_app(cluster, clock))
+    assert viewer.json("/api/reassignments")["running"] is False
+    plan = viewer.json("/api/plan?topic=u&drain=3&throttle=10")
+    assert plan["complete"]
+    assert plan["partitions"]
+    assert all(3 not in move["replicas"] for move in plan["partitions"])
+    assert plan["seconds_at_throttle"] == max(*plan["bytes_in"].values(), *plan["bytes_out"].values()) / 10
+    move = plan["partitions"][0]
+    tp = TopicPartition(move["topic"], move["partition"])
+    cluster.ticks_to_move = 1000
+    assert MemoryClient(cluster).alter_reassignments({tp: move["replicas"]}) == {tp: None}
+    clock.now = 10.0
+    found = viewer.json("/api/reassignments")
+    assert (found["running"], found["moves_total"], found["bytes_total"]) == (True, 1, 100)
+    assert found["moves"][0]["target"] == move["replicas"]
+    assert viewer.json("/api/overview")["reassigning"] == 1
+    assert viewer.json("/api/plan?topic=t")["running"] is True
+    assert viewer.json("/api/topic?name=u")["partitions"][tp.partition]["adding"] == found["moves"][0]["adding"]
+    cluster.moving[tp] = 0
+    clock.now = 20.0
+    viewer.json("/api/overview")
+    clock.now = 30.0
+    assert viewer.json("/api/reassignments")["running"] is False
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("topic=gone", "topic gone does not exist"),
+        ("drain=9", "broker 9 is not alive"),
+        ("drain=1&drain=2&drain=3", "every live broker is to be drained"),
+        ("replication_factor=7", "7 replicas"),
+        ("replication_factor=0", "replication_factor: "),
+        ("limit=100000", "limit: "),
+        ("throttle=x", "throttle: "),
+        ("conn_id=%24", "conn_id: "),
+    ],
+)
+def test_what_cannot_be_planned_says_why(viewer: Asked, query: str, said: str) -> None:
+    answer = viewer.answer(f"/api/plan?{query}")
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]
+    assert "\n" not in answer.json()["detail"]
+
+
+def test_groups(viewer: Asked) -> None:
+    found = viewer.json("/api/groups")
+    assert [(g["group"], g["state"], g["members"], g["topics"], g["lag"]) for g in found["groups"]] == [
+        ("readers", "Stable", 2, ["t"], 6)
+    ]
+    one = viewer.json("/api/group?name=readers")
+    assert [member["partitions"] for member in one["members"]] == [[["t", [0]]], []]
+    assert (one["partitions"][0]["committed"], one["partitions"][0]["end"], one["lag"]) == (3, 9, 6)
+    assert viewer.answer("/api/group?name=nobody").status_code == 404
+
+
+def test_hostile_names_stay_text(cluster: MemoryCluster, known: Connections) -> None:
+    hostile = '</script><img src=x onerror="alert(1)">'
+    cluster.group_commits[hostile] = {T0: 1}
+    cluster.group_members[hostile] = 1
+    cluster.configs["t"]["a"] = hostile
+    viewer = Asked(make_app(cluster))
+    for path in (
+        "/api/groups",
+        "/api/topic?name=t",
+        "/api/group?name=%3C%2Fscript%3E%3Cimg+src%3Dx+onerror%3D%22alert%281%29%22%3E",
+    ):
+        answer = viewer.answer(path)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "application/json"
+        assert "<" not in answer.text
+        assert hostile in json.dumps(answer.json(), ensure_ascii=False).replace('\\"', '"')
+
+
+def test_other_settings_are_another_cluster(cluster: MemoryCluster, known: Connections) -> None:
+    opened: list[ClusterSettings] = []
+
+    class Noting(MemoryConnector):
+        def cluster(self, settings: ClusterSettings) -> MemoryClient:
+            opened.append(settings)
+            return MemoryClient(self.cluster_state)
+
+    app = make_app(cluster, Clock(), Noting(cluster))
+    Asked(app).json("/api/topics")
+    app.state.page.connections._kept.clear()
+    known.add("logyard_default", host="memory:2")
+    Asked(app).json("/api/topics")
+    assert [settings.bootstrap for settings in opened] == [("memory:1",), ("memory:2",)]
