@@ -27,7 +27,7 @@ from logyard.broker.controller import policies
 from logyard.broker.controller.runner import SystemChance
 from logyard.broker.errors import LogyardError
 from logyard.broker.http.server import HttpServer
-from logyard.broker.log.disk import OsDisk
+from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.node import Node, read_identity
 from logyard.broker.records import resting

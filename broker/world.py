@@ -9,7 +9,7 @@ from logyard.broker.cleaner.process import CleaningWorker
 from logyard.broker.clock import Clock
 from logyard.broker.controller.ports import Chance
 from logyard.broker.http.server import HttpServer
-from logyard.broker.log.disk import Disk
+from logyard.broker.log.disk.port import Disk
 from logyard.broker.model import Endpoint
 from logyard.broker.replication.ports import RunBlocking
 from logyard.broker.server.admission import Admission

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import checkpoints, layout
-from logyard.broker.log.index import decode_aborted
 from logyard.broker.log.producers import decode_snapshot
+from logyard.broker.log.segment.index import decode_aborted
 from logyard.broker.model import TopicPartition, topic_id_text
 from logyard.spark_jobs.leases import Lease
 from logyard.spark_jobs.segments import SegmentFile, of_directory, of_lease

@@ -17,8 +17,8 @@ from logyard.broker.compaction.facts import marker_type
 from logyard.broker.compaction.transactions import ABORT_MARKER, COMMIT_MARKER, AbortedTransaction
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
-from logyard.broker.log.index import decode_aborted
 from logyard.broker.log.producers import NO_OFFSET, decode_snapshot
+from logyard.broker.log.segment.index import decode_aborted
 from logyard.broker.records.header import parse_header
 from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.decode import Chunk, CorruptBatch, Damage, check_crcs, read_chunks

@@ -15,7 +15,7 @@ from typing import Any
 
 from logyard.broker.cleaner import work
 from logyard.broker.cleaner.process import NEW_RATE, RATE
-from logyard.broker.log.disk import OsDisk
+from logyard.broker.log.disk.real import OsDisk
 
 # Cleaning can wait: requests go first where both want the processor.
 NICENESS = 10

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from logyard.broker.cleaner import work
 from logyard.broker.errors import LogyardError
-from logyard.broker.log.disk import Disk
+from logyard.broker.log.disk.port import Disk
 
 Json = dict[str, Any]
 

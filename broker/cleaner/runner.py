@@ -29,7 +29,7 @@ from logyard.broker.http.snapshot import compaction_end
 from logyard.broker.log import layout
 from logyard.broker.log.leases import CLEANER_RUN, LeaseError
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
 

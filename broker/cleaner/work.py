@@ -21,8 +21,9 @@ from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.survey import ActiveProducer, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData, StorageError
-from logyard.broker.log import layout, scan
-from logyard.broker.log.disk import Disk
+from logyard.broker.log import layout
+from logyard.broker.log.disk.port import Disk
+from logyard.broker.log.segment import scan
 from logyard.broker.records.batch import crc_matches, parse_header
 
 Json = dict[str, Any]

@@ -15,10 +15,11 @@ from logyard.broker.http.holding import Holding
 from logyard.broker.http.lease_requests import CommitRequest
 from logyard.broker.http.parts import RunBlocking
 from logyard.broker.http.snapshot import LeasedSegment
-from logyard.broker.log import layout, swap
-from logyard.broker.log.disk import Disk, remove_if_there
+from logyard.broker.log import layout
+from logyard.broker.log.disk.port import Disk, remove_if_there
 from logyard.broker.log.leases import OWN_RUNS, LeaseError
 from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.segment import swap
 
 SaveCleanOffset = Callable[[int], Awaitable[None]]
 

@@ -20,7 +20,7 @@ from logyard.broker.http.decisions import KeptDecision
 from logyard.broker.http.holding import Holding
 from logyard.broker.http.parts import RunBlocking
 from logyard.broker.log import layout
-from logyard.broker.log.disk import Disk
+from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.leases import OWN_RUNS, Lease, LeaseBook, LeaseError, LeaseState, ended
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.metadata.cache import MetadataCache

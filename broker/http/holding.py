@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from logyard.broker.http.lease_requests import Group, refused
 from logyard.broker.http.snapshot import LeasedSegment
-from logyard.broker.log.disk import Disk
+from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.leases import Lease, LeaseError
 from logyard.broker.log.log import PartitionLog
 

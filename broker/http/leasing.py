@@ -28,7 +28,7 @@ from logyard.broker.http.lease_requests import (
 from logyard.broker.http.quarantine import Quarantine
 from logyard.broker.http.snapshot import FILES, LeasedSegment
 from logyard.broker.log import layout
-from logyard.broker.log.disk import remove_if_there
+from logyard.broker.log.disk.port import remove_if_there
 from logyard.broker.log.leases import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, ended
 from logyard.broker.model import TopicPartition
 

@@ -13,7 +13,7 @@ from logyard.broker.http.held import HeldLeases
 from logyard.broker.http.holding import Holding
 from logyard.broker.http.journal import Found, Shelf
 from logyard.broker.log import layout
-from logyard.broker.log.disk import Disk
+from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.leases import OWN_RUNS, REMEMBERED_MS, Lease, LeaseState, Purpose
 from logyard.broker.log.log import PartitionLog
 

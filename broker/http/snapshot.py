@@ -11,11 +11,12 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.log import layout, scan
-from logyard.broker.log.disk import Disk, read_whole
-from logyard.broker.log.index import OFFSET_ENTRY_SIZE, AbortedTxn, decode_aborted
+from logyard.broker.log import layout
+from logyard.broker.log.disk.port import Disk, read_whole
 from logyard.broker.log.leases import Purpose
 from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.segment import scan
+from logyard.broker.log.segment.index import OFFSET_ENTRY_SIZE, AbortedTxn, decode_aborted
 from logyard.broker.model import topic_id_text
 
 INDEXED = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}

@@ -5,7 +5,7 @@ from typing import Any
 
 from logyard.broker.http.snapshot import offsets_of
 from logyard.broker.log import layout
-from logyard.broker.log.disk import Disk
+from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.model import TopicPartition

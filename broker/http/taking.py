@@ -14,8 +14,8 @@ from logyard.broker.http.holding import Holding
 from logyard.broker.http.lease_requests import TakeRequest
 from logyard.broker.http.snapshot import LeasedSegment, Moment, link
 from logyard.broker.log import layout
-from logyard.broker.log.index import AbortedTxn
 from logyard.broker.log.leases import LeaseError, Purpose, ended
+from logyard.broker.log.segment.index import AbortedTxn
 
 ATTEMPTS = 5
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.log import checkpoints, layout
 from logyard.broker.log.checkpoints import DirectoryIdentity
-from logyard.broker.log.disk import Disk, read_whole, stage, write_whole
+from logyard.broker.log.disk.port import Disk, read_whole, stage, write_whole
 from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.model import TopicPartition
 

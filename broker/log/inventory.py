@@ -2,8 +2,8 @@
 
 Rule 1: a replica has one log, and at most one future log beside it: the copy that a move between log directories
         fills (KIP-113). A future log has the same name with a mark, in another directory.
-Rule 2: the future log takes the log's place by two renames (`promote`); moving.py says how a crash between them is
-        mended. What is done here is quick and on the event loop; syncing is the caller's.
+Rule 2: the future log takes the log's place by two renames (`promote`); recovery/moves.py says how a crash between
+        them is mended. What is done here is quick and on the event loop; syncing is the caller's.
 """
 
 import uuid
@@ -16,12 +16,12 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageError
 from logyard.broker.log import layout
 from logyard.broker.log.directory import DuplicateReplica, LogDirectories, LogDirectory, Offsets
-from logyard.broker.log.disk import Disk, DiskError
+from logyard.broker.log.disk.port import Disk, DiskError
 from logyard.broker.log.keeping import LogKeeper
 from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.log.open_segments import OpenSegments
-from logyard.broker.log.recovery import LogState
+from logyard.broker.log.recovery.recovery import LogState
+from logyard.broker.log.segment.open_segments import OpenSegments
 from logyard.broker.log.settings import StoreSettings
 from logyard.broker.model import TopicId, TopicPartition
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
-from logyard.broker.log import indexing, layout, lookup, opening, recovery, scan, swap
+from logyard.broker.log import layout, opening
 from logyard.broker.log.appending import (
     NO_TIME,
     Admission,
@@ -17,14 +17,16 @@ from logyard.broker.log.appending import (
     admit_for_leader,
     admit_from_leader,
 )
-from logyard.broker.log.disk import Disk
-from logyard.broker.log.index import AbortedTxn
+from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.keeping import LogKeeper, SegmentInfo, segment_info
-from logyard.broker.log.open_segments import OpenSegments
 from logyard.broker.log.producers import Origin as Origin
 from logyard.broker.log.producers import SeenBatch
 from logyard.broker.log.reading import LogSlice, Span, Wanted, locate
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.recovery import recovery
+from logyard.broker.log.segment import index_builder, scan, swap, timestamps
+from logyard.broker.log.segment.index import AbortedTxn
+from logyard.broker.log.segment.open_segments import OpenSegments
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, Bounds, parse_header
@@ -259,7 +261,7 @@ class PartitionLog(SegmentedLog):
                     reader = behind[at - 1].reader()
                     if self.cuts != cuts:
                         return None  # or it would be known as it is after the cut
-                indexing.look_into(reader, self.config.index_interval_bytes)
+                index_builder.look_into(reader, self.config.index_interval_bytes)
                 reaches = behind[at].base_offset if at < len(behind) else end
                 question = wanted._replace(limit_offset=None if limit_offset >= reaches else limit_offset)
                 try:
@@ -298,8 +300,8 @@ class PartitionLog(SegmentedLog):
                 try:
                     reader = segment.reader()
                     if self.cuts == cuts:
-                        indexing.look_into(reader, self.config.index_interval_bytes)
-                        found = lookup.first_in_segment(reader, timestamp, self.log_start_offset)
+                        index_builder.look_into(reader, self.config.index_interval_bytes)
+                        found = timestamps.first_in_segment(reader, timestamp, self.log_start_offset)
                         epoch = None if found is None else self.epochs.epoch_of(found[1])
                 except (CorruptData, FileNotFoundError) as error:
                     # A closed segment that lost its tail has no such record: `read` tells.
@@ -322,7 +324,7 @@ class PartitionLog(SegmentedLog):
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that touch offsets from `start` to below `end`."""
-        return lookup.aborted_between(self.segments[self.number_of(start) :], start, end)
+        return timestamps.aborted_between(self.segments[self.number_of(start) :], start, end)
 
     # -- leases and replacements ----------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData, StorageError
-from logyard.broker.log import scan
-from logyard.broker.log.disk import DiskFile
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.disk.port import DiskFile
+from logyard.broker.log.segment import scan
+from logyard.broker.log.segment.segment import Segment
 
 EMPTY = memoryview(b"")
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import layout
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.segment.segment import Segment
 
 
 class Candidate(NamedTuple):

@@ -13,13 +13,15 @@ from operator import attrgetter
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
-from logyard.broker.log import checkpoints, indexing, layout, recovery, replay, retention, swap
+from logyard.broker.log import checkpoints, layout, retention
 from logyard.broker.log.appending import bounds_of
-from logyard.broker.log.disk import Disk, remove_if_there, write_whole
+from logyard.broker.log.disk.port import Disk, remove_if_there, write_whole
 from logyard.broker.log.epochs import EpochCache, EpochEntry
 from logyard.broker.log.keeping import FlushPlan, LogKeeper, NoKeeper
-from logyard.broker.log.open_segments import OpenSegments
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.recovery import recovery, replay
+from logyard.broker.log.segment import index_builder, swap
+from logyard.broker.log.segment.open_segments import OpenSegments
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.unsynced import Unsynced
 from logyard.broker.model import TopicId, TopicPartition
 
@@ -103,7 +105,7 @@ class SegmentedLog:
 
     def load_indexes(self, segment: Segment) -> None:
         """Read a segment's index files; make them again where they are damaged. Waits for the disk."""
-        indexing.load(segment, self._config.index_interval_bytes)
+        index_builder.load(segment, self._config.index_interval_bytes)
 
     def lost_tail(self, segment: Segment, offset: int, why: Exception) -> None:
         """A closed segment ends inside a batch: tell once, from any thread, that `offset` is not there."""

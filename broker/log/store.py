@@ -15,14 +15,15 @@ from typing import Any
 from logyard.broker.clock import Clock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
-from logyard.broker.log import layout, moving, recovery
+from logyard.broker.log import layout
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import Found, LogDirectories, LogDirectory, agreed_identity
-from logyard.broker.log.disk import DirectoryLocked, Disk, DiskError
+from logyard.broker.log.disk.port import DirectoryLocked, Disk, DiskError
 from logyard.broker.log.inventory import Inventory
-from logyard.broker.log.loading import read_logs
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.log.replay import Reload
+from logyard.broker.log.recovery import moves, recovery
+from logyard.broker.log.recovery.loading import read_logs
+from logyard.broker.log.recovery.replay import Reload
 from logyard.broker.log.runner import Chores
 from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.log.settings import StoreSettings as StoreSettings
@@ -169,7 +170,7 @@ class LogStore:
         places = [place for place in begun if place is not None]
         complete = len(places) == len(self._directories.all)
         with suppress(DiskError):  # its directory is going offline
-            await self._run(partial(moving.settle, places, complete=complete, new_uuid=self._new_uuid, note=self._note))
+            await self._run(partial(moves.settle, places, complete=complete, new_uuid=self._new_uuid, note=self._note))
         await asyncio.gather(*(self._load_directory(directory, found) for directory, found in places))
         self._want_one_online()
         self._loaded = True
@@ -282,7 +283,7 @@ class LogStore:
         cleaned = self._directories.of(log.directory).offsets[layout.CLEANER_OFFSETS].get(tp)
         if cleaned is not None or tp in directory.offsets[layout.CLEANER_OFFSETS]:
             await self._upkeep.set_cleaner_offset(future, cleaned or 0)
-        await self._run(partial(moving.mark, self._disk, future.directory))
+        await self._run(partial(moves.mark, self._disk, future.directory))
 
     def promote(self, tp: TopicPartition) -> PartitionLog:
         """Put the future log in the log's place; returns it. Both end at the same offset. Raises StorageError."""
@@ -290,7 +291,7 @@ class LogStore:
         log = self._inventory.promote(tp)
         self._chores.spawn(self._upkeep.write(left, layout.CLEANER_OFFSETS))  # where it lies now has it
         roots = (self._directories.of(log.directory).root, left.root)
-        self._later(0, partial(moving.unmark, self._disk, roots, log.directory))
+        self._later(0, partial(moves.unmark, self._disk, roots, log.directory))
         return log
 
     def _cut(self, log: SegmentedLog, offset: int) -> None:

@@ -6,7 +6,7 @@ settles only what it saw.
 
 from typing import NamedTuple
 
-from logyard.broker.log.disk import Disk, DiskFile
+from logyard.broker.log.disk.port import Disk, DiskFile
 
 
 class SeenUnsynced(NamedTuple):

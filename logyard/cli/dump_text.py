@@ -11,8 +11,8 @@ from pathlib import Path
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import checkpoints
-from logyard.broker.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, decode_aborted
 from logyard.broker.log.producers import decode_snapshot
+from logyard.broker.log.segment.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, decode_aborted
 from logyard.broker.records import batch, compression, legacy
 from logyard.broker.records.header import LOG_OVERHEAD, SEQUENCE_MAX, BatchHeader, TimestampType
 

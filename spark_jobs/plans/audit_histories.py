@@ -11,7 +11,7 @@ import numpy as np
 from logyard.broker.compaction.survey import TRANSACTIONAL
 from logyard.broker.compaction.transactions import ABORT_MARKER
 from logyard.broker.log import layout
-from logyard.broker.log.index import AbortedTxn
+from logyard.broker.log.segment.index import AbortedTxn
 from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.plans.auditing import NO_MARKER
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from logyard.broker.errors import LogyardError
-from logyard.broker.log.index import AbortedTxn
+from logyard.broker.log.segment.index import AbortedTxn
 from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.plans.audit_histories import epoch_findings, transaction_findings
 from logyard.spark_jobs.plans.auditing import BATCH_SCHEMA, SegmentAudit, SegmentAuditor

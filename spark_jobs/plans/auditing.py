@@ -15,9 +15,9 @@ from logyard.broker.compaction.survey import CONTROL
 from logyard.broker.compaction.transactions import ABORT_MARKER, COMMIT_MARKER
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.log.checkpoints import decode_epochs
-from logyard.broker.log.index import AbortedTxn, decode_aborted
 from logyard.broker.log.layout import LEADER_EPOCHS
 from logyard.broker.log.producers import decode_snapshot
+from logyard.broker.log.segment.index import AbortedTxn, decode_aborted
 from logyard.broker.records.header import parse_header
 from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs.decode import Chunk, CorruptBatch, Damage, check_crcs, open_payloads, read_chunks, walk

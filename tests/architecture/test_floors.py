@@ -25,11 +25,11 @@ def test_every_tracked_file_was_seen() -> None:
 
 def test_planted_violations_are_found() -> None:
     upwards = "from logyard.broker.server import dispatch\n"
-    assert floors.violations(upwards, "broker.log.index")
+    assert floors.violations(upwards, "broker.log.layout")
     inside_a_function = "def f():\n    import logyard.broker.controller.runner\n"
     assert floors.violations(inside_a_function, "broker.metadata.cache")
     relative = "from ..server import dispatch\n"
-    assert floors.violations(relative, "broker.log.index")
+    assert floors.violations(relative, "broker.log.layout")
     neighbour = "from logyard.broker.coordinator import groups\n"
     assert floors.violations(neighbour, "broker.controller.topics")
     impure = "import time\n"

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.log import recovery
-from logyard.broker.log.disk import OsDisk
+from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.log.recovery import Checkpointed
+from logyard.broker.log.recovery import recovery
+from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record

@@ -10,8 +10,8 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.compaction.survey import ActiveProducer, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.log import layout
-from logyard.broker.log.disk import read_whole, write_whole
-from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.disk.port import read_whole, write_whole
 from tests.properties.test_compaction_model import DELETE_RETENTION_MS, as_batches, check, cut, producers_of
 from tests.support import compaction_model as model
 from tests.support.batches import Batch, read_back

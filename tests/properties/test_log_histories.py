@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.log import recovery
+from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
 from logyard.broker.log.log import Origin, PartitionLog
-from logyard.broker.log.memory_disk import MachineStopped, MemoryDisk
-from logyard.broker.log.recovery import Checkpointed
+from logyard.broker.log.recovery import recovery
+from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.records import batch
 from tests.support.logs import DIRECTORY, NOW, ROOT, TP, content, fetched, marker, offsets, produced
 

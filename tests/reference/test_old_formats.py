@@ -18,8 +18,9 @@ from confluent_kafka import TopicPartition as Named
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from logyard.broker.cleaner import work
-from logyard.broker.log import checkpoints, scan
-from logyard.broker.log.disk import OsDisk
+from logyard.broker.log import checkpoints
+from logyard.broker.log.disk.real import OsDisk
+from logyard.broker.log.segment import scan
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch, legacy
 from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor

@@ -7,8 +7,8 @@ from typing import Any
 
 from logyard.broker.app import Broker
 from logyard.broker.config.broker import BrokerConfig
-from logyard.broker.log.disk import DiskFile
-from logyard.broker.log.memory_disk import Choose, MachineStopped, MemoryDisk, MemoryFile
+from logyard.broker.log.disk.memory import Choose, MachineStopped, MemoryDisk, MemoryFile
+from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.model import Endpoint
 from logyard.broker.node import Node
 from logyard.broker.server.connection import Connection

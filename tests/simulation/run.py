@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.log import known
+from logyard.broker.log.segment import cache
 from tests.simulation.faults import KINDS
 from tests.simulation.ledger import BrokenPromise, Ledger
 from tests.simulation.loop import SimLoop
@@ -98,9 +98,9 @@ def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False)
     network = Network(random.Random(chance.getrandbits(64)), trace)
     loop = SimLoop(network, random.Random(chance.getrandbits(64)), trace)
     trace.now = loop.time
-    configured, thresholds, positions = structlog.get_config(), gc.get_threshold(), known.POSITIONS_KEPT
+    configured, thresholds, positions = structlog.get_config(), gc.get_threshold(), cache.POSITIONS_KEPT
     gc.set_threshold(*GC_THRESHOLDS)
-    known.POSITIONS_KEPT = POSITIONS_KEPT
+    cache.POSITIONS_KEPT = POSITIONS_KEPT
     trace.capture_logs()
     loop.set_exception_handler(lambda _loop, context: _unexpected(trace, context))
     tell, tasks.failed = tasks.failed, lambda name, error, again_in_s=None: _failed(trace, name, error)
@@ -126,7 +126,7 @@ def run_seed(seed: int, steps: int, *, show: bool = False, beyond: bool = False)
             tasks.forget(loop)
         structlog.configure(**configured)
         gc.set_threshold(*thresholds)
-        known.POSITIONS_KEPT = positions
+        cache.POSITIONS_KEPT = positions
         gc.collect()  # the whole cluster
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.coordinator.runner import GroupCoordinator
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.replication.events import PartitionFetch
 from logyard.broker.replication.following import FetchState
 from tests.simulation import run

@@ -3,9 +3,9 @@
 from typing import Any
 
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.log import recovery
+from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.recovery import recovery
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.records import batch as records
 from tests.support.memory_log import Stored

@@ -4,7 +4,7 @@ import uuid
 from pathlib import Path
 
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.log.disk import OsDisk
+from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.log.log import Origin, PartitionLog
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record

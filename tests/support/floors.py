@@ -52,7 +52,7 @@ NARROW = {
         "broker.errors",
         "broker.compaction",
         "broker.log.layout",
-        "broker.log.index",
+        "broker.log.segment.index",
         "broker.log.epochs",
         "broker.log.producers",
         "broker.log.checkpoints",
@@ -73,7 +73,7 @@ PURE_PACKAGES = (
     "broker.records",
     "broker.znodes",
 )
-SHELLS = ("runner", "fetcher", "store", "disk")
+SHELLS = ("runner", "fetcher", "store", "real")
 IMPURE = ("asyncio", "kazoo", "logging", "os", "random", "socket", "threading", "time")
 
 
@@ -84,7 +84,7 @@ def python_files(root: Path) -> list[Path]:
 
 
 def module_name(path: Path, root: Path) -> str:
-    """`broker/log/index.py` → `broker.log.index`; `logyard/admin/client.py` → `admin.client`."""
+    """`broker/log/segment/index.py` → `broker.log.segment.index`; `logyard/admin/client.py` → `admin.client`."""
     parts = list(path.relative_to(root).with_suffix("").parts)
     if parts[0] == "logyard":
         parts = parts[1:]

@@ -18,9 +18,9 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.http import app, restoring
 from logyard.broker.http.held import LeasingPorts
 from logyard.broker.http.leasing import SegmentLeasing
-from logyard.broker.log.disk import Disk
+from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata

@@ -7,11 +7,11 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.log import recovery
-from logyard.broker.log.disk import Disk
+from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.log.memory_disk import MemoryDisk
-from logyard.broker.log.recovery import Checkpointed
+from logyard.broker.log.recovery import recovery
+from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record

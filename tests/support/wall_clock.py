@@ -134,7 +134,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.log.store:LogStore._load_found.worker",
     ),
     "held against what a file system or ZooKeeper has dated": (
-        "broker.log.disk:OsDisk.status",
+        "broker.log.disk.real:OsDisk.status",
         "broker.zk.tree:ZooKeeperTree._apply",
         "broker.zk.tree:ZooKeeperTree._create",
         "cli.zk:_now_ms",

@@ -5,8 +5,8 @@ from typing import Any
 
 from logyard.broker.cleaner.catching_up import CatchUp, CatchUpPorts
 from logyard.broker.http.asking import NoAnswer
+from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.log import PartitionLog
-from logyard.broker.log.memory_disk import MemoryDisk
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record

@@ -14,7 +14,7 @@ import pytest
 from logyard.broker.cleaner.child import Pace
 from logyard.broker.cleaner.process import ChildProcess, WorkerDied
 from logyard.broker.cleaner.settings import CleanerSettings
-from logyard.broker.log.disk import OsDisk
+from logyard.broker.log.disk.real import OsDisk
 from tests.support.cleaning_world import Worker, cleaner_of
 from tests.support.lease_world import TP, LeaseWorld, fill, latest
 from tests.support.logs import content

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.log import layout, swap
-from logyard.broker.log.disk import OsDisk
-from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log import layout
+from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.disk.real import OsDisk
+from logyard.broker.log.segment import swap
 from logyard.broker.model import TopicPartition
 from tests.support.lease_world import DIRECTORY, TP, LeaseWorld, fill, latest, lease_directories, ready_to_commit
 from tests.support.logs import content

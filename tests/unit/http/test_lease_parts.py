@@ -7,7 +7,7 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import LogyardError
-from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.records import batch
 from tests.support.lease_world import ROOT, TP, LeaseWorld, commit_body, fill, in_pieces, lease_directories
 from tests.support.logs import content

@@ -8,8 +8,8 @@ import pytest
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.http import journal
-from logyard.broker.log.disk import read_whole
-from logyard.broker.log.memory_disk import MachineStopped, MemoryDisk
+from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
+from logyard.broker.log.disk.port import read_whole
 from tests.support.lease_world import ROOT, TP, LeaseWorld, commit_body, fill
 
 DIRECTORY = f"{ROOT}/t-0"

@@ -4,9 +4,9 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode, StorageError
-from logyard.broker.log import replay
-from logyard.broker.log.memory_disk import MemoryDisk
-from logyard.broker.log.recovery import Checkpointed
+from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.recovery import replay
+from logyard.broker.log.recovery.recovery import Checkpointed
 from tests.support.logs import (
     NOW,
     SMALL,

@@ -7,10 +7,10 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.log.disk import DiskError
+from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.disk.port import DiskError
 from logyard.broker.log.log import Origin
-from logyard.broker.log.memory_disk import MemoryDisk
-from logyard.broker.log.recovery import Checkpointed
+from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
 from logyard.broker.records.crc import crc32c

@@ -17,10 +17,10 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import StorageError
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import DuplicateReplica, IdentityMismatch
-from logyard.broker.log.disk import DiskError, read_whole, write_whole
+from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.disk.port import DiskError, read_whole, write_whole
 from logyard.broker.log.layout import CHECKPOINTS
-from logyard.broker.log.memory_disk import MemoryDisk
-from logyard.broker.log.replay import Reload
+from logyard.broker.log.recovery.replay import Reload
 from logyard.broker.log.settings import settings_from
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.model import TopicPartition
@@ -621,7 +621,7 @@ def test_the_delay_of_the_first_look_is_the_configured_one() -> None:
 
 
 async def test_a_store_on_the_real_disk(tmp_path: Any) -> None:
-    from logyard.broker.log.disk import OsDisk
+    from logyard.broker.log.disk.real import OsDisk
 
     loop = asyncio.get_running_loop()
 

@@ -10,10 +10,10 @@ import pytest
 from logyard.broker.clock import ManualClock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
+from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.log import Origin, PartitionLog
-from logyard.broker.log.memory_disk import MemoryDisk
+from logyard.broker.log.segment.swap import BadPart
 from logyard.broker.log.store import LogStore, StoreSettings
-from logyard.broker.log.swap import BadPart
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.log import recovery
-from logyard.broker.log.disk import OsDisk
+from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.log.log import Origin, PartitionLog
-from logyard.broker.log.recovery import Checkpointed
+from logyard.broker.log.recovery import recovery
+from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.records import batch
 from logyard.spark_jobs.plans.audit_partition import audit_bin, judge_rows
 from logyard.spark_jobs.plans.auditing import SegmentAudit

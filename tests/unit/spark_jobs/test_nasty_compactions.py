@@ -16,7 +16,7 @@ from logyard.broker.cleaner import work
 from logyard.broker.compaction.survey import ActiveProducer, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
-from logyard.broker.log.disk import OsDisk
+from logyard.broker.log.disk.real import OsDisk
 from logyard.spark_jobs.keytable import KeyTable
 from logyard.spark_jobs.plans import compacting
 from logyard.spark_jobs.segments import SegmentFile, of_directory

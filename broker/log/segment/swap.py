@@ -14,11 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from logyard.broker.errors import CorruptData, LogyardError
-from logyard.broker.log import layout, scan
-from logyard.broker.log.disk import Disk, remove_if_there
-from logyard.broker.log.indexing import BatchIndexer
+from logyard.broker.log import layout
+from logyard.broker.log.disk.port import Disk, remove_if_there
 from logyard.broker.log.layout import CLEANED, DELETED, LOG, SEGMENT_KINDS, SWAP, SegmentFile
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.segment import scan
+from logyard.broker.log.segment.index_builder import BatchIndexer
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.records.batch import crc_matches
 
 Note = Callable[[str], None]

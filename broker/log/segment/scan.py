@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.log.disk import DiskFile
+from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
 
 CHUNK = 1 << 20

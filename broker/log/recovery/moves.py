@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from logyard.broker.log import layout
 from logyard.broker.log.directory import Found, LogDirectory
-from logyard.broker.log.disk import Disk, remove_if_there, stage
+from logyard.broker.log.disk.port import Disk, remove_if_there, stage
 from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.model import TopicPartition
 

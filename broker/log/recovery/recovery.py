@@ -13,12 +13,14 @@ from dataclasses import dataclass
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData
-from logyard.broker.log import checkpoints, epoch_scan, indexing, layout, replay, scan, swap
-from logyard.broker.log.disk import Disk, read_whole, remove_if_there, write_whole
+from logyard.broker.log import checkpoints, layout
+from logyard.broker.log.disk.port import Disk, read_whole, remove_if_there, write_whole
 from logyard.broker.log.epochs import EpochCache, EpochEntry, EpochRun, reconcile
-from logyard.broker.log.index import AbortedTxn
 from logyard.broker.log.producers import ProducerStates
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.recovery import epoch_scan, replay
+from logyard.broker.log.segment import index_builder, scan, swap
+from logyard.broker.log.segment.index import AbortedTxn
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.model import TopicId
 from logyard.broker.records.batch import BatchHeader, crc_matches
 
@@ -149,10 +151,10 @@ class _Loader:
         """Look at the index files of the first, sealed segments; rebuild them where one cannot be right."""
         for number, segment in enumerate(self.segments[:count]):
             try:
-                indexing.glance(segment)
+                index_builder.glance(segment)
             except (CorruptData, FileNotFoundError) as error:
                 self.note(f"{segment.path(layout.LOG)}: rebuilding its indexes ({error})")
-                indexing.rebuild(segment, self.config.index_interval_bytes)
+                index_builder.rebuild(segment, self.config.index_interval_bytes)
             if segment.has_aborted:
                 self.mend_aborted(number)
 
@@ -180,7 +182,7 @@ class _Loader:
         active = self.segments[-1]
         try:
             self.mend_indexes(len(self.segments) - 1)
-            indexing.glance(active)
+            index_builder.glance(active)
             active.load_indexes()
             _ = active.aborted
             self.end = active.end_offset()
@@ -346,7 +348,7 @@ class _Loader:
 def _check_segment(segment: Segment, loader: _Loader) -> bool:
     """Check one segment batch by batch and rebuild all that hangs on it; True where its tail was cut off."""
     segment.file = segment.disk.open(segment.path(layout.LOG), write=True)
-    indexer = indexing.BatchIndexer(segment, loader.config.index_interval_bytes)
+    indexer = index_builder.BatchIndexer(segment, loader.config.index_interval_bytes)
     aborted: list[AbortedTxn] = []
     end = 0
     why = ""

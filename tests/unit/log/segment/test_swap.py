@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.log import swap
-from logyard.broker.log.index import AbortedTxn
+from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
 from logyard.broker.log.log import Origin, PartitionLog
-from logyard.broker.log.memory_disk import MachineStopped, MemoryDisk
-from logyard.broker.log.recovery import Checkpointed
-from logyard.broker.log.swap import BadPart
+from logyard.broker.log.recovery.recovery import Checkpointed
+from logyard.broker.log.segment import swap
+from logyard.broker.log.segment.index import AbortedTxn
+from logyard.broker.log.segment.swap import BadPart
 from logyard.broker.records import batch
 from tests.support.logs import (
     DIRECTORY,

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import LogyardError
-from logyard.broker.log import layout, recovery
+from logyard.broker.log import layout
 from logyard.broker.log.directory import LogDirectory
-from logyard.broker.log.disk import DiskError
-from logyard.broker.log.recovery import Checkpointed, LogState
+from logyard.broker.log.disk.port import DiskError
+from logyard.broker.log.recovery import recovery
+from logyard.broker.log.recovery.recovery import Checkpointed, LogState
 from logyard.broker.model import TopicPartition
 
 

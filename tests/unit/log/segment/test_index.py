@@ -3,7 +3,7 @@
 import pytest
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.log.index import (
+from logyard.broker.log.segment.index import (
     AbortedTxn,
     OffsetIndex,
     TimeIndex,

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.log import layout, scan
+from logyard.broker.log import layout
 from logyard.broker.log.appending import Staged
-from logyard.broker.log.disk import Disk, read_whole, remove_if_there, write_whole
-from logyard.broker.log.index import AbortedTxn
+from logyard.broker.log.disk.port import Disk, read_whole, remove_if_there, write_whole
 from logyard.broker.log.producers import Origin, ProducerStates, decode_snapshot, encode_snapshot
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.segment import scan
+from logyard.broker.log.segment.index import AbortedTxn
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.records.batch import BatchHeader
 
 

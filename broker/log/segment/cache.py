@@ -4,7 +4,7 @@ Rule: whoever cuts a segment, or lets go of it, gives it a new `Known` and never
 midst of a look-up keeps what it began with, and what it still finds out is remembered by nobody.
 """
 
-from logyard.broker.log.index import OffsetIndex, TimeIndex
+from logyard.broker.log.segment.index import OffsetIndex, TimeIndex
 
 # Twice as many at most, for every open segment: enough for readers at the end and for the high watermark.
 POSITIONS_KEPT = 32

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.log.disk import read_whole
+from logyard.broker.log.disk.memory import MemoryDisk
+from logyard.broker.log.disk.port import read_whole
 from logyard.broker.log.log import Origin, PartitionLog
-from logyard.broker.log.memory_disk import MemoryDisk
-from logyard.broker.log.recovery import Checkpointed
+from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.records import batch
 from tests.support.logs import (
     DIRECTORY,

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from logyard.broker.log import scan
-from logyard.broker.log.index import AbortedTxn
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.segment import scan
+from logyard.broker.log.segment.index import AbortedTxn
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.records.batch import BatchHeader, TimestampType, iter_records
 from logyard.broker.records.legacy import iter_legacy
 

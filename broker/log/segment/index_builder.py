@@ -3,9 +3,10 @@
 from contextlib import suppress
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.log import layout, scan
-from logyard.broker.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, decode_last_time_entry
-from logyard.broker.log.segment import Segment
+from logyard.broker.log import layout
+from logyard.broker.log.segment import scan
+from logyard.broker.log.segment.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, decode_last_time_entry
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.records.batch import HEADER_SIZE, BatchHeader, parse_header
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.log import scan
 from logyard.broker.log.epochs import EpochEntry
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.segment import scan
+from logyard.broker.log.segment.segment import Segment
 
 NEWER_THAN_ALL = 1 << 31
 """Stands for the epoch behind a log's end where no epoch is known at all."""

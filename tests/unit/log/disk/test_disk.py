@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from logyard.broker.log.disk import (
-    DirectoryLocked,
-    Disk,
-    DiskError,
-    OsDisk,
-    read_whole,
-    remove_if_there,
-    write_whole,
-)
-from logyard.broker.log.memory_disk import MachineStopped, MemoryDisk
+from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
+from logyard.broker.log.disk.port import DirectoryLocked, Disk, DiskError, read_whole, remove_if_there, write_whole
+from logyard.broker.log.disk.real import OsDisk
 
 
 @pytest.fixture(params=["os", "memory"])

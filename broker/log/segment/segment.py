@@ -12,9 +12,11 @@ import zlib
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData
-from logyard.broker.log import layout, scan
-from logyard.broker.log.disk import Buffer, Disk, DiskFile, read_whole, write_whole
-from logyard.broker.log.index import (
+from logyard.broker.log import layout
+from logyard.broker.log.disk.port import Buffer, Disk, DiskFile, read_whole, write_whole
+from logyard.broker.log.segment import scan
+from logyard.broker.log.segment.cache import Known
+from logyard.broker.log.segment.index import (
     OFFSET_ENTRY_SIZE,
     RELATIVE_OFFSET_MAX,
     TIME_ENTRY_SIZE,
@@ -25,7 +27,6 @@ from logyard.broker.log.index import (
     encode_aborted,
     preallocated_size,
 )
-from logyard.broker.log.known import Known
 from logyard.broker.records.batch import HEADER_SIZE, parse_header
 
 

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from logyard.broker.log.segment import Segment
+from logyard.broker.log.segment.segment import Segment
 
 FILES_MAX = 512
 INDEX_BYTES_MAX = 128 << 20

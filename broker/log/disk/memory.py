@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from logyard.broker.log.disk import Buffer, DirectoryLocked, DiskEntry, DiskError, DiskFile, FileStatus
+from logyard.broker.log.disk.port import Buffer, DirectoryLocked, DiskEntry, DiskError, DiskFile, FileStatus
 
 PAGE = 4096
 

@@ -1,0 +1,179 @@
+"""The disk as a port. Behind it are the machine's own disk (real.py) and its twin in memory (memory.py).
+
+Rule 1: paths are plain strings; a file that is not there raises FileNotFoundError, any other OSError
+        becomes a `DiskError`, which names the path and is reported to `on_failure` first, whatever thread it
+        happens in: a log directory that failed once is not trusted again.
+Rule 2: nothing is durable before `sync` (a file's bytes) and `sync_directory` (names made, changed, removed).
+Rule 3: a file stays readable and writable through an open `DiskFile` whatever becomes of its name, and closes
+        when the last reference to it is gone.
+"""
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from logyard.broker.errors import StorageError
+
+Buffer = bytes | bytearray | memoryview
+
+
+# Out of file descriptors: this process's trouble (or its machine's), not the directory's.
+_WHAT_TO_RAISE = {
+    errno.EMFILE: ": raise this process's limit of open files (ulimit -n; LimitNOFILE= in a systemd unit)",
+    errno.ENFILE: ": raise the machine's limit of open files (sysctl fs.file-max)",
+}
+
+
+class DiskError(StorageError):
+    """An I/O error at a path; `code` is the errno."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        hint = _WHAT_TO_RAISE.get(error.errno or 0, "")
+        super().__init__(f"{path}: {error.strerror or error} (errno {error.errno}){hint}")
+        self.path = path
+        self.code = error.errno or 0
+        self.is_passing = self.code in _WHAT_TO_RAISE
+
+
+class DirectoryLocked(DiskError):
+    """Another process has this directory's lock: nothing is wrong with the disk, and nothing is reported."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, OSError(errno.EAGAIN, "locked by another process"))
+
+
+class FileStatus(NamedTuple):
+    """Size in bytes, time of the last change in ms since 1970, inode number."""
+
+    size: int
+    mtime_ms: int
+    inode: int
+
+
+class DiskEntry(NamedTuple):
+    """One name in a directory."""
+
+    name: str
+    is_directory: bool
+
+
+class DiskFile(Protocol):
+    """An open file. Positions and sizes are bytes."""
+
+    path: str
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        """Write all of `data`."""
+        ...
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def read_nowait(self, size: int, position: int) -> memoryview | None:
+        """Read exactly `size` bytes if they are in memory (page cache); None where reading might wait."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or (sparsely) lengthen the file."""
+        ...
+
+    def size(self) -> int: ...
+
+    def sync(self) -> None:
+        """Make the bytes written so far durable (fsync)."""
+        ...
+
+
+class Disk(Protocol):
+    """A file system."""
+
+    on_failure: Callable[[DiskError], None] | None
+
+    def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
+        """Open a file. Raises FileNotFoundError, or DiskError where it was to be made in a directory that is gone."""
+        ...
+
+    def list(self, path: str) -> list[DiskEntry]:
+        """Return a directory's entries, sorted by name."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def status(self, path: str) -> FileStatus: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file over `new`, or a directory to a free name, in one step."""
+        ...
+
+    def link(self, existing: str, new: str) -> None:
+        """Give a file a second name."""
+        ...
+
+    def set_mtime(self, path: str, mtime_ms: int) -> None:
+        """Set the time of a file's last change: what replaces a file may keep its age."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it; no error where it is gone already."""
+        ...
+
+    def make_directory(self, path: str, within: str = "/") -> None:
+        """Make a directory and its missing parents, but for `within`; no error where it is there already.
+
+        Raises FileNotFoundError where `within` is gone.
+        """
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable; no error where the directory is gone."""
+        ...
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Take an exclusive lock on a file (made if missing); returns what releases it. Raises DirectoryLocked."""
+        ...
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Return (total, usable) bytes of the file system below a path."""
+        ...
+
+    def boot_id(self) -> str:
+        """What differs each time that the machine starts; empty where it does not say."""
+        ...
+
+
+def read_whole(disk: Disk, path: str) -> bytes:
+    """Return a file's content."""
+    file = disk.open(path)
+    return file.read_at(file.size(), 0)
+
+
+def stage(disk: Disk, path: str, data: bytes, *, sync: bool = True) -> None:
+    """Write a file that is to be renamed into place."""
+    file = disk.open(path, create=True, write=True)
+    file.truncate(0)
+    file.write_at(data, 0)
+    if sync:
+        file.sync()
+
+
+def write_whole(disk: Disk, path: str, data: bytes, *, sync: bool = True, suffix: str = ".tmp") -> None:
+    """Replace a file in one step: `.tmp`, fsync, rename, fsync of the directory.
+
+    With `sync=False` neither fsync is done: the change survives the end of the process but not of the machine,
+    until someone syncs the file and the directory.
+    """
+    temporary = path + suffix
+    stage(disk, temporary, data, sync=sync)
+    disk.rename(temporary, path)
+    if sync:
+        disk.sync_directory(path.rpartition("/")[0])
+
+
+def remove_if_there(disk: Disk, path: str) -> None:
+    """Remove a file; nothing happens where it is gone already."""
+    with suppress(FileNotFoundError):
+        disk.remove(path)
