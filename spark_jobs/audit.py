@@ -20,8 +20,8 @@ from typing import Any
 
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import report, session
-from logyard.spark_jobs.heartbeats import Heartbeats
-from logyard.spark_jobs.leases import Lease, LeaseError, end_leases, partitions_status
+from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases, partitions_status
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.plans import quarantining
 from logyard.spark_jobs.plans.audit_partition import PartitionVerdict, SegmentRows, audit_bin, judge_rows
@@ -29,7 +29,7 @@ from logyard.spark_jobs.plans.auditing import SegmentAudit
 from logyard.spark_jobs.plans.findings import BAD, OK, WARN, Finding
 from logyard.spark_jobs.plans.standing import damaged_files, standing_findings, stray_findings
 from logyard.spark_jobs.progress import Progress, over_tasks
-from logyard.spark_jobs.replicas import Replica, check_topics, of_leased, of_log_directory
+from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_leased, of_log_directory
 
 FINDINGS_IN_SUMMARY = 50
 

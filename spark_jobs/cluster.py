@@ -11,7 +11,7 @@ from typing import Any
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
-from logyard.spark_jobs.leases import BrokerHttp, Lease, LeaseError, acquire
+from logyard.spark_jobs.leases.client import BrokerHttp, Lease, LeaseError, acquire
 from logyard.spark_jobs.metadata import Metadata, MetadataClient, Place
 from logyard.spark_jobs.session import JobFailed
 

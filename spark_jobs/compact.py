@@ -17,9 +17,9 @@ from typing import Any
 from logyard.broker.compaction.decision import Decision
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import session
-from logyard.spark_jobs.heartbeats import Heartbeats
 from logyard.spark_jobs.keytable import BYTES_PER_KEY
-from logyard.spark_jobs.leases import UNSURE, Lease, LeaseError, end_leases
+from logyard.spark_jobs.leases.client import UNSURE, Lease, LeaseError, end_leases
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.plans.compact_run import (
     PartitionRun,

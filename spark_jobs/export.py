@@ -26,13 +26,14 @@ from logyard.spark_jobs.export_writing import Appending, Made, Upserting, Writin
 from logyard.spark_jobs.leaders import Leaders
 from logyard.spark_jobs.manifest import Manifest, ManifestStore
 from logyard.spark_jobs.outcome import FAILED, run_job, say
-from logyard.spark_jobs.plans import exporting, merging
-from logyard.spark_jobs.plans.exporting import ExportRefused, Range, Split
+from logyard.spark_jobs.plans import merging
 from logyard.spark_jobs.plans.pieces import Piece, Pieces
 from logyard.spark_jobs.plans.writing import Output
-from logyard.spark_jobs.replicas import Replica, check_topics, of_log_directory
+from logyard.spark_jobs.segments import splits
+from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_log_directory
+from logyard.spark_jobs.segments.splits import ExportRefused, Range, Split
+from logyard.spark_jobs.segments.stable_offset import settled
 from logyard.spark_jobs.session import SparkWorkers, Workers
-from logyard.spark_jobs.stability import settled
 from logyard.spark_jobs.tables.publishing import publisher, settings
 from logyard.spark_jobs.troubles import PartitionsFailed, Troubles, splits_or_trouble
 
@@ -211,7 +212,7 @@ class Export:
         return self._troubles.attempt(replica.tp, plan)
 
     def _range(self, replica: Replica, manifest: Manifest) -> Range:
-        return exporting.plan_range(
+        return splits.plan_range(
             replica,
             manifest,
             committed_only=self._committed_only,
@@ -232,7 +233,7 @@ class Export:
             raise SchemaRefused(f"{topic}: {error}") from None
 
     def _splits(self, span: Range) -> Iterator[Split]:
-        return exporting.plan_splits(
+        return splits.plan_splits(
             span,
             committed_only=self._committed_only,
             columns=self._output.columns,
@@ -245,7 +246,7 @@ class Export:
         following = manifest.advanced(
             cluster_id=known[0] if known else None,
             run_id=run_id,
-            topics=exporting.progress(piece.ranges, ddl.render(self._output.schema)),
+            topics=splits.progress(piece.ranges, ddl.render(self._output.schema)),
             files=made.files,
             layout=layout,
             removed=made.removed,

@@ -12,9 +12,10 @@ from logyard.spark_jobs import ddl
 from logyard.spark_jobs.formats import FORMATS, SideFormat
 from logyard.spark_jobs.formats import Formats as SideFormats
 from logyard.spark_jobs.manifest import Manifest
-from logyard.spark_jobs.plans import exporting, merging, partitioning, upserting
-from logyard.spark_jobs.plans.exporting import ExportRefused
+from logyard.spark_jobs.plans import merging, partitioning, upserting
 from logyard.spark_jobs.plans.writing import Output
+from logyard.spark_jobs.segments import splits
+from logyard.spark_jobs.segments.splits import ExportRefused
 from logyard.spark_jobs.session import JobFailed
 from logyard.spark_jobs.tables import publishing
 
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--destination", required=True, metavar="DIR", help="where the export lives; executors must see it too")
     add("--log-dir", metavar="PATH", help="export a directory of a stopped broker instead of a cluster")
-    add("--columns", default=",".join(exporting.COLUMNS), metavar="A,B,…", help="columns to write")
+    add("--columns", default=",".join(splits.COLUMNS), metavar="A,B,…", help="columns to write")
     add("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
     add("--format", choices=publishing.FORMATS, default="parquet", help="the table (parquet)")
     add("--mode", choices=["append", "upsert"], default="append", help="every record, or the latest of each key")
@@ -97,7 +98,7 @@ def directory_of(destination: str) -> str:
 
 def output_of(arguments: argparse.Namespace) -> Output:
     """Return what the files are to hold; raises ExportRefused, BadFormat, BadSchema, BadPartitioning, JobFailed."""
-    columns = exporting.check_columns(arguments.columns.split(","))
+    columns = splits.check_columns(arguments.columns.split(","))
     formats = SideFormats(_side("key", arguments), _side("value", arguments))
     by = partitioning.parse(arguments.partition_by.split(",")) if arguments.partition_by else ()
     output = Output(columns, formats, by, arguments.mode == "upsert")

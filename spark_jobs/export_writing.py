@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from logyard.spark_jobs import export_options
 from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore
 from logyard.spark_jobs.plans import upserting
-from logyard.spark_jobs.plans.exporting import Split
 from logyard.spark_jobs.plans.pieces import Piece
 from logyard.spark_jobs.plans.upserting import Bucket
 from logyard.spark_jobs.plans.writing import File, Output, Written, write_split
+from logyard.spark_jobs.segments.splits import Split
 from logyard.spark_jobs.session import Workers
 from logyard.spark_jobs.staged import check_seen
 from logyard.spark_jobs.troubles import answers, guarded

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from logyard.broker.errors import LogyardError
 from logyard.spark_jobs import ddl
-from logyard.spark_jobs.decode import RECORD_SCHEMA
 from logyard.spark_jobs.json_values import Misfit, reader
+from logyard.spark_jobs.segments.chunks import RECORD_SCHEMA
 
 FORMATS = ("binary", "string", "json")
 SIDES = ("key", "value")

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.jit import kernel, load_word, prefetch_row
-from logyard.spark_jobs.kernels import (
+from logyard.spark_jobs.segments.jit import kernel, load_word, prefetch_row
+from logyard.spark_jobs.segments.kernels import (
     BASE_OFFSET,
     COUNT,
     END,

@@ -11,10 +11,10 @@ from typing import Any
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
-from logyard.spark_jobs.heartbeats import Heartbeats
-from logyard.spark_jobs.leases import Lease, end_leases
+from logyard.spark_jobs.leases.client import Lease, end_leases
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.outcome import say
-from logyard.spark_jobs.replicas import Replica, of_leased
+from logyard.spark_jobs.segments.replicas import Replica, of_leased
 from logyard.spark_jobs.session import JobFailed
 from logyard.spark_jobs.troubles import Troubles
 

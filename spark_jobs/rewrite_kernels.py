@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from logyard.spark_jobs.jit import kernel
-from logyard.spark_jobs.kernels import (
+from logyard.spark_jobs.segments.jit import kernel
+from logyard.spark_jobs.segments.kernels import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_SEQUENCE,

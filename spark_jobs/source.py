@@ -10,7 +10,7 @@ Options: source_options.py. Columns have the names and types of Spark's Kafka so
 `.schema("offset long, key binary")`, or the option `columns`, reads only those. Filters on topic, partition, offset
 and timestamp are pruned by the indexes before a record is read.
 
-Spark plans in a process of its own that ends, so the plan's leases are kept alive by the driver (lease_keeper.py), and
+Spark plans in a process of its own that ends, so the plan's leases are kept alive by the driver (leases/keeper.py), and
 by those who read, who take again what is gone (split_reading.py).
 """
 
@@ -24,16 +24,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
-from logyard.spark_jobs.decode import RECORD_SCHEMA
-from logyard.spark_jobs.lease_keeper import hand_over, keeper_of
-from logyard.spark_jobs.leases import Lease, end_leases
-from logyard.spark_jobs.plans.exporting import OWNER_SCHEMA, Range, Split, plan_splits
-from logyard.spark_jobs.plans.pruning import offset_of_time
-from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
+from logyard.spark_jobs.leases.client import Lease, end_leases
+from logyard.spark_jobs.leases.keeper import hand_over, keeper_of
+from logyard.spark_jobs.segments.chunks import RECORD_SCHEMA
+from logyard.spark_jobs.segments.indexes import offset_of_time
+from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory
+from logyard.spark_jobs.segments.splits import OWNER_SCHEMA, Range, Split, plan_splits
+from logyard.spark_jobs.segments.stable_offset import settled
 from logyard.spark_jobs.source_filters import Bounds, take
 from logyard.spark_jobs.source_options import EARLIEST, LATEST, BadOption, Edge, Options, connection, parse
 from logyard.spark_jobs.split_reading import SplitReader
-from logyard.spark_jobs.stability import settled
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 # Spark's timestamps are microseconds.

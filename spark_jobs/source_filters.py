@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 )
 
 from logyard.broker.model import TopicPartition
-from logyard.spark_jobs.plans.exporting import Range, Split
-from logyard.spark_jobs.plans.pruning import byte_window, may_hold_time, older_until
+from logyard.spark_jobs.segments.indexes import byte_window, may_hold_time, older_until
+from logyard.spark_jobs.segments.splits import Range, Split
 
 NO_END = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -3,7 +3,7 @@
 An offset is `{"topics": {"flights": {"id": topic id, "next": {"0": 42}, "epochs": {"0": 3}}}}`, its keys sorted (Spark
 compares texts). The topic id tells a topic that was deleted and made again: that is data loss, as an offset that is
 gone is. The epoch is the leader epoch of the last record before the offset: it tells records that were lost after they
-were read, and others in their place (lineage.py). Offsets never go back: a leader's high watermark does, after a
+were read, and others in their place (epochs.py). Offsets never go back: a leader's high watermark does, after a
 failover.
 """
 
@@ -17,11 +17,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
-from logyard.spark_jobs.heartbeats import Heartbeats
-from logyard.spark_jobs.leases import Lease, LeaseError, end_leases, partition_status
-from logyard.spark_jobs.lineage import UNKNOWN, Epochs, epoch_before, kept_until
-from logyard.spark_jobs.plans.exporting import Range
-from logyard.spark_jobs.replicas import Replica, of_leased, of_log_directory
+from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases, partition_status
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
+from logyard.spark_jobs.segments.epochs import UNKNOWN, Epochs, epoch_before, kept_until
+from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory
+from logyard.spark_jobs.segments.splits import Range
+from logyard.spark_jobs.segments.stable_offset import settled
 from logyard.spark_jobs.session import JobFailed
 from logyard.spark_jobs.source import (
     SplitPartition,
@@ -35,7 +36,6 @@ from logyard.spark_jobs.source import (
     visible_end,
 )
 from logyard.spark_jobs.source_options import BadOption, Options, parse
-from logyard.spark_jobs.stability import settled
 
 
 class Position(NamedTuple):

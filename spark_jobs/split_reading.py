@@ -2,7 +2,7 @@
 while the task reads, and where it is gone another is taken and the rest of the split is read under that.
 
 That is safe where the replica still holds what the plan saw: the same topic, the split's offsets, and the leader epochs
-that it had up to the split's end (lineage.py). What was deleted or cut meanwhile is an error, not fewer rows.
+that it had up to the split's end (epochs.py). What was deleted or cut meanwhile is an error, not fewer rows.
 """
 
 import time
@@ -13,11 +13,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from logyard.spark_jobs.cluster import run_id
-from logyard.spark_jobs.heartbeats import PASSING
-from logyard.spark_jobs.leases import Lease, LeaseError, acquire
-from logyard.spark_jobs.lineage import epoch_before, kept_until
-from logyard.spark_jobs.plans.exporting import Range, Split, plan_splits, split_rows
-from logyard.spark_jobs.replicas import Replica, of_leased
+from logyard.spark_jobs.leases.client import Lease, LeaseError, acquire
+from logyard.spark_jobs.leases.heartbeats import PASSING
+from logyard.spark_jobs.segments.epochs import epoch_before, kept_until
+from logyard.spark_jobs.segments.replicas import Replica, of_leased
+from logyard.spark_jobs.segments.splits import Range, Split, plan_splits, split_rows
 
 BEAT_S = 60.0
 TTL_MS = 600_000

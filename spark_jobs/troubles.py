@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
-from logyard.spark_jobs.plans.exporting import ExportRefused, Range, Split
+from logyard.spark_jobs.segments.splits import ExportRefused, Range, Split
 
 Answer = TypeVar("Answer")
 

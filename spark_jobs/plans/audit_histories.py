@@ -12,11 +12,11 @@ from logyard.broker.compaction.survey import TRANSACTIONAL
 from logyard.broker.compaction.transactions import ABORT_MARKER
 from logyard.broker.log import layout
 from logyard.broker.log.segment.index import AbortedTxn
-from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.plans.auditing import NO_MARKER
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.plans.framed import Blind
-from logyard.spark_jobs.replicas import Replica
+from logyard.spark_jobs.segments.kernels import Array
+from logyard.spark_jobs.segments.replicas import Replica
 
 Columns = Mapping[str, Array]
 

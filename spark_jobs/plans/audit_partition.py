@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.log.segment.index import AbortedTxn
-from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.plans.audit_histories import epoch_findings, transaction_findings
 from logyard.spark_jobs.plans.auditing import BATCH_SCHEMA, SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.plans.divergence import compare_partition, merged
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.plans.framed import OPEN_END, Blind
-from logyard.spark_jobs.replicas import Replica
+from logyard.spark_jobs.segments.kernels import Array
+from logyard.spark_jobs.segments.replicas import Replica
 
 CONTROL = 0x20
 SEQUENCES = 2**31

@@ -19,14 +19,22 @@ from logyard.broker.log.layout import LEADER_EPOCHS
 from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.log.segment.index import AbortedTxn, decode_aborted
 from logyard.broker.records.header import parse_header
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.decode import Chunk, CorruptBatch, Damage, check_crcs, open_payloads, read_chunks, walk
-from logyard.spark_jobs.hashing import batch_hashes
-from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.plans.audit_indexes import TAIL, index_faults
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.plans.framed import OPEN_END, Blind, believed_last, framed
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import (
+    Chunk,
+    CorruptBatch,
+    Damage,
+    check_crcs,
+    open_payloads,
+    read_chunks,
+    walk,
+)
+from logyard.spark_jobs.segments.digests import batch_hashes
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.kernels import Array
 
 FUTURE_MS = 3_600_000
 NO_MARKER = -1

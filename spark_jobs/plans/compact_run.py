@@ -18,12 +18,12 @@ from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.keytable import KeyTable, TooManyKeys
-from logyard.spark_jobs.leases import Lease, LeaseError, end_leases
+from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases
 from logyard.spark_jobs.metadata import Place
 from logyard.spark_jobs.plans.compacting import Rewriter, plan_groups, survey_segments
 from logyard.spark_jobs.plans.shuffled import survey_shuffled
-from logyard.spark_jobs.replicas import Replica, of_leased
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.replicas import Replica, of_leased
 
 ATTEMPTS = 3
 ATTEMPT_PAUSE_S = 1.0

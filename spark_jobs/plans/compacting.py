@@ -23,12 +23,20 @@ from logyard.broker.compaction.rewrite import Tally, held_end, rewrite_batch
 from logyard.broker.compaction.survey import OLD_FORMAT, Survey
 from logyard.broker.records import compression
 from logyard.broker.records.header import parse_header
-from logyard.spark_jobs import kernels as k
 from logyard.spark_jobs import rewrite_kernels as rk
-from logyard.spark_jobs.decode import Chunk, CorruptBatch, Damage, check_crcs, open_payloads, open_trusted, read_chunks
-from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.keytable import KeyTable
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import (
+    Chunk,
+    CorruptBatch,
+    Damage,
+    check_crcs,
+    open_payloads,
+    open_trusted,
+    read_chunks,
+)
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.kernels import Array
 
 _CONTROL_OR_TRANSACTIONAL = 0x30
 _CODEC_MASK = 0x07

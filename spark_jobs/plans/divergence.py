@@ -12,13 +12,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.decode import Chunk, CorruptBatch, Damage, check_crcs, open_payloads, read_chunks, walk
-from logyard.spark_jobs.hashing import key_hashes, record_hashes
-from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
-from logyard.spark_jobs.replicas import Replica
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import (
+    Chunk,
+    CorruptBatch,
+    Damage,
+    check_crcs,
+    open_payloads,
+    read_chunks,
+    walk,
+)
+from logyard.spark_jobs.segments.digests import key_hashes, record_hashes
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.kernels import Array
+from logyard.spark_jobs.segments.replicas import Replica
 
 NAMED_MAX = 20
 

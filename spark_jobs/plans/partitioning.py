@@ -14,7 +14,7 @@ from urllib.parse import quote
 import numpy as np
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.decode import RECORD_SCHEMA
+from logyard.spark_jobs.segments.chunks import RECORD_SCHEMA
 
 DATE = "%Y-%m-%d"
 # What Hive and Spark call a value that is not there (a time that no calendar has).

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from logyard.broker.model import TopicPartition
-from logyard.spark_jobs.plans.exporting import Range, Split
+from logyard.spark_jobs.segments.splits import Range, Split
 
 
 @dataclass(frozen=True, slots=True)

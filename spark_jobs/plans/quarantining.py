@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from logyard.broker.model import TopicPartition
-from logyard.spark_jobs.leases import BrokerHttp, LeaseError, partition_status, quarantine_replica
+from logyard.spark_jobs.leases.client import BrokerHttp, LeaseError, partition_status, quarantine_replica
 from logyard.spark_jobs.plans.findings import BAD, Finding
-from logyard.spark_jobs.replicas import Replica
+from logyard.spark_jobs.segments.replicas import Replica
 
 # What is said of a replica only in comparison with others, of a broker's belief rather than its files, or of a file
 # that did not come (a connection may have broken).

@@ -16,9 +16,6 @@ from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.offsets import OffsetSet
 from logyard.broker.compaction.survey import Survey
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.decode import Chunk
-from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.keytable import H1, NEXT, KeyTable
 from logyard.spark_jobs.plans.compacting import (
     feed,
@@ -28,7 +25,10 @@ from logyard.spark_jobs.plans.compacting import (
     trusted_chunks,
     wanted_batches,
 )
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import Chunk
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.kernels import Array
 
 # A task that hashes deals out what it has whenever it holds so many keys: about 20 MB.
 DEAL_KEYS = 1 << 19

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
-from logyard.spark_jobs.replicas import UNKNOWN, Replica
+from logyard.spark_jobs.segments.replicas import UNKNOWN, Replica
 
 
 def standing_findings(replicas: Sequence[Replica]) -> Iterator[Finding]:

@@ -20,11 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from logyard.broker.errors import CorruptData
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.hashing import key_hashes
-from logyard.spark_jobs.kernels import Array
 from logyard.spark_jobs.manifest import DATA
-from logyard.spark_jobs.plans.exporting import ExportRefused, Split
 from logyard.spark_jobs.plans.writing import (
     File,
     OpenFile,
@@ -35,6 +31,10 @@ from logyard.spark_jobs.plans.writing import (
     read_split,
     written,
 )
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.digests import key_hashes
+from logyard.spark_jobs.segments.kernels import Array
+from logyard.spark_jobs.segments.splits import ExportRefused, Split
 from logyard.spark_jobs.staged import NotShared
 
 BUCKET_BYTES = 128 * 1024 * 1024

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from logyard.spark_jobs.formats import Bad, Formats, good_rows
 from logyard.spark_jobs.manifest import DATA, DEAD_LETTERS
-from logyard.spark_jobs.plans.exporting import ExportRefused, Split, field_of, split_rows
 from logyard.spark_jobs.plans.partitioning import PartitionColumn, directories
+from logyard.spark_jobs.segments.splits import ExportRefused, Split, field_of, split_rows
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 DIRECTORIES_MAX = 512

@@ -15,8 +15,8 @@ KNOWN = {
     "operators.triggers.watch": "_poll hands every exception to all who wait, and the next to wait begins it anew",
     "plugins.logyard_ui.cache.cache": "waits for a future, and takes whatever it ends with",
     "plugins.logyard_ui.cache.worker": "_answer hands every exception to who asked",
-    "spark_jobs.heartbeats": "a beat that fails is told and is no reason to skip the next",
-    "spark_jobs.lease_keeper": "a look that fails is told and is no reason to skip the next",
+    "spark_jobs.leases.heartbeats": "a beat that fails is told and is no reason to skip the next",
+    "spark_jobs.leases.keeper": "a look that fails is told and is no reason to skip the next",
     "spark_jobs.staging": "touching a file raises nothing but OSError, which is left to the next beat",
     "local.demo.traffic": "the demo looks at what failed when it ends",
 }

@@ -22,12 +22,12 @@ from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.survey import Survey
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Record
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.decode import CHUNK_BYTES, Chunk, open_payloads, read_chunks, walk
 from logyard.spark_jobs.keytable import KeyTable
 from logyard.spark_jobs.plans import compacting
 from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
-from logyard.spark_jobs.segments import SegmentFile, of_directory
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import CHUNK_BYTES, Chunk, open_payloads, read_chunks, walk
+from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.benchmarks.harness import HEADING, MEGABYTE, Row
 
 MEGABYTES = 128

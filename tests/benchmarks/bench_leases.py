@@ -22,8 +22,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from logyard.broker.protocol import codec
 from logyard.broker.records import batch
-from logyard.spark_jobs import leases
-from logyard.spark_jobs.leases import BrokerHttp, Lease, LeaseError
+from logyard.spark_jobs.leases import client
+from logyard.spark_jobs.leases.client import BrokerHttp, Lease, LeaseError
 from tests.benchmarks import frames, harness
 from tests.benchmarks.harness import Row, Server, Wire
 
@@ -257,7 +257,7 @@ def _lease_again_and_again(broker: Server, token: str, counted: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-parts-") as aside:
         while True:
             try:
-                _replace_all(leases.acquire(http, LEASED_TOPIC, 0, "bench", "compact"), Path(aside) / "part", counted)
+                _replace_all(client.acquire(http, LEASED_TOPIC, 0, "bench", "compact"), Path(aside) / "part", counted)
             except LeaseError as error:
                 if error.code != "lease_held":
                     raise
@@ -276,7 +276,7 @@ def _replace_all(lease: Lease, path: Path, counted: Any) -> None:
             ahead = (counted.value - before) / LEASE_BYTES_PER_SECOND - (time.perf_counter() - began)
             time.sleep(max(0.0, ahead))
         path.write_bytes(data)
-        _size, digest = leases.sha256_of(str(path))
+        _size, digest = client.sha256_of(str(path))
         lease.put_part(segment.base_offset, str(path), segment.size, digest)
         counted.value += segment.size
         headers = [header for _, header in batch.iter_headers(data)]

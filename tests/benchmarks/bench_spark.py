@@ -26,10 +26,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from logyard.spark_jobs import cluster, export, export_options, session, source
 from logyard.spark_jobs.keytable import KeyTable
 from logyard.spark_jobs.plans import compacting
-from logyard.spark_jobs.plans.exporting import COLUMNS, Range, Split, plan_splits, split_rows
 from logyard.spark_jobs.plans.writing import open_parquet
-from logyard.spark_jobs.replicas import of_partition_directory
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.replicas import of_partition_directory
+from logyard.spark_jobs.segments.splits import COLUMNS, Range, Split, plan_splits, split_rows
 from tests.benchmarks import bench_compact
 from tests.benchmarks.harness import MEGABYTE, Row
 

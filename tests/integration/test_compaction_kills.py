@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import ElectionType, TopicPartition
 
 from logyard.broker.records import batch
-from logyard.spark_jobs import leases
+from logyard.spark_jobs.leases import client
 from tests.support.job_process import die_job, failing, finish_job, start_job
 from tests.support.lease_job import broker_https
 from tests.support.real_cluster import RealCluster, eventually
@@ -47,7 +47,7 @@ def all_know(cluster: RealCluster, topic: str, high_watermark: int) -> None:
     """Wait until every replica has heard of the high watermark: it bounds what a lease covers."""
 
     def known() -> bool:
-        found = [leases.partition_status(b, topic, 0) for b in broker_https(cluster.description).values()]
+        found = [client.partition_status(b, topic, 0) for b in broker_https(cluster.description).values()]
         return len(found) == 3 and all(one["high_watermark"] == high_watermark for one in found)
 
     eventually(known, "every replica knows the high watermark", 60)
@@ -66,7 +66,7 @@ def records_of(directory: Path) -> dict[int, tuple[bytes | None, bytes | None]]:
 def assert_level(cluster: RealCluster, topic: str, acknowledged: Expected) -> None:
     """All replicas hold the same records, the last of each key below the clean offset and all above it; a stock
     consumer sees them; nothing is left behind."""
-    statuses = {n: leases.partition_status(b, topic, 0) for n, b in broker_https(cluster.description).items()}
+    statuses = {n: client.partition_status(b, topic, 0) for n, b in broker_https(cluster.description).items()}
     (clean,) = {one["clean_offset"] for one in statuses.values()}
     assert clean > COUNT // 2
     assert {one["checkpoints"]["cleaner-offset-checkpoint"] for one in statuses.values()} == {clean}
@@ -232,7 +232,7 @@ def test_a_broker_that_is_killed_in_its_swap_comes_back_level(
 
 
 def clean_offsets(cluster: RealCluster, topic: str) -> list[int]:
-    return [leases.partition_status(b, topic, 0)["clean_offset"] for b in broker_https(cluster.description).values()]
+    return [client.partition_status(b, topic, 0)["clean_offset"] for b in broker_https(cluster.description).values()]
 
 
 def lead_again(cluster: RealCluster, topic: str, broker: int) -> None:

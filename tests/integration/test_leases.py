@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from logyard.broker.records import batch
-from logyard.spark_jobs import leases
-from logyard.spark_jobs.leases import LeaseError
+from logyard.spark_jobs.leases import client
+from logyard.spark_jobs.leases.client import LeaseError
 from tests.support.lease_job import broker_https, decide, rewrite_and_commit
 from tests.support.real_cluster import RealCluster, eventually
 
@@ -45,10 +45,10 @@ def test_every_replica_is_compacted_under_load_and_survives_a_kill(own_cluster: 
 
     def all_know() -> bool:
         """Followers hear of the high watermark one fetch late."""
-        return all(leases.partition_status(b, topic, 0)["high_watermark"] == 3000 for b in brokers.values())
+        return all(client.partition_status(b, topic, 0)["high_watermark"] == 3000 for b in brokers.values())
 
     eventually(all_know, "every replica knows the high watermark")
-    taken = {number: leases.acquire(broker, topic, 0, "run", "compact") for number, broker in brokers.items()}
+    taken = {number: client.acquire(broker, topic, 0, "run", "compact") for number, broker in brokers.items()}
     assert {lease.leader_epoch for lease in taken.values()} == {0}
     leader = next(lease for lease in taken.values() if lease.is_leader)
     range_end = min(lease.end_offset for lease in taken.values())
@@ -67,13 +67,13 @@ def test_every_replica_is_compacted_under_load_and_survives_a_kill(own_cluster: 
     assert last_values(records) == expected
     assert len(records) < 3000 + 97 + 2000
     for number, broker in brokers.items():
-        status = leases.partition_status(broker, topic, 0)
+        status = client.partition_status(broker, topic, 0)
         assert status["checkpoints"]["cleaner-offset-checkpoint"] == range_end
-        assert leases.partitions_status(broker)["strays"] == []
+        assert client.partitions_status(broker)["strays"] == []
         assert not list(own_cluster.replica_dirs(topic, 0)[number].glob(".leases/*/lease.json"))
 
     killed = leader.broker.broker_id
-    held = leases.acquire(brokers[killed], topic, 0, "another run", "audit")
+    held = client.acquire(brokers[killed], topic, 0, "another run", "audit")
     assert Path(held.details["links_dir"]).is_dir()
     own_cluster.cluster.stop_broker(killed, signal.SIGKILL)
     assert last_values(read_all(own_cluster, topic, end)) == expected
@@ -89,7 +89,7 @@ def test_every_replica_is_compacted_under_load_and_survives_a_kill(own_cluster: 
     assert refused.value.code == "unknown_lease"
     repeated = next(lease for lease in taken.values() if lease.broker.broker_id == killed)
     assert back.call("GET", repeated.path)["state"] == "committed", "its answer is remembered"
-    assert leases.partition_status(back, topic, 0)["clean_offset"] == range_end
+    assert client.partition_status(back, topic, 0)["clean_offset"] == range_end
 
 
 def kept_below(directory: Path, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -116,10 +116,10 @@ def test_a_replica_that_was_down_applies_the_decision_when_it_is_back(own_cluste
     up = {number: broker for number, broker in brokers.items() if number != down}
 
     def known() -> bool:
-        return all(leases.partition_status(b, topic, 0)["high_watermark"] == 3000 for b in up.values())
+        return all(client.partition_status(b, topic, 0)["high_watermark"] == 3000 for b in up.values())
 
     eventually(known, "both know the high watermark")
-    taken = [leases.acquire(broker, topic, 0, "run", "compact") for broker in up.values()]
+    taken = [client.acquire(broker, topic, 0, "run", "compact") for broker in up.values()]
     leader = next(lease for lease in taken if lease.is_leader)
     range_end = min(lease.end_offset for lease in taken)
     decision = decide(leader, range_end, 0)
@@ -130,7 +130,7 @@ def test_a_replica_that_was_down_applies_the_decision_when_it_is_back(own_cluste
     eventually(lambda: own_cluster.isrs_full(topic), "all in sync again", 60)
     own_cluster.produce(topic, events(3000, 1000), **small)  # what it holds of the range is now in closed segments
     back = broker_https(own_cluster.description)[down]
-    eventually(lambda: leases.partition_status(back, topic, 0)["clean_offset"] == range_end, "it has caught up", 60)
+    eventually(lambda: client.partition_status(back, topic, 0)["clean_offset"] == range_end, "it has caught up", 60)
     directories = own_cluster.replica_dirs(topic, 0)
     expected = kept_below(directories[leader_id], range_end)
     assert len(expected) == 97
@@ -143,7 +143,7 @@ def test_deleted_topics_lose_their_leases_and_metrics_are_served(cluster: RealCl
     cluster.create(topic, 1, 3, cleanup_policy="compact")
     cluster.produce(topic, events(0, 10))
     brokers = broker_https(cluster.description)
-    lease = leases.acquire(next(iter(brokers.values())), topic, 0, "run", "audit")
+    lease = client.acquire(next(iter(brokers.values())), topic, 0, "run", "audit")
     assert lease.segments[-1].active
     admin = cluster.admin()  # librdkafka ends its work with the handle
     admin.delete_topics([topic], operation_timeout=20)[topic].result(30)

@@ -51,7 +51,7 @@ def clean_compiled(
 ) -> tuple[Decision, bytes]:
     from logyard.spark_jobs.keytable import KeyTable
     from logyard.spark_jobs.plans import compacting
-    from logyard.spark_jobs.segments import of_directory
+    from logyard.spark_jobs.segments.files import of_directory
 
     directory = tmp / "t-0"
     directory.mkdir(parents=True)

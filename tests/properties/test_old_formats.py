@@ -13,7 +13,7 @@ from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.survey import DictKeyMap, Survey
 from logyard.spark_jobs.keytable import KeyTable
 from logyard.spark_jobs.plans import compacting, shuffled
-from logyard.spark_jobs.segments import SegmentFile, of_directory
+from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.properties.test_compaction_model import groups_by_size
 from tests.support.batches import Batch
 from tests.support.old_logs import AnyBatch, OldBatch, random_old_log, read_any, seen, sizes

@@ -13,7 +13,7 @@ from logyard.broker.compaction.decision import Decision
 from logyard.broker.compaction.survey import Survey
 from logyard.spark_jobs.plans import shuffled
 from logyard.spark_jobs.plans.shuffled import Piece
-from logyard.spark_jobs.segments import SegmentFile, of_directory
+from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.properties.test_compaction_model import clean_plainly, run_history
 from tests.support.batches import Batch, Rec, batch
 

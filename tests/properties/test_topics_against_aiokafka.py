@@ -15,12 +15,12 @@ from aiokafka.record.legacy_records import _LegacyRecordBatchBuilderPy, _LegacyR
 from logyard.broker.compaction.survey import Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
-from logyard.spark_jobs import decode
 from logyard.spark_jobs.keytable import KeyTable
 from logyard.spark_jobs.plans import compacting
 from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.plans.findings import BAD
-from logyard.spark_jobs.segments import SegmentFile, of_directory
+from logyard.spark_jobs.segments import chunks
+from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Batch, Rec, batch, read_back
 
@@ -97,11 +97,11 @@ def quickly(files: list[SegmentFile]) -> list[Row]:
     """All records of sound batches as the jobs read them."""
     rows: list[Row] = []
     for file in files:
-        for chunk in decode.read_chunks(file.open(), chunk_bytes=1 << 16):
-            assert isinstance(chunk, decode.Chunk)
-            bad = {d.position - chunk.file_position for d in decode.check_crcs(chunk)}
-            sound = chunk.select(~decode.np.isin(chunk.headers[:, decode.k.POSITION], list(bad)))
-            table = decode.record_batch(sound, decode.walk(decode.open_checked(sound, file.name)))
+        for chunk in chunks.read_chunks(file.open(), chunk_bytes=1 << 16):
+            assert isinstance(chunk, chunks.Chunk)
+            bad = {d.position - chunk.file_position for d in chunks.check_crcs(chunk)}
+            sound = chunk.select(~chunks.np.isin(chunk.headers[:, chunks.k.POSITION], list(bad)))
+            table = chunks.record_batch(sound, chunks.walk(chunks.open_checked(sound, file.name)))
             plain = table.set_column(1, "timestamp", table.column("timestamp").cast("int64")).to_pylist()
             for r in plain:
                 headers = tuple((h["key"], h["value"]) for h in r["headers"])

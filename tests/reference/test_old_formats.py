@@ -24,8 +24,8 @@ from logyard.broker.log.segment import scan
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch, legacy
 from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
-from logyard.spark_jobs.plans.exporting import Range, plan_splits, split_rows
-from logyard.spark_jobs.replicas import of_partition_directory
+from logyard.spark_jobs.segments.replicas import of_partition_directory
+from logyard.spark_jobs.segments.splits import Range, plan_splits, split_rows
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster, eventually
 

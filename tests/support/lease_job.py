@@ -10,7 +10,7 @@ from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.survey import ActiveProducer, DictKeyMap, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.records.batch import iter_headers
-from logyard.spark_jobs.leases import BrokerHttp, Lease
+from logyard.spark_jobs.leases.client import BrokerHttp, Lease
 
 
 def broker_https(description: dict[str, Any]) -> dict[int, BrokerHttp]:

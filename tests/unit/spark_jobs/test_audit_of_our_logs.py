@@ -16,7 +16,7 @@ from logyard.spark_jobs.plans.audit_partition import audit_bin, judge_rows
 from logyard.spark_jobs.plans.auditing import SegmentAudit
 from logyard.spark_jobs.plans.findings import Finding
 from logyard.spark_jobs.plans.standing import damaged_files
-from logyard.spark_jobs.replicas import of_partition_directory
+from logyard.spark_jobs.segments.replicas import of_partition_directory
 from tests.support.lease_world import LeaseWorld, commit_body, fill
 from tests.support.logs import NOW, TP, marker, produced
 

@@ -8,7 +8,7 @@ import pytest
 from logyard.spark_jobs.plans.audit_partition import PartitionVerdict, audit_bin, judge_rows
 from logyard.spark_jobs.plans.auditing import SegmentAudit
 from logyard.spark_jobs.plans.findings import BAD, WARN
-from logyard.spark_jobs.replicas import Replica, of_partition_directory
+from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import CONTROL, Batch, Rec, batch, marker
 from tests.support.segment_files import write_partition
 

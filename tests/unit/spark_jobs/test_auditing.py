@@ -7,7 +7,7 @@ import pytest
 
 from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
-from logyard.spark_jobs.segments import of_directory
+from logyard.spark_jobs.segments.files import of_directory
 from tests.support.batches import Batch, Rec, batch
 from tests.support.segment_files import write_partition
 

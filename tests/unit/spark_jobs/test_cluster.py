@@ -8,7 +8,7 @@ import pytest
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import metadata
-from logyard.spark_jobs.leases import LeaseError
+from logyard.spark_jobs.leases.client import LeaseError
 from logyard.spark_jobs.metadata import ClusterUnreachable, Metadata, MetadataClient, Place
 from logyard.spark_jobs.session import JobFailed, bins_by_size
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from logyard.spark_jobs.plans.divergence import Extent, compare_partition, merged
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
-from logyard.spark_jobs.replicas import Replica, of_partition_directory
+from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import TRANSACTIONAL, Batch, Rec, batch
 from tests.support.segment_files import write_partition
 

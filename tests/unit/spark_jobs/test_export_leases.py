@@ -14,9 +14,9 @@ from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import export, export_options, leaders
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.leaders import LeaseLost
-from logyard.spark_jobs.leases import BrokerHttp
+from logyard.spark_jobs.leases.client import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, Place
-from logyard.spark_jobs.plans.exporting import ExportRefused
+from logyard.spark_jobs.segments.splits import ExportRefused
 from logyard.spark_jobs.session import JobFailed
 from tests.support.batches import Batch, Rec, batch
 from tests.support.here_workers import HereWorkers

@@ -16,7 +16,7 @@ from logyard.spark_jobs.export import MEBIBYTE
 from logyard.spark_jobs.export_writing import Upserting
 from logyard.spark_jobs.manifest import ManifestStore
 from logyard.spark_jobs.plans import merging
-from logyard.spark_jobs.plans.exporting import ExportRefused
+from logyard.spark_jobs.segments.splits import ExportRefused
 from tests.support.crash_points import crash_points
 from tests.support.export_runs import Flights, pairs
 from tests.support.here_workers import HereWorkers

@@ -12,7 +12,7 @@ from logyard.spark_jobs.plans.audit_partition import audit_bin, judge_rows
 from logyard.spark_jobs.plans.auditing import SegmentAudit
 from logyard.spark_jobs.plans.findings import Finding
 from logyard.spark_jobs.plans.standing import damaged_files
-from logyard.spark_jobs.replicas import of_partition_directory
+from logyard.spark_jobs.segments.replicas import of_partition_directory
 from tests.support.batches import TRANSACTIONAL, Batch, Rec, batch, marker
 from tests.support.segment_files import write_partition
 

@@ -13,7 +13,7 @@ import pytest
 
 from logyard.spark_jobs import audit, compact, export
 from logyard.spark_jobs.cluster import Cluster
-from logyard.spark_jobs.leases import BrokerHttp
+from logyard.spark_jobs.leases.client import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, Place
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch, headers_of, read_back

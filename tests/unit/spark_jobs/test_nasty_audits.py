@@ -15,7 +15,7 @@ from logyard.spark_jobs.plans.audit_partition import audit_bin, judge_rows
 from logyard.spark_jobs.plans.auditing import SegmentAudit
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.plans.standing import damaged_files
-from logyard.spark_jobs.replicas import Replica, of_partition_directory
+from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import TRANSACTIONAL, Batch, Rec, batch, marker
 from tests.support.old_logs import AnyBatch, old
 from tests.support.segment_files import write_partition, write_txn_indexes

@@ -19,7 +19,7 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.log.disk.real import OsDisk
 from logyard.spark_jobs.keytable import KeyTable
 from logyard.spark_jobs.plans import compacting
-from logyard.spark_jobs.segments import SegmentFile, of_directory
+from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.support.batches import APPEND_TIME, HORIZON, TRANSACTIONAL, Batch, Rec, batch, marker
 from tests.support.old_logs import AnyBatch, old, read_any, sizes
 

@@ -12,11 +12,11 @@ import pytest
 from logyard.spark_jobs import export
 from logyard.spark_jobs.export_writing import Upserting
 from logyard.spark_jobs.manifest import ManifestStore
-from logyard.spark_jobs.plans.exporting import Range, Split
 from logyard.spark_jobs.plans.pieces import Pieces
 from logyard.spark_jobs.plans.writing import Output
-from logyard.spark_jobs.replicas import Replica, of_partition_directory
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
+from logyard.spark_jobs.segments.splits import Range, Split
 from tests.support.batches import Rec, batch
 from tests.support.export_runs import Flights, pairs
 from tests.support.here_workers import HereWorkers

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from logyard.broker.model import TopicPartition
-from logyard.spark_jobs.leases import BrokerHttp, LeaseError
+from logyard.spark_jobs.leases.client import BrokerHttp, LeaseError
 from logyard.spark_jobs.plans import quarantining
 from logyard.spark_jobs.plans.findings import BAD, WARN, Finding
 from logyard.spark_jobs.plans.quarantining import suspects
-from logyard.spark_jobs.replicas import Replica, of_partition_directory
+from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import Rec, batch
 from tests.support.segment_files import write_partition
 

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 
 from logyard.spark_jobs import source
 from logyard.spark_jobs.cluster import Cluster
-from logyard.spark_jobs.leases import BrokerHttp
+from logyard.spark_jobs.leases.client import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, Place
 from logyard.spark_jobs.source import SCHEMA, LogyardReader, PushingReader
 from logyard.spark_jobs.source_options import BadOption

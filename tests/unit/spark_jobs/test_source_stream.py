@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
-from logyard.spark_jobs.leases import BrokerHttp
+from logyard.spark_jobs.leases.client import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, Place
 from logyard.spark_jobs.session import JobFailed
 from logyard.spark_jobs.source_options import BadOption

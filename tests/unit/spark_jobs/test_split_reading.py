@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from logyard.spark_jobs import split_reading
-from logyard.spark_jobs.leases import BrokerHttp, LeaseError, acquire
-from logyard.spark_jobs.plans.exporting import Range, Split, plan_splits
-from logyard.spark_jobs.replicas import of_leased
+from logyard.spark_jobs.leases.client import BrokerHttp, LeaseError, acquire
+from logyard.spark_jobs.segments.replicas import of_leased
+from logyard.spark_jobs.segments.splits import Range, Split, plan_splits
 from logyard.spark_jobs.split_reading import Changed, SplitReader
 from tests.support.batches import Batch, Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
@@ -145,7 +145,7 @@ def test_a_beat_that_passes_ends_nothing(yard: Yard, monkeypatch: pytest.MonkeyP
     def away(_lease: Any) -> None:
         raise LeaseError("unreachable", "no route")
 
-    monkeypatch.setattr("logyard.spark_jobs.leases.Lease.heartbeat", away)
+    monkeypatch.setattr("logyard.spark_jobs.leases.client.Lease.heartbeat", away)
     assert len(keys(SplitReader(yard.split()).rows())) == 8
 
 

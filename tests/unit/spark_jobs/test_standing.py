@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from logyard.spark_jobs.leases import BrokerHttp, acquire
+from logyard.spark_jobs.leases.client import BrokerHttp, acquire
 from logyard.spark_jobs.plans.findings import BAD, WARN
 from logyard.spark_jobs.plans.standing import standing_findings, stray_findings
-from logyard.spark_jobs.replicas import Replica, of_leased
+from logyard.spark_jobs.segments.replicas import Replica, of_leased
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
 from tests.support.segment_files import write_partition

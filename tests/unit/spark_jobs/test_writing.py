@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logyard.spark_jobs.decode import HEADER_TYPE
 from logyard.spark_jobs.formats import Formats, SideFormat
-from logyard.spark_jobs.plans.exporting import COLUMNS
 from logyard.spark_jobs.plans.partitioning import parse
 from logyard.spark_jobs.plans.writing import Output, open_parquet
+from logyard.spark_jobs.segments.chunks import HEADER_TYPE
+from logyard.spark_jobs.segments.splits import COLUMNS
 from logyard.spark_jobs.tables.iceberg import schema_json
 
 ROWS = 1000

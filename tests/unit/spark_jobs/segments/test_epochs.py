@@ -2,7 +2,7 @@
 
 import random
 
-from logyard.spark_jobs.lineage import UNKNOWN, epoch_before, kept_until
+from logyard.spark_jobs.segments.epochs import UNKNOWN, epoch_before, kept_until
 
 
 def cache(log: list[int], start: int = 0) -> list[tuple[int, int]]:

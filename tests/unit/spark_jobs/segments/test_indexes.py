@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.decode import CorruptBatch, Damage, read_chunks
-from logyard.spark_jobs.plans.pruning import byte_window, may_hold_time, offset_of_time
-from logyard.spark_jobs.replicas import of_partition_directory
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import CorruptBatch, Damage, read_chunks
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.indexes import byte_window, may_hold_time, offset_of_time
+from logyard.spark_jobs.segments.replicas import of_partition_directory
 from tests.support.batches import CONTROL, Rec, batch
 from tests.support.compaction_model import random_log
 from tests.support.segment_files import write_partition

@@ -16,9 +16,9 @@ from crc32c import crc32c
 
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.records import compression
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.kernels import Array
-from logyard.spark_jobs.old_messages import Faults, Payloads, opened_messages
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.kernels import Array
+from logyard.spark_jobs.segments.old_messages import Faults, Payloads, opened_messages
 
 CHUNK_BYTES = 4 * 1024 * 1024
 # How many times larger compressed batches become, mostly: what is allocated and not used costs nothing.

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from logyard.spark_jobs import lease_keeper
-from logyard.spark_jobs.lease_keeper import IDLE_S, KEPT_S, Keeper, Stopped, hand_over
-from logyard.spark_jobs.leases import BrokerHttp, Lease, acquire
+from logyard.spark_jobs.leases import keeper
+from logyard.spark_jobs.leases.client import BrokerHttp, Lease, acquire
+from logyard.spark_jobs.leases.keeper import IDLE_S, KEPT_S, Keeper, Stopped, hand_over
 from logyard.spark_jobs.source import LogyardReader
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
@@ -106,7 +106,7 @@ def test_nobody_else_can_read_the_tokens(world: World) -> None:
 def test_trouble_ends_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(lease_keeper, "POLL_S", 0.005)
+    monkeypatch.setattr(keeper, "POLL_S", 0.005)
     Path(world.keeper.directory, "0.json").write_text("{")
     hand_over(world.keeper.directory, [world.lease()], 30)
     world.keeper.start()

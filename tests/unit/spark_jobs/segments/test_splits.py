@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from logyard.spark_jobs.manifest import Fenced, Manifest, ManifestStore, TopicProgress
-from logyard.spark_jobs.plans import exporting
-from logyard.spark_jobs.plans.exporting import ExportRefused, Range, Split
 from logyard.spark_jobs.plans.writing import Output, Written, write_split
-from logyard.spark_jobs.replicas import Replica, of_partition_directory
+from logyard.spark_jobs.segments import splits as exporting
+from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
+from logyard.spark_jobs.segments.splits import ExportRefused, Range, Split
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch
 from tests.support.segment_files import write_partition

@@ -19,8 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from logyard.spark_jobs.heartbeats import Heartbeats
-from logyard.spark_jobs.leases import BrokerHttp, Lease, end_leases
+from logyard.spark_jobs.leases.client import BrokerHttp, Lease, end_leases
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.outcome import say, write_aside
 
 POLL_S = 1.0

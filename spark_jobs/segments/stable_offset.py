@@ -20,10 +20,10 @@ from logyard.broker.log import layout
 from logyard.broker.log.producers import NO_OFFSET, decode_snapshot
 from logyard.broker.log.segment.index import decode_aborted
 from logyard.broker.records.header import parse_header
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.decode import Chunk, CorruptBatch, Damage, check_crcs, read_chunks
-from logyard.spark_jobs.replicas import Replica
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import Chunk, CorruptBatch, Damage, check_crcs, read_chunks
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.replicas import Replica
 
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.leases import Lease, LeaseError
+from logyard.spark_jobs.leases.client import Lease, LeaseError
 from logyard.spark_jobs.outcome import say
 
 # What passes: the broker starts again, swaps, or does not answer for a while.

@@ -11,18 +11,18 @@ import pytest
 
 from logyard.broker.records import message_set
 from logyard.broker.records.decode import Record
-from logyard.spark_jobs import decode
-from logyard.spark_jobs.plans import exporting
 from logyard.spark_jobs.plans.audit_partition import judge_partition
 from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.plans.divergence import record_rows
-from logyard.spark_jobs.plans.exporting import Range, plan_splits, split_rows
-from logyard.spark_jobs.plans.pruning import offset_of_time
-from logyard.spark_jobs.replicas import Replica, of_partition_directory
+from logyard.spark_jobs.segments import chunks
+from logyard.spark_jobs.segments import splits as exporting
+from logyard.spark_jobs.segments.indexes import offset_of_time
+from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
+from logyard.spark_jobs.segments.splits import Range, plan_splits, split_rows
 from tests.support.batches import Rec, batch
 from tests.support.old_logs import AnyBatch, old, random_old_log, seen
 from tests.support.segment_files import write_partition
-from tests.unit.spark_jobs.test_decode import Bytes
+from tests.unit.spark_jobs.segments.test_chunks import Bytes
 
 COLUMNS = ("offset", "timestamp", "key", "value", "timestampType", "producerId", "sequence", "isTransactional")
 
@@ -94,9 +94,9 @@ def test_all_codecs(magic: int, codec: int) -> None:
         data = message_set.wrapper(records, codec, magic, 0)
     else:
         data = b"".join(message_set.message(r, r.offset, magic, 0) for r in records)
-    (chunk,) = decode.read_chunks(Bytes(data))
-    assert isinstance(chunk, decode.Chunk)
-    found = plain(decode.record_batch(chunk, decode.walk(decode.open_trusted(chunk, "memory"))))
+    (chunk,) = chunks.read_chunks(Bytes(data))
+    assert isinstance(chunk, chunks.Chunk)
+    found = plain(chunks.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "memory"))))
     expected = [(r.offset, r.timestamp if magic else -1, r.key, r.value) for r in records]
     assert [(f["offset"], f["timestamp"], f["key"], f["value"]) for f in found] == expected
 
@@ -119,7 +119,7 @@ def test_any_flipped_byte_is_found_and_hides_nothing_else(tmp_path: Path) -> Non
         assert {f.position for f in auditor.findings if f.level == "bad"} == {damaged}, f"byte {at}"
         framed = at != damaged + 16  # another magic may need another length
         assert table.column("position").to_pylist() == [0, first, first + second] or not framed
-        with pytest.raises(decode.CorruptBatch, match=rf"{path.name}.*position {damaged} "):
+        with pytest.raises(chunks.CorruptBatch, match=rf"{path.name}.*position {damaged} "):
             rows(replica, 0, 4)
     path.write_bytes(good)
     shutil.copytree(path.parent, tmp_path / "sound")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.decode import CorruptBatch, Damage, open_trusted, read_chunks, walk
-from logyard.spark_jobs.replicas import Replica
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import CorruptBatch, Damage, open_trusted, read_chunks, walk
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.replicas import Replica
 
 _INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])

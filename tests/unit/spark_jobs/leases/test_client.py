@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from logyard.spark_jobs.heartbeats import Heartbeats
-from logyard.spark_jobs.leases import BrokerHttp, Lease, LeaseError, acquire, sha256_of
-from logyard.spark_jobs.segments import LocalFile, RemoteFile, of_lease
+from logyard.spark_jobs.leases.client import BrokerHttp, Lease, LeaseError, acquire, sha256_of
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
+from logyard.spark_jobs.segments.files import LocalFile, RemoteFile, of_lease
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
 from tests.support.segment_files import write_partition
@@ -107,7 +107,7 @@ def test_heartbeats_note_what_is_lost(broker: FakeBroker) -> None:
 
 
 def test_a_lost_answer_to_a_commit_is_looked_up(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("logyard.spark_jobs.leases.COMMIT_LOOK_S", 0)
+    monkeypatch.setattr("logyard.spark_jobs.leases.client.COMMIT_LOOK_S", 0)
     lease = acquire(http(broker), "t", 0, "r", "compact")
     decision = {"range_end": 16}
     first = lease.commit(decision, [], 16)
@@ -137,7 +137,7 @@ def test_the_fake_keeps_its_files_to_itself(broker: FakeBroker) -> None:
 def test_no_token_is_sent_to_whoever_else_answers_at_a_broker_s_address(
     broker: FakeBroker, says: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logyard.spark_jobs.leases._known", set())
+    monkeypatch.setattr("logyard.spark_jobs.leases.client._known", set())
     broker.says_it_is = says
     with pytest.raises(LeaseError, match=r"answers there; no token was sent: set its http\.advertised\.listener") as no:
         acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "r", "audit")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from logyard.spark_jobs import decode
-from logyard.spark_jobs.segments import LocalFile
+from logyard.spark_jobs.segments import chunks
+from logyard.spark_jobs.segments.files import LocalFile
 from tests.support.batches import Batch, Rec, batch, marker
 
 CODECS = [0, 1, 2, 3, 4]
@@ -57,9 +57,9 @@ def oracle(data: bytes) -> list[tuple[Any, ...]]:
 
 def decoded(data: bytes, chunk_bytes: int) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
-    for chunk in decode.read_chunks(Bytes(data), chunk_bytes=chunk_bytes):
-        assert isinstance(chunk, decode.Chunk)
-        table = decode.record_batch(chunk, decode.walk(decode.open_trusted(chunk, "memory")))
+    for chunk in chunks.read_chunks(Bytes(data), chunk_bytes=chunk_bytes):
+        assert isinstance(chunk, chunks.Chunk)
+        table = chunks.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "memory")))
         plain = table.set_column(1, "timestamp", table.column("timestamp").cast("int64")).to_pylist()
         rows += [
             (r["offset"], r["timestamp"], r["key"], r["value"], [(h["key"], h["value"]) for h in r["headers"]])
@@ -81,9 +81,9 @@ def test_batch_columns() -> None:
         marker(8, 9, commit=True, producer_epoch=2),
         batch([Rec(9, None, b"x", 70), Rec(10, None, b"y", 70)], flags=0x08, base_timestamp=60, max_timestamp=70),
     ]
-    (chunk,) = decode.read_chunks(Bytes(b"".join(b.encode() for b in log)))
-    assert isinstance(chunk, decode.Chunk)
-    rows = decode.record_batch(chunk, decode.walk(decode.open_trusted(chunk, "m"))).to_pylist()
+    (chunk,) = chunks.read_chunks(Bytes(b"".join(b.encode() for b in log)))
+    assert isinstance(chunk, chunks.Chunk)
+    rows = chunks.record_batch(chunk, chunks.walk(chunks.open_trusted(chunk, "m"))).to_pylist()
     assert [r["offset"] for r in rows] == [5, 7, 8, 9, 10]
     assert [r["sequence"] for r in rows] == [2**31 - 2, 0, -1, -1, -1], "sequences wrap"
     assert [r["leaderEpoch"] for r in rows] == [3, 3, 0, 0, 0]
@@ -93,9 +93,9 @@ def test_batch_columns() -> None:
     assert [r["timestamp"].timestamp() * 1000 for r in rows[-2:]] == [70, 70]
 
 
-def chunk_of(data: bytes) -> decode.Chunk:
-    (chunk,) = decode.read_chunks(Bytes(data))
-    assert isinstance(chunk, decode.Chunk)
+def chunk_of(data: bytes) -> chunks.Chunk:
+    (chunk,) = chunks.read_chunks(Bytes(data))
+    assert isinstance(chunk, chunks.Chunk)
     return chunk
 
 
@@ -107,22 +107,22 @@ def test_every_flipped_byte_of_a_batch_is_found_or_harmless() -> None:
             data = bytearray(good)
             data[at] ^= flip
             found = [
-                c if isinstance(c, decode.Damage) else damage
-                for c in decode.read_chunks(Bytes(bytes(data)))
-                for damage in ([c] if isinstance(c, decode.Damage) else decode.check_crcs(c))
+                c if isinstance(c, chunks.Damage) else damage
+                for c in chunks.read_chunks(Bytes(bytes(data)))
+                for damage in ([c] if isinstance(c, chunks.Damage) else chunks.check_crcs(c))
             ]
             assert found, f"byte {at}"
 
 
 def test_a_cut_file_and_garbage_are_placed() -> None:
     one = batch([Rec(0, b"a", b"1")]).encode()
-    first, end = decode.read_chunks(Bytes(one + one[:30]))
-    assert isinstance(first, decode.Chunk)
-    assert end == decode.Damage(len(one), 0, "the file ends inside it (30 bytes are left)")
-    _, garbage = decode.read_chunks(Bytes(one + bytes(100)))
-    assert isinstance(garbage, decode.Damage)
+    first, end = chunks.read_chunks(Bytes(one + one[:30]))
+    assert isinstance(first, chunks.Chunk)
+    assert end == chunks.Damage(len(one), 0, "the file ends inside it (30 bytes are left)")
+    _, garbage = chunks.read_chunks(Bytes(one + bytes(100)))
+    assert isinstance(garbage, chunks.Damage)
     assert garbage.position == len(one)
-    assert list(decode.read_chunks(Bytes(b""))) == []
+    assert list(chunks.read_chunks(Bytes(b""))) == []
 
 
 def damaged_record_batch(records: bytes, count: int, codec: int = 0) -> bytes:
@@ -131,7 +131,7 @@ def damaged_record_batch(records: bytes, count: int, codec: int = 0) -> bytes:
     raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
     raw[21:23] = codec.to_bytes(2, "big")
     raw[57:61] = count.to_bytes(4, "big", signed=True)
-    raw[17:21] = decode.crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    raw[17:21] = chunks.crc32c(bytes(raw[21:])).to_bytes(4, "big")
     return bytes(raw)
 
 
@@ -147,24 +147,24 @@ def test_records_that_do_not_parse_are_named_not_followed() -> None:
         bytes([12, 255, 255, 255, 255, 255, 255]): "does not end",
     }
     for records, reason in cases.items():
-        with pytest.raises(decode.CorruptBatch, match=reason):
-            decode.walk(decode.open_trusted(chunk_of(damaged_record_batch(records, 1)), "m"))
+        with pytest.raises(chunks.CorruptBatch, match=reason):
+            chunks.walk(chunks.open_trusted(chunk_of(damaged_record_batch(records, 1)), "m"))
     for count in (-1, 2, 2**31 - 1):
-        (damage,) = decode.open_payloads(chunk_of(damaged_record_batch(record, count)))
+        (damage,) = chunks.open_payloads(chunk_of(damaged_record_batch(record, count)))
         assert "do not fit" in damage.reason
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4, 5, 7])
 def test_a_payload_that_does_not_decompress_is_named(codec: int) -> None:
-    (damage,) = decode.open_payloads(chunk_of(damaged_record_batch(b"not compressed at all", 1, codec)))
+    (damage,) = chunks.open_payloads(chunk_of(damaged_record_batch(b"not compressed at all", 1, codec)))
     assert "does not decompress" in damage.reason
 
 
 def test_headers_that_do_not_fill_their_record() -> None:
     record = bytes([18, 0, 0, 0, 1, 1, 2, 2, 65, 10])  # one header, key "A", a value longer than what is left
-    chunk = decode.open_trusted(chunk_of(damaged_record_batch(record, 1)), "m")
-    with pytest.raises(decode.CorruptData, match="headers"):
-        decode.record_batch(chunk, decode.walk(chunk))
+    chunk = chunks.open_trusted(chunk_of(damaged_record_batch(record, 1)), "m")
+    with pytest.raises(chunks.CorruptData, match="headers"):
+        chunks.record_batch(chunk, chunks.walk(chunk))
 
 
 def test_visible_hides_control_and_aborted_batches() -> None:
@@ -176,8 +176,8 @@ def test_visible_hides_control_and_aborted_batches() -> None:
         batch([Rec(4, b"a", b"1")], flags=0x10, producer_id=6),
     ]
     headers = chunk_of(b"".join(b.encode() for b in log)).headers
-    assert decode.visible(headers, [(5, 0, 2)], committed_only=False).tolist() == [True, True, False, True, True]
-    assert decode.visible(headers, [(5, 0, 2)], committed_only=True).tolist() == [False, True, False, True, True]
+    assert chunks.visible(headers, [(5, 0, 2)], committed_only=False).tolist() == [True, True, False, True, True]
+    assert chunks.visible(headers, [(5, 0, 2)], committed_only=True).tolist() == [False, True, False, True, True]
 
 
 def test_local_file_reads_no_further_than_it_was_told(tmp_path: Path) -> None:
@@ -185,17 +185,17 @@ def test_local_file_reads_no_further_than_it_was_told(tmp_path: Path) -> None:
     path.write_bytes(b"0123456789")
     assert bytes(LocalFile(str(path), 6).read(4, 100)) == b"45"
     assert len(LocalFile(str(path), 6).read(6, 100)) == 0
-    with pytest.raises(decode.CorruptData, match="it ends at 10"):
+    with pytest.raises(chunks.CorruptData, match="it ends at 10"):
         LocalFile(str(path), 12).read(8, 100)
 
 
 def test_old_formats_are_told_apart() -> None:
     old = bytearray(batch([Rec(0, b"a", b"1")]).encode())
     old[16] = 1
-    (damage,) = decode.check_crcs(chunk_of(bytes(old)))
+    (damage,) = chunks.check_crcs(chunk_of(bytes(old)))
     assert damage.reason == "its checksum (CRC-32) is wrong"
     old[16] = 3
-    (damage,) = decode.check_crcs(chunk_of(bytes(old)))
+    (damage,) = chunks.check_crcs(chunk_of(bytes(old)))
     assert "magic 3 is not known" in damage.reason
 
 
@@ -203,10 +203,10 @@ def test_old_formats_are_told_apart() -> None:
 def test_batches_that_become_much_larger_and_too_large(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(batch([Rec(i, b"k", b"%d" % i * 90_000)], codec=codec).encode() for i in range(12))
     assert decoded(data, 1 << 20) == oracle(data)
-    monkeypatch.setattr(decode.compression, "DECOMPRESSED_BYTES_MAX", 100_000)
-    (chunk,) = decode.read_chunks(Bytes(data))
-    assert isinstance(chunk, decode.Chunk)
-    damages = decode.open_payloads(chunk)
+    monkeypatch.setattr(chunks.compression, "DECOMPRESSED_BYTES_MAX", 100_000)
+    (chunk,) = chunks.read_chunks(Bytes(data))
+    assert isinstance(chunk, chunks.Chunk)
+    damages = chunks.open_payloads(chunk)
     large = [d.base_offset for d in damages if "decompresses to more than 100000 bytes" in d.reason]
     assert large == ([10, 11] if codec else [])
     assert len(damages) == len(large)

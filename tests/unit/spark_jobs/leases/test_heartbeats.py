@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import CorruptData
-from logyard.spark_jobs.heartbeats import Heartbeats
-from logyard.spark_jobs.leases import BrokerHttp, Lease, LeaseError, acquire
+from logyard.spark_jobs.leases.client import BrokerHttp, Lease, LeaseError, acquire
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
 from tests.support.segment_files import write_partition

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from logyard.spark_jobs.jit import kernel
+from logyard.spark_jobs.segments.jit import kernel
 
 Array = Any  # numpy arrays, of the dtype that each docstring names
 

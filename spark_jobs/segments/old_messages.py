@@ -12,8 +12,8 @@ from logyard.broker.records.build import append_record
 from logyard.broker.records.header import parse_header
 from logyard.broker.records.legacy import ordered
 from logyard.broker.records.validate import crc_matches
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.kernels import Array
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.kernels import Array
 
 PAYLOAD_BYTES_MAX = 2**31 - 1
 

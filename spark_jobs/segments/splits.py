@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.records.header import HEADER_SIZE, parse_header
-from logyard.spark_jobs import kernels as k
-from logyard.spark_jobs.decode import (
+from logyard.spark_jobs.manifest import Manifest, TopicProgress
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import (
     RECORD_SCHEMA,
     Chunk,
     CorruptBatch,
@@ -27,13 +28,12 @@ from logyard.spark_jobs.decode import (
     visible,
     walk,
 )
-from logyard.spark_jobs.hashing import record_hashes
-from logyard.spark_jobs.kernels import Array
-from logyard.spark_jobs.lineage import UNKNOWN, epoch_before, kept_until
-from logyard.spark_jobs.manifest import Manifest, TopicProgress
-from logyard.spark_jobs.plans.pruning import byte_window
-from logyard.spark_jobs.replicas import Replica
-from logyard.spark_jobs.segments import SegmentFile
+from logyard.spark_jobs.segments.digests import record_hashes
+from logyard.spark_jobs.segments.epochs import UNKNOWN, epoch_before, kept_until
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.indexes import byte_window
+from logyard.spark_jobs.segments.kernels import Array
+from logyard.spark_jobs.segments.replicas import Replica
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 OWNER_SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
@@ -212,7 +212,7 @@ def _first_offset(source: Source, position: int, segment: SegmentFile) -> int:
 
 
 def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.RecordBatch, Array | None]]:
-    """Yield the visible records of a split as Arrow; with `hashed`, each record's digest beside it (hashing.py).
+    """Yield the visible records of a split as Arrow; with `hashed`, each record's digest beside it (digests.py).
 
     What lies behind the last offset wanted may be torn or filled with zeros, as a crash leaves it. Raises CorruptBatch,
     or CorruptData for what cannot be made columns, naming topic, partition, segment and offset.

@@ -13,9 +13,9 @@ import numpy as np
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
-from logyard.spark_jobs.decode import Source
-from logyard.spark_jobs.kernels import Array
-from logyard.spark_jobs.leases import Lease, LeaseError
+from logyard.spark_jobs.leases.client import Lease, LeaseError
+from logyard.spark_jobs.segments.chunks import Source
+from logyard.spark_jobs.segments.kernels import Array
 
 INDEXES = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
 # The leader epochs come with a lease, under a name that is the lease's own.
