@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
-from logyard.admin.forecast import as_markdown
+from logyard.admin.reassignment.forecast import as_markdown
 from logyard.operators.base import as_mapping, as_truth
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, conf
 
-from logyard.admin.looks import Look, take
+from logyard.admin.cluster.observation import Look, take
 from logyard.admin.settings import BadSettings
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink

@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin import throttles
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
-from logyard.admin.execution import Move
 from logyard.admin.ports import ClusterClient
-from logyard.admin.reassign_cancel import Cancellation, left_over, plan_cancellation
+from logyard.admin.reassignment.cancellation import Cancellation, left_over, plan_cancellation
+from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.throttles import settings
+from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, Place
 from logyard.admin.settings import BadSettings
-from logyard.admin.throttle_records import BROKER, TOPIC, Place
 from logyard.broker.model import TopicPartition
 from logyard.operators.base import ClusterOperator, as_list, as_mapping, as_truth
 from logyard.operators.throttles import WORKING, book_of, lives
@@ -124,14 +124,14 @@ class CancelReassignmentOperator(ClusterOperator):
         # What a run holds that works it ends by itself.
         held = book.held()
         for topic in sorted({move.tp.topic for move in moves} - {tp.topic for tp in still}):
-            keys = left_over(client.topic_configs(topic), (throttles.LEADERS, throttles.FOLLOWERS))
+            keys = left_over(client.topic_configs(topic), (settings.LEADERS, settings.FOLLOWERS))
             keys = [key for key in keys if Place(TOPIC, topic, key) not in held]
             if keys:
                 client.alter_topic_configs(topic, {}, keys)
                 removed.append(f"topic {topic}")
         brokers = {broker for move in moves for broker in (*move.replicas, *move.target)}
         for broker in sorted(brokers & set(snapshot.brokers)) if not still else ():
-            keys = left_over(client.broker_configs(broker), (throttles.LEADER_RATE, throttles.FOLLOWER_RATE))
+            keys = left_over(client.broker_configs(broker), (settings.LEADER_RATE, settings.FOLLOWER_RATE))
             keys = [key for key in keys if Place(BROKER, str(broker), key) not in held]
             if keys:
                 client.alter_broker_configs(broker, {}, keys)

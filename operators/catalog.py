@@ -9,7 +9,7 @@ from airflow.sdk import Context, conf
 
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
-from logyard.admin.topics_as_code import Catalog, CatalogPlan, apply, plan_catalog, read_configs
+from logyard.admin.topics.document import Catalog, CatalogPlan, apply, plan_catalog, read_configs
 from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapping, as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION
 
@@ -17,7 +17,7 @@ _FILE_BYTES_MAX = 4 << 20
 
 
 class CatalogOperator(ClusterOperator):
-    """A task on the topics that a file describes (see `logyard.admin.topics_as_code`).
+    """A task on the topics that a file describes (see `logyard.admin.topics.document`).
 
     :param file: the YAML file, relative to `[logyard] topics_directory`, else to `directory`; it may not lie outside of
         that folder, for whoever may run a DAG may not thereby read the worker's files. (templated)

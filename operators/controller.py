@@ -9,8 +9,8 @@ from typing import Any
 from airflow.sdk import Context
 
 from logyard.admin.ports import Launcher
-from logyard.admin.recovery import Recoverer
-from logyard.admin.recovery_case import Case, Expectation, Limits, Recovery
+from logyard.admin.recovery.case import Case, Expectation, Limits, Recovery
+from logyard.admin.recovery.recovery import Recoverer
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import GRACE_S, ClusterOperator, as_integer, as_truth
 from logyard.operators.triggers.recovery import RecoveryRoundTrigger

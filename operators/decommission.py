@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.execution import Plan, make_plan
-from logyard.admin.forecast import forecast, forecast_lines
-from logyard.admin.planner import Goals, PlanInput, plan_moves
+from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.admin.reassignment.execution import Plan, make_plan
+from logyard.admin.reassignment.forecast import forecast, forecast_lines
+from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import ClusterSnapshot
 from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapping, as_truth
 from logyard.operators.reassignment import ExecuteReassignmentOperator, disks_told, topics_on
 from logyard.operators.triggers.base import WaitFailed

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from logyard.admin.errors import LogyardError
-from logyard.admin.offset_reset import OffsetChange, Target, plan_reset, require_idle, settle
+from logyard.admin.groups.offset_reset import OffsetChange, Target, plan_reset, require_idle, settle
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition

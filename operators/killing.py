@@ -4,9 +4,9 @@ import logging
 from collections.abc import Sequence
 
 from logyard.admin.errors import ErrorCode
-from logyard.admin.execution import Move, adopt
 from logyard.admin.ports import ClusterClient, Pause
-from logyard.admin.reassign_cancel import plan_cancellation
+from logyard.admin.reassignment.cancellation import plan_cancellation
+from logyard.admin.reassignment.execution import Move, adopt
 from logyard.operators.throttles import book_of
 
 _log = logging.getLogger(__name__)

@@ -6,9 +6,11 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.disks import LIMIT_PERCENT, read_capacities, read_limit
+from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.errors import ApiError, ErrorCode
-from logyard.admin.execution import (
+from logyard.admin.ports import ClusterClient
+from logyard.admin.reassignment.disks import LIMIT_PERCENT, read_capacities, read_limit
+from logyard.admin.reassignment.execution import (
     MOVES_PER_BROKER,
     ForeignReassignment,
     Move,
@@ -24,12 +26,10 @@ from logyard.admin.execution import (
     progress,
     refuse_stale,
 )
-from logyard.admin.forecast import forecast, forecast_lines
-from logyard.admin.planner import Goals, PlanInput, plan_moves
-from logyard.admin.ports import ClusterClient
+from logyard.admin.reassignment.forecast import forecast, forecast_lines
+from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
+from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.settings import BadSettings, ClusterSettings
-from logyard.admin.snapshot import ClusterSnapshot
-from logyard.admin.throttle_book import ThrottleBook
 from logyard.operators.base import ClusterOperator, as_integer, as_json, as_list, as_mapping, as_truth
 from logyard.operators.killing import end_moves
 from logyard.operators.leadership import elect_preferred
@@ -62,8 +62,9 @@ class PlanReassignmentOperator(ClusterOperator):
     Whatever the goals, replicas on dead or drained brokers get another one, and no rack holds a partition twice while
     another could; everything else stays where it is unless a goal moves it.
 
-    Returns the plan document (see `logyard.admin.execution.Plan.as_json`) for ExecuteReassignmentOperator, with
-    `brokers`: bytes, replicas and leaders of each broker before and after, and `seconds_at_throttle`.
+    Returns the plan document (see `logyard.admin.reassignment.execution.Plan.as_json`) for
+    ExecuteReassignmentOperator, with `brokers`: bytes, replicas and leaders of each broker before and after, and
+    `seconds_at_throttle`.
 
     :param topics: topics to plan for, a list or its JSON; all of them where empty. (templated)
     :param drain: brokers to empty, a list or its JSON. (templated)

@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from logyard.admin import retention
+from logyard.admin.topics import retention
 from logyard.operators.base import ClusterOperator, as_integer, as_list
 from logyard.operators.triggers.cluster import some
 

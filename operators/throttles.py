@@ -8,12 +8,12 @@ from typing import Any
 
 from airflow.sdk import Variable
 
+from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.errors import CorruptData
 from logyard.admin.ports import ClusterClient, Pause
+from logyard.admin.reassignment.throttles.book import ThrottleBook
+from logyard.admin.reassignment.throttles.records import Record
 from logyard.admin.settings import BadSettings, ClusterSettings
-from logyard.admin.snapshot import ClusterSnapshot
-from logyard.admin.throttle_book import ThrottleBook
-from logyard.admin.throttle_records import Record
 from logyard.operators.base import as_integer
 
 _log = logging.getLogger(__name__)

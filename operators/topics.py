@@ -6,12 +6,11 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import EARLIEST, LATEST, ClusterClient
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import NewTopic
-from logyard.admin.topic_difference import difference_lines
-from logyard.admin.topics import (
+from logyard.admin.topics.changes import (
     IfExists,
     TopicChanges,
     TopicConflict,
@@ -21,6 +20,7 @@ from logyard.admin.topics import (
     ensure_topic,
     plan_changes,
 )
+from logyard.admin.topics.difference import difference_lines
 from logyard.broker.model import TopicPartition
 from logyard.operators.base import ClusterOperator, as_config_text, as_integer, as_mapping, as_truth
 from logyard.operators.triggers.base import WaitEvent

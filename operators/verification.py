@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.execution import Plan, progress
+from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import ClusterClient
+from logyard.admin.reassignment.execution import Plan, progress
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import ClusterSnapshot
 from logyard.operators.base import ClusterOperator, as_mapping
 from logyard.operators.throttles import book_of, is_of_run, lives
 from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed

@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from logyard.admin.disks import LIMIT_PERCENT
+from logyard.admin.reassignment.disks import LIMIT_PERCENT
 
 PREFIX = "logyard_"
 CONNECTION = "logyard_default"

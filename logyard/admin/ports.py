@@ -1,6 +1,7 @@
-"""What the administration needs from a cluster and from ZooKeeper; `client.py` and `ensemble.py` do it for real.
+"""What the administration needs from a cluster and from ZooKeeper.
 
-`memory.py` is the twin of both. Every call is synchronous and bounded by the timeouts of the settings.
+`cluster/client.py` and `zookeeper/ensemble.py` do it for real; `tests/support/memory_clients.py` is the twin of both.
+Every call is synchronous and bounded by the timeouts of the settings.
 Refusals by the cluster are ApiError; ClusterUnreachable is a cluster that does not answer.
 """
 
@@ -8,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from logyard.admin.groups import Group
-from logyard.admin.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
-from logyard.admin.witnesses import ControllerView, Journal, Probe, Word
+from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
+from logyard.admin.groups.groups import Group
+from logyard.admin.recovery.witnesses import ControllerView, Journal, Probe, Word
 from logyard.broker.errors import ApiError, LogyardError
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 

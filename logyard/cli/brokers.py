@@ -6,10 +6,10 @@ from pathlib import Path
 
 import typer
 
-from logyard.admin import brokers as report
+from logyard.admin.cluster import brokers as report
+from logyard.admin.cluster.snapshot import ReplicaSize
 from logyard.admin.ports import ClusterUnreachable
-from logyard.admin.snapshot import ReplicaSize
-from logyard.admin.zookeeper_client import ZooKeeperClusterClient
+from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.broker.errors import ApiError
 from logyard.broker.model import BrokerInfo
 from logyard.cli import options

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from logyard.admin import config_entities, config_requests, config_znodes
-from logyard.admin.config_entities import BROKER_LOGGERS, BROKERS, CLIENTS, IPS, SCRAM, TOPICS, USERS, Entity
-from logyard.admin.requests import ClusterRequests
+from logyard.admin.cluster.requests import ClusterRequests
+from logyard.admin.configs import entities, requests
+from logyard.admin.configs import znodes as config_znodes
+from logyard.admin.configs.entities import BROKER_LOGGERS, BROKERS, CLIENTS, IPS, SCRAM, TOPICS, USERS, Entity
 from logyard.cli import command_config, options
 from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper
 from logyard.local.errors import LocalError
@@ -23,7 +24,7 @@ _NAMES = "names"
 def _remember(context: typer.Context, given: Sequence[str] | bool | None) -> Sequence[str] | bool | None:
     """Keep names and defaults in the order of the command line: that is how they belong to types."""
     if given:
-        names = [config_entities.DEFAULT] if isinstance(given, bool) else list(given)
+        names = [entities.DEFAULT] if isinstance(given, bool) else list(given)
         context.meta.setdefault(_NAMES, []).extend(names)
     return given
 
@@ -90,19 +91,19 @@ def describe(
             raise LocalError("--bootstrap-server must be specified for --all")
         with options.ensemble(zookeeper) as znodes:
             for one, values in config_znodes.describe(znodes, entity):
-                typer.echo(config_entities.znode_line(one, values))
+                typer.echo(entities.znode_line(one, values))
         return
     with options.requests(bootstrap_server or "", command_config_file) as sender:
         if entity.is_quota:
-            for names, quota in config_requests.quotas(sender, entity):
-                typer.echo(config_entities.quota_line(names, quota))
-            if entity.types == (USERS,) and entity.name != config_entities.DEFAULT:
-                for line in config_requests.credential_lines(sender, entity.names):
+            for names, quota in requests.quotas(sender, entity):
+                typer.echo(entities.quota_line(names, quota))
+            if entity.types == (USERS,) and entity.name != entities.DEFAULT:
+                for line in requests.credential_lines(sender, entity.names):
                     typer.echo(line)
             return
         for one in [entity] if entity.names is not None else _all(sender, entity):
-            typer.echo(config_entities.heading(one, everything=everything))
-            for setting in config_requests.describe(sender, one, everything=everything):
+            typer.echo(entities.heading(one, everything=everything))
+            for setting in requests.describe(sender, one, everything=everything):
                 typer.echo(str(setting))
 
 
@@ -150,39 +151,39 @@ def alter(
     if zookeeper is not None:
         with options.ensemble(zookeeper) as znodes:
             config_znodes.alter(znodes, entity, add, delete)
-        typer.echo(f"Completed updating config for entity: {config_entities.spoken_entity(entity)}.")
+        typer.echo(f"Completed updating config for entity: {entities.spoken_entity(entity)}.")
         return
     with options.requests(bootstrap_server or "", command_config_file) as sender:
         if entity.is_quota:
-            config_entities.check_client_settings(entity, [*add, *delete])
+            entities.check_client_settings(entity, [*add, *delete])
             if any(key in SCRAM for key in (*add, *delete)):
-                config_requests.alter_credentials(sender, entity.name or "", add, delete)
+                requests.alter_credentials(sender, entity.name or "", add, delete)
             else:
-                config_requests.alter_quotas(sender, entity, add, delete)
+                requests.alter_quotas(sender, entity, add, delete)
         else:
-            config_requests.alter(sender, entity, add, delete)
-    typer.echo(config_entities.updated(entity))
+            requests.alter(sender, entity, add, delete)
+    typer.echo(entities.updated(entity))
 
 
 def _flags(named: dict[str, str | None], defaults: dict[str, bool]) -> list[tuple[str, str]]:
     given = [(kind, name) for kind, name in named.items() if name is not None]
-    return given + [(kind, config_entities.DEFAULT) for kind, wanted in defaults.items() if wanted]
+    return given + [(kind, entities.DEFAULT) for kind, wanted in defaults.items() if wanted]
 
 
 def _entity(flags: list[tuple[str, str]], types: list[str], names: list[str], *, all_names: bool) -> Entity:
     if flags and (types or names):
         raise LocalError("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
     if flags:
-        return config_entities.make_entity([kind for kind, _ in flags], [name for _, name in flags], all_names=False)
-    return config_entities.make_entity(types, names, all_names=all_names)
+        return entities.make_entity([kind for kind, _ in flags], [name for _, name in flags], all_names=False)
+    return entities.make_entity(types, names, all_names=all_names)
 
 
 def _changes(add: str | None, file: Path | None, delete: str | None) -> tuple[dict[str, str], list[str]]:
     if add is not None and file is not None:
         raise LocalError("--add-config and --add-config-file: one of them")
-    values = config_entities.parse_additions(add) if add is not None else {}
+    values = entities.parse_additions(add) if add is not None else {}
     if file is not None:
-        values = config_entities.check_keys(command_config.read(file, "--add-config-file"))
+        values = entities.check_keys(command_config.read(file, "--add-config-file"))
     keys = [key.strip() for key in delete.split(",")] if delete else []
     if not values and not keys:
         raise LocalError("nothing to alter: give --add-config, --add-config-file or --delete-config")

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from logyard.admin import group_offsets, group_requests
-from logyard.admin import groups as text
-from logyard.admin.group_offsets import Scenario
-from logyard.admin.groups import DEAD, EMPTY, BadGroups, Group
-from logyard.admin.requests import ClusterRequests
+from logyard.admin.cluster.requests import ClusterRequests
+from logyard.admin.groups import groups as text
+from logyard.admin.groups import requests, reset_scenarios
+from logyard.admin.groups.groups import DEAD, EMPTY, BadGroups, Group
+from logyard.admin.groups.reset_scenarios import Scenario
 from logyard.broker.model import TopicPartition
 from logyard.cli import options
 from logyard.cli.options import CommandConfig, RequiredBootstrap
@@ -49,7 +49,7 @@ def list_(
     """
     wanted = text.parse_states(states) if states else []
     with options.requests(bootstrap_server, command_config_file) as sender:
-        found = group_requests.list_groups(sender, wanted)
+        found = requests.list_groups(sender, wanted)
     if state or states or kind:
         _print(text.listing_table(found, with_type=kind, with_state=state or bool(states)))
     else:
@@ -80,7 +80,7 @@ def describe(
     with options.requests(bootstrap_server, command_config_file) as sender:
         missing = []
         for name in _named(sender, group, all_groups):
-            found = group_requests.describe(sender, name)
+            found = requests.describe(sender, name)
             if found.state == DEAD:
                 missing.append(name)
                 continue
@@ -127,7 +127,7 @@ def reset_offsets(
         logyard groups reset-offsets --bootstrap-server localhost:9092 --group reports --all-topics \\
             --to-datetime 2026-11-21T00:00:00.000 --execute
     """
-    plan = group_offsets.parse_csv(options.read_file("--from-file", from_file), group or []) if from_file else None
+    plan = reset_scenarios.parse_csv(options.read_file("--from-file", from_file), group or []) if from_file else None
     scenario = Scenario(to_earliest, to_latest, to_current, to_offset, shift_by, _time(to_datetime, by_duration), plan)
     if scenario.count != 1 or (to_datetime is not None and by_duration is not None):
         raise LocalError(_SCENARIOS)
@@ -139,16 +139,16 @@ def reset_offsets(
         prepared: dict[str, dict[TopicPartition, int]] = {}
         busy = []
         for name in _named(sender, group, all_groups):
-            found = group_requests.describe(sender, name)
+            found = requests.describe(sender, name)
             if found.state not in (EMPTY, DEAD):
                 busy.append((name, found.state))
                 continue
             partitions = _partitions(sender, topic or []) if not all_topics else sorted(sender.group_offsets(name))
-            prepared[name] = group_offsets.prepare(sender, name, partitions, scenario, _warn)
+            prepared[name] = reset_scenarios.prepare(sender, name, partitions, scenario, _warn)
             if execute and prepared[name]:
                 sender.alter_group_offsets(name, prepared[name])
     if export:
-        typer.echo(group_offsets.write_csv(prepared, with_group=len(group or []) != 1), nl=False)
+        typer.echo(reset_scenarios.write_csv(prepared, with_group=len(group or []) != 1), nl=False)
     elif prepared:
         _print(text.reset_table(prepared))
     if busy:
@@ -173,7 +173,7 @@ def delete(
         logyard groups delete --bootstrap-server localhost:9092 --group reports
     """
     with options.requests(bootstrap_server, command_config_file) as sender:
-        results = {name: group_requests.delete(sender, name) for name in _named(sender, group, all_groups)}
+        results = {name: requests.delete(sender, name) for name in _named(sender, group, all_groups)}
     failed = {name: problem for name, problem in results.items() if problem is not None}
     done = ", ".join(name for name in results if name not in failed)
     if failed:
@@ -201,7 +201,7 @@ def delete_offsets(
         logyard groups delete-offsets --bootstrap-server localhost:9092 --group reports --topic flights
     """
     with options.requests(bootstrap_server, command_config_file) as sender:
-        answers = group_requests.delete_offsets(sender, group, _partitions(sender, topic))
+        answers = requests.delete_offsets(sender, group, _partitions(sender, topic))
     results = {tp: None if problem is None else str(problem) for tp, problem in answers.items()}
     failed = [tp for tp, problem in results.items() if problem is not None]
     if not failed:
@@ -215,7 +215,7 @@ def _named(sender: ClusterRequests, names: list[str] | None, everything: bool) -
     if bool(names) == everything:
         raise LocalError("say which groups: --group NAME, or --all-groups")
     if everything:
-        return [one.group for one in group_requests.list_groups(sender)]
+        return [one.group for one in requests.list_groups(sender)]
     return sorted(set(names or ()))
 
 
@@ -236,14 +236,14 @@ def _partitions(sender: ClusterRequests, topics: Sequence[str]) -> list[TopicPar
             raise BadGroups(f"Topic '{topic}' does not exist")
         return len(known[topic].partitions)
 
-    return group_offsets.parse_topics(topics, count)
+    return reset_scenarios.parse_topics(topics, count)
 
 
 def _time(to_datetime: str | None, by_duration: str | None) -> int | None:
     if to_datetime is not None:
-        return group_offsets.parse_time(to_datetime)
+        return reset_scenarios.parse_time(to_datetime)
     if by_duration is not None:
-        return time.time_ns() // 1_000_000 - group_offsets.parse_duration(by_duration)
+        return time.time_ns() // 1_000_000 - reset_scenarios.parse_duration(by_duration)
     return None
 
 

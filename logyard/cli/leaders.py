@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from logyard.admin import elections
-from logyard.admin.zookeeper_client import ZooKeeperClusterClient
+from logyard.admin.cluster import elections
+from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.broker.model import TopicPartition
 from logyard.cli import options
 from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from logyard.admin.connect import Connector, RealConnector
+from logyard.admin.cluster.requests import ClusterRequests
+from logyard.admin.connector import Connector, RealConnector
 from logyard.admin.ports import ClusterClient
-from logyard.admin.requests import ClusterRequests
-from logyard.admin.znode_client import KazooZnodes, ZnodeClient, require_cluster
+from logyard.admin.zookeeper.znodes import KazooZnodes, ZnodeClient, require_cluster
 from logyard.cli import command_config
 from logyard.local.errors import LocalError
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from logyard.admin import reassign, reassign_json, reassign_states
-from logyard.admin.reassign import ReassignmentClient
-from logyard.admin.zookeeper_client import ZooKeeperClusterClient
+from logyard.admin.reassignment import command, json_files, status
+from logyard.admin.reassignment.command import ReassignmentClient
+from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.cli import options
 from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper
 from logyard.local import interrupts
@@ -53,10 +53,10 @@ def generate(
         logyard reassign generate --bootstrap-server localhost:9092 --topics-to-move-json-file topics.json \\
             --broker-list 0,1,2 --minimal
     """
-    topics = reassign_json.parse_topics(options.read_file("--topics-to-move-json-file", topics_file))
-    brokers = reassign_json.parse_brokers(broker_list)
+    topics = json_files.parse_topics(options.read_file("--topics-to-move-json-file", topics_file))
+    brokers = json_files.parse_brokers(broker_list)
     with _open(bootstrap_server, zookeeper, command_config_file) as client:
-        current, proposed = reassign.generate(
+        current, proposed = command.generate(
             client,
             topics,
             brokers,
@@ -64,8 +64,8 @@ def generate(
             minimal=minimal,
             chance=random.Random(seed),
         )
-    typer.echo(f"Current partition replica assignment\n{reassign_json.render(current)}\n")
-    typer.echo(f"Proposed partition reassignment configuration\n{reassign_json.render(proposed)}")
+    typer.echo(f"Current partition replica assignment\n{json_files.render(current)}\n")
+    typer.echo(f"Proposed partition reassignment configuration\n{json_files.render(proposed)}")
     if not proposed:
         _tell("nothing has to move")
 
@@ -98,7 +98,7 @@ def execute(
     """
     text = options.read_file("--reassignment-json-file", targets_file)
     with _open(bootstrap_server, zookeeper, command_config_file) as client, _told_when_interrupted(_STARTED):
-        reassign.execute(
+        command.execute(
             client,
             text,
             additional=additional,
@@ -132,8 +132,8 @@ def verify(
     with _open(bootstrap_server, zookeeper, command_config_file) as client:
         if wait:
             with _told_when_interrupted(_WAITED):
-                reassign.await_end(client, text, pause=options.connector.pause(), tell=_tell)
-        as_wanted = reassign.verify(client, text, preserve_throttles=preserve_throttles, say=typer.echo)
+                command.await_end(client, text, pause=options.connector.pause(), tell=_tell)
+        as_wanted = command.verify(client, text, preserve_throttles=preserve_throttles, say=typer.echo)
     if wait and not as_wanted:
         raise LocalError("not everything is where it shall be: see above, and execute again")
 
@@ -156,7 +156,7 @@ def cancel(
     """
     text = options.read_file("--reassignment-json-file", targets_file)
     with _open(bootstrap_server, None, command_config_file) as client:
-        reassign.cancel(
+        command.cancel(
             client,
             text,
             preserve_throttles=preserve_throttles,
@@ -180,7 +180,7 @@ def list_(
         logyard reassign list --bootstrap-server localhost:9092
     """
     with _open(bootstrap_server, zookeeper, command_config_file) as client:
-        typer.echo(reassign_states.running_text(client.list_reassignments()))
+        typer.echo(status.running_text(client.list_reassignments()))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.cli import command_config
 from logyard.cli.cluster import parse_config
 from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper, one_way

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from logyard.admin.client import KafkaClusterClient
+from logyard.admin.cluster.client import KafkaClusterClient
+from logyard.admin.cluster.snapshot import ConfigValue, NewTopic, TopicView
 from logyard.admin.settings import ClusterSettings
-from logyard.admin.snapshot import ConfigValue, NewTopic, TopicView
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.cli.topic_text import PartitionLine, TopicLines

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.controller import assignment as placement
 from logyard.broker.controller.topics import name_problem
 from logyard.broker.errors import ApiError, ErrorCode

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from logyard.admin import znode_checks, znode_findings
-from logyard.admin.znode_client import ZnodeClient
-from logyard.admin.znode_findings import Finding
-from logyard.admin.znode_survey import survey
+from logyard.admin.zookeeper import checks, findings
+from logyard.admin.zookeeper.findings import Finding
+from logyard.admin.zookeeper.survey import survey
+from logyard.admin.zookeeper.znodes import ZnodeClient
 from logyard.cli import options
 from logyard.cli.options import Json, RequiredZooKeeper
 from logyard.local.errors import LocalError
@@ -44,7 +44,7 @@ def check(
     """
     with options.ensemble(zookeeper) as znodes:
         found = _look_twice(znodes, settle)
-        done = {_key(one): znode_findings.mend(znodes, one) for one in found if fix and one.can_be_mended}
+        done = {_key(one): findings.mend(znodes, one) for one in found if fix and one.can_be_mended}
     if as_json:
         documents = [
             {**one.as_json(), **({"mended": done[_key(one)] is None} if _key(one) in done else {})} for one in found
@@ -53,9 +53,7 @@ def check(
     else:
         for one in found:
             typer.echo("\n".join(_told(one, done)))
-    left = [
-        one for one in found if one.severity == znode_findings.ERROR and done.get(_key(one), "not tried") is not None
-    ]
+    left = [one for one in found if one.severity == findings.ERROR and done.get(_key(one), "not tried") is not None]
     if not found and not as_json:
         typer.echo("nothing is wrong")
     if left:
@@ -65,10 +63,10 @@ def check(
 
 
 def _look_twice(znodes: ZnodeClient, settle_s: float) -> list[Finding]:
-    found = znode_checks.check(survey(znodes), _now_ms())
+    found = checks.check(survey(znodes), _now_ms())
     if found and settle_s:
         time.sleep(settle_s)
-        found = znode_findings.lasting(found, znode_checks.check(survey(znodes), _now_ms()))
+        found = findings.lasting(found, checks.check(survey(znodes), _now_ms()))
     return found
 
 

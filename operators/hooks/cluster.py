@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import BaseHook, conf
 
-from logyard.admin.connect import Connector, RealConnector
+from logyard.admin.connector import Connector, RealConnector
 from logyard.admin.ports import ClusterClient, ClusterUnreachable, Ensemble, Launcher, Pause
 from logyard.admin.settings import BadSettings, ClusterSettings
 

@@ -11,8 +11,8 @@ from typing import Any
 from airflow.sdk import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from logyard.admin.cluster.observation import Look, Wants
 from logyard.admin.errors import LogyardError
-from logyard.admin.looks import Look, Wants
 from logyard.operators.triggers.watch import ClusterWatch
 
 DONE, FAILED, TIMEOUT = "done", "failed", "timeout"

@@ -5,11 +5,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from logyard.admin.connect import Connector
-from logyard.admin.execution import Move, adopt, held_back, progress
-from logyard.admin.looks import Look
+from logyard.admin.cluster.observation import Look
+from logyard.admin.cluster.snapshot import topic_json
+from logyard.admin.connector import Connector
+from logyard.admin.reassignment.execution import Move, adopt, held_back, progress
 from logyard.admin.settings import ClusterSettings
-from logyard.admin.snapshot import topic_json
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.killing import end_moves
 from logyard.operators.triggers.base import ClusterTrigger

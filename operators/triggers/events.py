@@ -13,9 +13,9 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from logyard.admin.looks import Look
+from logyard.admin.cluster.observation import Look
+from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import AccessRefused
-from logyard.admin.snapshot import ClusterSnapshot
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.triggers.base import constructor_fields
 from logyard.operators.triggers.watch import ClusterWatch, ConnectionUnreadable

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logyard.admin.looks import Look, Wants
+from logyard.admin.cluster.observation import Look, Wants
 from logyard.broker.model import TopicPartition
 from logyard.operators.triggers.base import ClusterTrigger
 from logyard.operators.triggers.cluster import some

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from logyard.admin.looks import Look
+from logyard.admin.cluster.observation import Look
 from logyard.operators.triggers.base import ClusterTrigger
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
+from logyard.admin.cluster.observation import Look, Wants, take
 from logyard.admin.errors import ApiError, LogyardError
-from logyard.admin.looks import Look, Wants, take
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import ClusterSettings
 from logyard.operators.hooks.cluster import ClusterHook

@@ -38,8 +38,8 @@ def test_planted_violations_are_found() -> None:
     bare = "import broker\n"
     assert floors.violations(bare, "operators.topics")
     too_wide = "from logyard.broker.controller.runner import ControllerRunner\n"
-    assert floors.violations(too_wide, "admin.client")
-    assert not floors.violations("from logyard.broker.controller import assignment\n", "admin.planner")
+    assert floors.violations(too_wide, "admin.cluster.client")
+    assert not floors.violations("from logyard.broker.controller import assignment\n", "admin.reassignment.planner")
 
 
 def test_package_init_files_are_empty() -> None:

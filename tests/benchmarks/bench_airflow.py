@@ -85,10 +85,10 @@ async def wait_many(count: int, seconds: float) -> dict[str, float]:
 
 def connect(bootstrap: str | None, topics: int) -> None:
     """Let `logyard_default` lead to the cluster (or to one in memory) and see that it has that many topics."""
-    from logyard.admin.memory import MemoryConnector
-    from logyard.admin.memory_cluster import MemoryCluster
-    from logyard.admin.snapshot import NewTopic
+    from logyard.admin.cluster.snapshot import NewTopic
     from logyard.operators.hooks.cluster import ClusterHook
+    from tests.support.memory_clients import MemoryConnector
+    from tests.support.memory_cluster import MemoryCluster
 
     connection = {"conn_type": "logyard", "host": bootstrap or "memory:1"}
     os.environ["AIRFLOW_CONN_LOGYARD_DEFAULT"] = json.dumps(connection)

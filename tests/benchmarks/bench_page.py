@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from logyard.admin.memory import MemoryClient, MemoryConnector
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.snapshot import ClusterSnapshot, NewTopic
+from logyard.admin.cluster.snapshot import ClusterSnapshot, NewTopic
 from logyard.broker.model import Assignment, TopicPartition
 from tests.benchmarks.harness import Row
+from tests.support.memory_clients import MemoryClient, MemoryConnector
+from tests.support.memory_cluster import MemoryCluster
 
 TOPICS, PARTITIONS, BROKERS = 10_000, 3, 12
 GROUPS = 200

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from logyard.admin import throttles
-from logyard.admin.client import KafkaClusterClient
-from logyard.admin.connect import RealConnector
-from logyard.admin.diagnosis import Finding
-from logyard.admin.ensemble import KazooEnsemble
+from logyard.admin.cluster.client import KafkaClusterClient
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.connector import RealConnector
 from logyard.admin.errors import ApiError, ErrorCode
-from logyard.admin.execution import make_plan, progress
-from logyard.admin.planner import Goals, PlanInput, plan_moves
 from logyard.admin.ports import EARLIEST
-from logyard.admin.recovery_case import Expectation
-from logyard.admin.snapshot import NewTopic
-from logyard.admin.throttle_book import ThrottleBook
-from logyard.admin.throttle_records import MemoryRecords
-from logyard.admin.topics import IfExists, ensure_topic
+from logyard.admin.reassignment.execution import make_plan, progress
+from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
+from logyard.admin.reassignment.throttles import settings
+from logyard.admin.reassignment.throttles.book import ThrottleBook
+from logyard.admin.reassignment.throttles.records import MemoryRecords
+from logyard.admin.recovery.case import Expectation
+from logyard.admin.recovery.diagnosis import Finding
+from logyard.admin.topics.changes import IfExists, ensure_topic
+from logyard.admin.zookeeper.ensemble import KazooEnsemble
 from logyard.broker.model import TopicPartition
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.recovering import recover, settings_of
@@ -97,7 +97,7 @@ def test_replicas_move_by_a_plan_under_a_throttle(client: KafkaClusterClient) ->
     assert len(make_plan(snapshot, moves).moves) == 4
     book = ThrottleBook(client, MemoryRecords(), RealConnector().pause())
     assert book.hold("test", moves, 10_000_000) == []
-    assert all(client.broker_configs(b)[throttles.FOLLOWER_RATE].value == "10000000" for b in (0, 1, 2))
+    assert all(client.broker_configs(b)[settings.FOLLOWER_RATE].value == "10000000" for b in (0, 1, 2))
     assert client.alter_reassignments({m.tp: m.target for m in moves}) == {m.tp: None for m in moves}
     eventually(lambda: len(progress(moves, client.snapshot(reassignments=True)).done) == 4, "every move done", 60)
     assert book.release("test") == []
@@ -109,7 +109,7 @@ def test_replicas_move_by_a_plan_under_a_throttle(client: KafkaClusterClient) ->
 
 
 def _throttled(client: KafkaClusterClient) -> list[str]:
-    keys = (throttles.LEADERS, throttles.FOLLOWERS, throttles.LEADER_RATE, throttles.FOLLOWER_RATE)
+    keys = (settings.LEADERS, settings.FOLLOWERS, settings.LEADER_RATE, settings.FOLLOWER_RATE)
     tables = [client.topic_configs("admin-move"), *(client.broker_configs(b) for b in (0, 1, 2))]
     return [key for table in tables for key in keys if key in table and table[key].is_override and table[key].value]
 

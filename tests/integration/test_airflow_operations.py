@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
-from logyard.admin import throttles
-from logyard.admin.client import KafkaClusterClient
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.client import KafkaClusterClient
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.reassignment.throttles import settings
 from logyard.local.airflow_api import Run, TaskView
 from logyard.local.dag_files import DAGS
 from tests.integration.conftest import CONFIG
@@ -276,7 +276,7 @@ def _kill(task: TaskView) -> None:
 
 
 def _throttles(client: KafkaClusterClient, topic: str) -> list[str]:
-    keys = (throttles.LEADERS, throttles.FOLLOWERS, throttles.LEADER_RATE, throttles.FOLLOWER_RATE)
+    keys = (settings.LEADERS, settings.FOLLOWERS, settings.LEADER_RATE, settings.FOLLOWER_RATE)
     tables = [client.topic_configs(topic), *(client.broker_configs(b) for b in client.snapshot([]).brokers)]
     return [key for table in tables for key in keys if key in table and table[key].is_override and table[key].value]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from logyard.admin.client import KafkaClusterClient
+from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
 from logyard.local.cluster import Cluster

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from logyard.admin.connect import RealPause
-from logyard.admin.execution import Move
-from logyard.admin.snapshot import NewTopic
-from logyard.admin.throttle_book import ThrottleBook
-from logyard.admin.throttle_records import MemoryRecords
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.connector import RealPause
+from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.throttles.book import ThrottleBook
+from logyard.admin.reassignment.throttles.records import MemoryRecords
 from logyard.broker.model import TopicPartition as AdminPartition
 from logyard.local.dag_files import DAGS
 from tests.integration.conftest import CONFIG

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from logyard.admin.connect import RealConnector
+from logyard.admin.connector import RealConnector
 from tests.support.page_app import Asked, connections, make_app
 from tests.support.real_cluster import RealCluster, eventually
 

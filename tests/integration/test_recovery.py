@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from logyard.admin.diagnosis import Finding
-from logyard.admin.recovery import NotRecovered
-from logyard.admin.recovery_case import Expectation, Limits
+from logyard.admin.recovery.case import Expectation, Limits
+from logyard.admin.recovery.diagnosis import Finding
+from logyard.admin.recovery.recovery import NotRecovered
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.recovering import firewall, recover, settings_of
 

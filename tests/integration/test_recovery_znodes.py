@@ -11,10 +11,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from logyard.admin.ensemble import KazooEnsemble
 from logyard.admin.ports import EnsembleUnreachable
-from logyard.admin.recovery_steps import PATH as STEPS
-from logyard.admin.witnesses import FENCE, STOP
+from logyard.admin.recovery.journal import PATH as STEPS
+from logyard.admin.recovery.witnesses import FENCE, STOP
+from logyard.admin.zookeeper.ensemble import KazooEnsemble
 from logyard.broker.znodes import preferred_election
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -113,7 +113,7 @@ def test_old_and_foreign_steps(chroot: str, monkeypatch: pytest.MonkeyPatch) -> 
         for data in (b"", b"[]", b"nonsense", b'{"step": "dance", "broker": 1}', b'{"step": "stop"}'):
             zk.create(f"{STEPS}/step-", data, sequence=True)
         assert [step.broker for step in ensemble.journal().steps] == [2]
-        monkeypatch.setattr("logyard.admin.recovery_steps.KEPT_MS", -1)
+        monkeypatch.setattr("logyard.admin.recovery.journal.KEPT_MS", -1)
         ensemble.journal()
         assert zk.get_children(STEPS) == []
 

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logyard.admin.disks import LIMIT, Disks, DiskTooFull
-from logyard.admin.planner import Goals, PlanImpossible, PlanInput, plan_moves
+from logyard.admin.reassignment.disks import LIMIT, Disks, DiskTooFull
+from logyard.admin.reassignment.planner import Goals, PlanImpossible, PlanInput, plan_moves
 from logyard.broker.model import TopicPartition
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from logyard.admin import recovery_rules
-from logyard.admin.recovery import NotRecovered, Recoverer
-from logyard.admin.recovery_case import Case, Expectation, Limits
-from logyard.admin.witnesses import STOP, Probe, Queue, Wire, Word
+from logyard.admin.recovery import rules
+from logyard.admin.recovery.case import Case, Expectation, Limits
+from logyard.admin.recovery.recovery import NotRecovered, Recoverer
+from logyard.admin.recovery.witnesses import STOP, Probe, Queue, Wire, Word
 from tests.support.recovery_world import (
     GRACE_S,
     PAUSE_S_MAX,
@@ -149,13 +149,13 @@ def may_be_treated(world: World, ill: int, how: str, told: bool) -> bool:
         return False  # nobody says that it ought to run
     if how == "dead":
         return world.launcher_kind != "none"
-    if sum(step.kind == STOP for step in world.steps) >= recovery_rules.STOPS_PER_HOUR:
+    if sum(step.kind == STOP for step in world.steps) >= rules.STOPS_PER_HOUR:
         return False  # a launcher that failed so often: a person has to look
     if not world.zookeeper_writable or world.launcher_kind in ("none", "start"):
         return False  # a step is written down before it is taken; who hangs has to be ended first
     state = WorldEnsemble(world).partitions()
     live = {b: broker for b, broker in world.brokers.items() if broker.epoch}
-    few = recovery_rules.endangered(state, live, ill, world.min_isr)
+    few = rules.endangered(state, live, ill, world.min_isr)
     if how == "frozen":  # who may not be found at its address is found by its own host only
         return told or world.launcher_kind == "full"
     return world.launcher_kind == "full" and not few
@@ -183,18 +183,18 @@ def _login_as_silence(self: WorldClient, broker: int, honest: Any = WorldClient.
 
 # What recovery did before it had these rules, and what it would do with one of them forgotten.
 BUGS: dict[str, list[tuple[Any, str, Any]]] = {
-    "the first look is enough": [(recovery_rules.Doubt, "lasts", lambda *_: True)],
+    "the first look is enough": [(rules.Doubt, "lasts", lambda *_: True)],
     "what the controller does in ZooKeeper is not looked at": [(WorldEnsemble, "exercise", lambda *_: False)],
     "a refused login or right is silence": [
         (WorldClient, "_probe", _login_as_silence),
         (WorldEnsemble, "exercise", lambda *_: False),
     ],
-    "who was elected a moment ago is fenced too": [(recovery_rules, "hold_fence", _forever)],
-    "one look at the brokers is enough to stop one": [(recovery_rules, "is_hung", lambda *_, **__: True)],
+    "who was elected a moment ago is fenced too": [(rules, "hold_fence", _forever)],
+    "one look at the brokers is enough to stop one": [(rules, "is_hung", lambda *_, **__: True)],
     "its own host is not asked": [(WorldLauncher, "word", lambda *_: Word.SILENT)],
-    "two at a time": [(recovery_rules, "hold_stop", _forever)],
-    "min.insync.replicas is not asked": [(recovery_rules, "endangered", lambda *_: [])],
-    "fencings without bound": [(recovery_rules, "FENCES_PER_HOUR", 1000)],
+    "two at a time": [(rules, "hold_stop", _forever)],
+    "min.insync.replicas is not asked": [(rules, "endangered", lambda *_: [])],
+    "fencings without bound": [(rules, "FENCES_PER_HOUR", 1000)],
 }
 
 

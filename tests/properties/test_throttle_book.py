@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logyard.admin.execution import Move
-from logyard.admin.memory import MemoryClient, MemoryPause
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.snapshot import NewTopic
-from logyard.admin.throttle_book import ThrottleBook, claims
-from logyard.admin.throttle_records import BROKER, HELD, TOPIC, MemoryRecords, Place, standing
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.throttles.book import ThrottleBook, claims
+from logyard.admin.reassignment.throttles.records import BROKER, HELD, TOPIC, MemoryRecords, Place, standing
 from logyard.broker.model import TopicPartition
+from tests.support.memory_clients import MemoryClient, MemoryPause
+from tests.support.memory_cluster import MemoryCluster
 
 BROKERS = (1, 2, 3)
 OWNERS = {

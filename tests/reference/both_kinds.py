@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
-from logyard.admin.client import KafkaClusterClient
+from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.settings import ClusterSettings
 from tests.support.kafka import kinds_file
 from tests.support.real_cluster import RealCluster, eventually

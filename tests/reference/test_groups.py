@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
 from tests.reference.both_kinds import BothKinds
 from tests.support import kafka
 from tests.support.real_cluster import eventually

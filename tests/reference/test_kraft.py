@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from logyard.admin.client import KafkaClusterClient
+from logyard.admin.cluster.client import KafkaClusterClient
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import EARLIEST
 from logyard.admin.settings import ClusterSettings
-from logyard.admin.snapshot import NewTopic
-from logyard.admin.topics import IfExists, ensure_topic
+from logyard.admin.topics.changes import IfExists, ensure_topic
 from logyard.broker.model import TopicPartition
 from logyard.cli import main as entry
 from tests.support import kafka

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition as Ours
 from tests.reference.both_kinds import BothKinds

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from logyard.admin.connect import RealConnector
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.connector import RealConnector
 from logyard.admin.settings import ClusterSettings
-from logyard.admin.snapshot import NewTopic
 from tests.support import kafka
 from tests.support.page_app import Asked, connections, make_app
 from tests.support.real_cluster import eventually

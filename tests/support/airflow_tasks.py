@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from logyard.admin.memory import MemoryConnector
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.throttle_records import MemoryRecords
+from logyard.admin.reassignment.throttles.records import MemoryRecords
 from logyard.operators import throttles
 from logyard.operators.hooks.cluster import ClusterHook
+from tests.support.memory_clients import MemoryConnector
+from tests.support.memory_cluster import MemoryCluster
 
 CONNECTION = {"conn_type": "logyard", "host": "memory:1", "extra": {"broker_ids": [1, 2, 3]}}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from logyard.admin.client import KafkaClusterClient
+from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.settings import ClusterSettings
 from logyard.local.airflow import Airflow
 from logyard.local.airflow_api import AirflowApi, Run, TaskView

@@ -84,7 +84,7 @@ def python_files(root: Path) -> list[Path]:
 
 
 def module_name(path: Path, root: Path) -> str:
-    """`broker/log/segment/index.py` → `broker.log.segment.index`; `logyard/admin/client.py` → `admin.client`."""
+    """`broker/records/batch.py` → `broker.records.batch`; `logyard/admin/ports.py` → `admin.ports`."""
     parts = list(path.relative_to(root).with_suffix("").parts)
     if parts[0] == "logyard":
         parts = parts[1:]

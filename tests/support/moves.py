@@ -2,13 +2,13 @@
 
 import pytest
 
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.operators.decommission import DecommissionBrokerOperator
 from logyard.operators.reassignment import ExecuteReassignmentOperator, PlanReassignmentOperator
 from logyard.operators.verification import VerifyReassignmentOperator
 from tests.support.airflow_tasks import context, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 
 
 def four_brokers(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:

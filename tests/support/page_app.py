@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx
 
-from logyard.admin.connect import Connector
-from logyard.admin.memory import MemoryConnector
-from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.connector import Connector
 from tests.support import airflow_home
+from tests.support.memory_clients import MemoryConnector
+from tests.support.memory_cluster import MemoryCluster
 
 airflow_home.prepare()
 

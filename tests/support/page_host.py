@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from logyard.admin.memory_cluster import MemoryCluster
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.local.ports import HOST
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import connections, login, make_app
 
 _CONFIG = {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.local.airflow_api import Run
 from tests.support.airflow_yard import Yard
 from tests.support.browser import Browser

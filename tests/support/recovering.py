@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from logyard.admin.connect import RealConnector
-from logyard.admin.recovery import Recoverer
-from logyard.admin.recovery_case import Expectation, Limits, Recovery
+from logyard.admin.connector import RealConnector
+from logyard.admin.recovery.case import Expectation, Limits, Recovery
+from logyard.admin.recovery.recovery import Recoverer
 from logyard.admin.settings import ClusterSettings
 from tests.support.real_cluster import RealCluster
 

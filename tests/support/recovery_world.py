@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from logyard.admin.cluster.snapshot import ConfigValue
 from logyard.admin.ports import AccessRefused, ClusterUnreachable, EnsembleUnreachable, PartitionsView
-from logyard.admin.snapshot import ConfigValue
-from logyard.admin.witnesses import FENCE, ControllerView, Journal, Probe, Queue, Step, Wire, Word
+from logyard.admin.recovery.witnesses import FENCE, ControllerView, Journal, Probe, Queue, Step, Wire, Word
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import Assignment, BrokerInfo, Endpoint, PartitionState, TopicPartition
 

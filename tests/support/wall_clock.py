@@ -70,8 +70,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "plugins.logyard_ui.cache.cache:Clocks",
     ),
     "shown to people and to other programs: when something was seen, begun or ended, or is going to end": (
-        "admin.client:KafkaClusterClient.snapshot",
-        "admin.zookeeper_client:ZooKeeperClusterClient.snapshot",
+        "admin.cluster.client:KafkaClusterClient.snapshot",
+        "admin.zookeeper.cluster_client:ZooKeeperClusterClient.snapshot",
         "broker.app:Broker._register",
         "broker.controller.runner:",
         "broker.http.held:HeldLeases.close",

@@ -5,10 +5,10 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from logyard.admin.connect import Connector
+from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView
+from logyard.admin.connector import Connector
 from logyard.admin.ports import EARLIEST, DescribingClient
 from logyard.admin.settings import ClusterSettings
-from logyard.admin.snapshot import ClusterSnapshot, ConfigValue, GroupView
 from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.cache.cache import Clocks, Found, Part, Poll
 from logyard.plugins.logyard_ui.cache.worker import IDLE_S

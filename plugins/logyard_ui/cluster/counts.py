@@ -6,7 +6,7 @@ A list of 10,000 topics is made here once for each change of the cluster, not fo
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from logyard.admin.snapshot import BrokerNode, TopicView
+from logyard.admin.cluster.snapshot import BrokerNode, TopicView
 
 TROUBLES_MAX = 100
 

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.errors import ApiError, LogyardError
-from logyard.admin.groups import DEAD, Group
+from logyard.admin.groups.groups import DEAD, Group
 from logyard.admin.ports import DescribingClient
-from logyard.admin.snapshot import ClusterSnapshot
 from logyard.broker.model import TopicPartition
 
 BUDGET_S = 5.0

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.admin.errors import LogyardError
 from logyard.admin.ports import DescribingClient
-from logyard.admin.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.responses.document import Document
 

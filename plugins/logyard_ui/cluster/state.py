@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from logyard.admin.cluster.snapshot import NO_CONTROLLER, ClusterSnapshot
 from logyard.admin.errors import ApiError, ErrorCode, LogyardError
 from logyard.admin.ports import ClusterUnreachable, DescribingClient
 from logyard.admin.settings import BadSettings, ClusterSettings
-from logyard.admin.snapshot import NO_CONTROLLER, ClusterSnapshot
 from logyard.plugins.logyard_ui.cluster.controllers import ControllerHistory
 from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, Tally, tally
 from logyard.plugins.logyard_ui.responses.document import Document

@@ -7,11 +7,11 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response
 
-from logyard.admin.disks import DiskTooFull
-from logyard.admin.groups import DEAD
-from logyard.admin.planner import PlanImpossible
+from logyard.admin.cluster.snapshot import ConfigValue
+from logyard.admin.groups.groups import DEAD
+from logyard.admin.reassignment.disks import DiskTooFull
+from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import ConfigValue
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.plugins.logyard_ui.cache.cache import Found
 from logyard.plugins.logyard_ui.cluster.clusters import Cluster

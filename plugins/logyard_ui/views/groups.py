@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from logyard.admin.groups import Member, OffsetRow, offset_rows
-from logyard.admin.snapshot import GroupView
+from logyard.admin.cluster.snapshot import GroupView
+from logyard.admin.groups.groups import Member, OffsetRow, offset_rows
 from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, total
 

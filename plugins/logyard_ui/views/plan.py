@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from logyard.admin.disks import read_capacities
+from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.admin.errors import LogyardError
-from logyard.admin.execution import make_plan
-from logyard.admin.forecast import forecast
-from logyard.admin.planner import Goals, PlanInput, plan_moves
-from logyard.admin.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.admin.reassignment.disks import read_capacities
+from logyard.admin.reassignment.execution import make_plan
+from logyard.admin.reassignment.forecast import forecast
+from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.plugins.logyard_ui.views.reassignments import Running
 
 # A plan for so many takes a second or two.

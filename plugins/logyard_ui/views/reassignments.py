@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from logyard.admin.cluster.snapshot import ClusterSnapshot, PartitionView
 from logyard.admin.ports import DescribingClient
-from logyard.admin.snapshot import ClusterSnapshot, PartitionView
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes, read_sizes
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from logyard.admin.snapshot import ConfigValue, GroupView, PartitionView, TopicView
+from logyard.admin.cluster.snapshot import ConfigValue, GroupView, PartitionView, TopicView
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.clusters import PARTITIONS_MAX, Offsets
 from logyard.plugins.logyard_ui.cluster.lag import Lag, total

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
-from logyard.admin.client import KafkaClusterClient
-from logyard.admin.connect import RealPause
-from logyard.admin.execution import Move
+from logyard.admin.cluster.client import KafkaClusterClient
+from logyard.admin.connector import RealPause
+from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.throttles.book import ThrottleBook
+from logyard.admin.reassignment.throttles.records import MemoryRecords
 from logyard.admin.settings import ClusterSettings
-from logyard.admin.throttle_book import ThrottleBook
-from logyard.admin.throttle_records import MemoryRecords
 from logyard.broker.model import TopicPartition
 from tests.benchmarks.reference.measure import Measured, cpu_s
 from tests.benchmarks.reference.rows import led, wait

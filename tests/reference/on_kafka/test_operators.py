@@ -18,7 +18,7 @@ os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 os.environ.setdefault("AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL", "0")
 
 from logyard.admin.errors import ApiError
-from logyard.admin.planner import PlanImpossible
+from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
 from logyard.operators.controller import RecoverControllerOperator
 from logyard.operators.decommission import DecommissionBrokerOperator

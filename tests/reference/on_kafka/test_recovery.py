@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from logyard.admin.connect import RealConnector
-from logyard.admin.diagnosis import Finding
-from logyard.admin.ensemble import KazooEnsemble
-from logyard.admin.recovery import NotRecovered, Recoverer
-from logyard.admin.recovery_case import Expectation, Limits, Recovery
-from logyard.admin.witnesses import Queue, Wire
+from logyard.admin.connector import RealConnector
+from logyard.admin.recovery.case import Expectation, Limits, Recovery
+from logyard.admin.recovery.diagnosis import Finding
+from logyard.admin.recovery.recovery import NotRecovered, Recoverer
+from logyard.admin.recovery.witnesses import Queue, Wire
+from logyard.admin.zookeeper.ensemble import KazooEnsemble
 from tests.support import kafka
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.recovering import firewall, settings_of

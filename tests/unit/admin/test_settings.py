@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from logyard.admin.connect import CommandLauncher, fill
+from logyard.admin.connector import CommandLauncher, fill
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.broker.errors import LogyardError
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from logyard.admin.memory import MemoryConnector
-from logyard.admin.memory_cluster import MemoryCluster
 from logyard.cli import main as entry
 from logyard.cli import options
 from logyard.local import interrupts
+from tests.support.memory_clients import MemoryConnector
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.tree_znodes import TreeZnodes
 
 Run = Callable[..., tuple[int, str, str]]

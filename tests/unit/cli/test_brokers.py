@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.tree_znodes import TreeZnodes
 
 

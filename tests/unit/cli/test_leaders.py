@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.tree_znodes import TreeZnodes
 
 ELECT = ("leaders", "elect", "--bootstrap-server", "b:1", "--election-type")

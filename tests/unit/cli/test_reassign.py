@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from logyard.admin import reassign
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.reassignment import command
 from logyard.local import interrupts
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.tree_znodes import TreeZnodes
 
 HERE = ("--bootstrap-server", "b:1")
@@ -75,7 +75,7 @@ def test_ctrl_c_while_waiting_says_what_goes_on(
     def interrupted(*_: object, **__: object) -> None:
         raise interrupts.Interrupted(2)
 
-    monkeypatch.setattr(reassign, "await_end", interrupted)
+    monkeypatch.setattr(command, "await_end", interrupted)
     status, out, err = run("reassign", "verify", *HERE, "--reassignment-json-file", plan, "--wait")
     assert (status, out) == (130, "")
     assert err == (

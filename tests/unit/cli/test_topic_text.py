@@ -1,6 +1,6 @@
 import pytest
 
-from logyard.admin.snapshot import ConfigValue, PartitionView, TopicView
+from logyard.admin.cluster.snapshot import ConfigValue, PartitionView, TopicView
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.cli.topic_text import PartitionLine, Report, TopicLines, describe, matching, parse_assignment
 from logyard.cli.topics_by_brokers import topic_lines

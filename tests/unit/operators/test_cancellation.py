@@ -4,15 +4,15 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin import throttles
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.reassignment.throttles import settings
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
 from logyard.operators.approval import cancellation_markdown, is_empty
 from logyard.operators.cancellation import CancelReassignmentOperator, HeldByRun
 from tests.support.airflow_tasks import context, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 
 pytestmark = pytest.mark.airflow
 
@@ -68,13 +68,13 @@ def test_nothing_is_left_without_a_leader(cluster: MemoryCluster) -> None:
 
 def test_throttles_go_with_the_last_move(cluster: MemoryCluster) -> None:
     client = MemoryClient(cluster)
-    client.alter_topic_configs("t", {throttles.LEADERS: "0:1", throttles.FOLLOWERS: "*"})
+    client.alter_topic_configs("t", {settings.LEADERS: "0:1", settings.FOLLOWERS: "*"})
     for broker in (1, 4):
-        client.alter_broker_configs(broker, {throttles.LEADER_RATE: "9"})
+        client.alter_broker_configs(broker, {settings.LEADER_RATE: "9"})
     first, _ = run(cancel(topics=["t"]), context())
     assert first["throttles_removed"] == ["topic t"]  # a move still runs that the rates may be for
-    assert client.topic_configs("t")[throttles.FOLLOWERS].value == "*"
-    assert client.broker_configs(1)[throttles.LEADER_RATE].value == "9"
+    assert client.topic_configs("t")[settings.FOLLOWERS].value == "*"
+    assert client.broker_configs(1)[settings.LEADER_RATE].value == "9"
     last, _ = run(cancel(), context())
     assert last["throttles_removed"] == ["broker 1", "broker 4"]
     assert not any(cluster.broker_config.values())
@@ -82,7 +82,7 @@ def test_throttles_go_with_the_last_move(cluster: MemoryCluster) -> None:
 
 def test_throttles_stay_where_that_is_wanted_and_go_in_a_later_try(cluster: MemoryCluster) -> None:
     client = MemoryClient(cluster)
-    client.alter_broker_configs(1, {throttles.LEADER_RATE: "9"})
+    client.alter_broker_configs(1, {settings.LEADER_RATE: "9"})
     planned, _ = run(cancel(dry_run=True), context())
     assert run(cancel(plan=planned, remove_throttles=False), context())[0]["throttles_removed"] == []
     # The try that cancelled the moves died; the next one finds none, and the throttle.

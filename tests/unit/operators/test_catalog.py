@@ -9,14 +9,14 @@ pytest.importorskip("airflow.sdk")
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import NewTopic
-from logyard.admin.topics_as_code import Catalog, CatalogRefused
+from logyard.admin.topics.document import Catalog, CatalogRefused
 from logyard.operators.approval import ApprovePlanOperator
 from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
 from tests.support.airflow_tasks import context, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 
 pytestmark = pytest.mark.airflow
 

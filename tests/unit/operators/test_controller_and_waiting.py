@@ -11,11 +11,9 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin.memory import MemoryClient, MemoryConnector, MemoryEnsemble
-from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import ClusterUnreachable, EnsembleUnreachable
 from logyard.admin.settings import BadSettings, ClusterSettings
-from logyard.admin.snapshot import NewTopic
 from logyard.operators.controller import RecoverControllerOperator
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.provider_info import get_provider_info
@@ -30,6 +28,8 @@ from logyard.operators.triggers.cluster import ControllerElectedTrigger, TopicRe
 from logyard.operators.triggers.events import ControllerChangedEvent
 from logyard.operators.triggers.watch import ClusterWatch, ConnectionUnreadable
 from tests.support.airflow_tasks import context, first_event, run, use
+from tests.support.memory_clients import MemoryClient, MemoryConnector, MemoryEnsemble
+from tests.support.memory_cluster import MemoryCluster
 
 pytestmark = pytest.mark.airflow
 

@@ -8,15 +8,15 @@ pytest.importorskip("airflow.sdk")
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.planner import PlanImpossible
+from logyard.admin.cluster.snapshot import NewTopic, ReplicaSize
+from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import NewTopic, ReplicaSize
 from logyard.broker.model import TopicPartition
 from logyard.operators.reassignment import StalePlan
 from logyard.operators.triggers.base import WaitFailed
 from tests.support.airflow_tasks import Store, context, run
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.moves import decommission, four_brokers, plan
 
 pytestmark = pytest.mark.airflow

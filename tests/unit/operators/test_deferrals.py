@@ -9,9 +9,7 @@ pytest.importorskip("airflow.sdk")
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
 from logyard.operators.sensors.cluster import (
     BrokerUpSensor,
@@ -24,6 +22,8 @@ from logyard.operators.sensors.offsets import ConsumerLagBelowSensor, OffsetsRea
 from logyard.operators.topics import AddPartitionsOperator, DeleteTopicOperator
 from logyard.operators.triggers.base import WaitFailed
 from tests.support.airflow_tasks import context, first_event, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 
 pytestmark = pytest.mark.airflow
 

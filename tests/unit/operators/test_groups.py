@@ -7,16 +7,16 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.errors import ApiError
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.offset_reset import GroupInUse, Target
+from logyard.admin.groups.offset_reset import GroupInUse, Target
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
 from logyard.operators.approval import is_empty, offsets_markdown
 from logyard.operators.groups import ResetOffsetsOperator, StaleOffsets
 from tests.support.airflow_tasks import Store, context, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 
 pytestmark = pytest.mark.airflow
 

@@ -9,13 +9,11 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin.looks import Look, Wants, take
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
+from logyard.admin.cluster.observation import Look, Wants, take
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import NewTopic
-from logyard.admin.topics import TopicConflict
+from logyard.admin.topics.changes import TopicConflict
 from logyard.broker.model import TopicPartition
 from logyard.operators.sensors.cluster import UnderReplicatedPartitionsSensor
 from logyard.operators.sensors.offsets import ConsumerLagBelowSensor, OffsetsReachedSensor
@@ -31,6 +29,8 @@ from logyard.operators.triggers.events import (
 from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger
 from logyard.operators.triggers.watch import ClusterWatch
 from tests.support.airflow_tasks import context, first_event, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 
 pytestmark = pytest.mark.airflow
 

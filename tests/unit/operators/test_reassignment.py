@@ -9,12 +9,10 @@ pytest.importorskip("airflow.sdk")
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from logyard.admin import throttles
-from logyard.admin.disks import DiskTooFull
-from logyard.admin.execution import ForeignReassignment
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.planner import PlanImpossible
+from logyard.admin.reassignment.disks import DiskTooFull
+from logyard.admin.reassignment.execution import ForeignReassignment
+from logyard.admin.reassignment.planner import PlanImpossible
+from logyard.admin.reassignment.throttles import settings
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators.leadership import ElectLeadersOperator
@@ -22,6 +20,8 @@ from logyard.operators.reassignment import StalePlan
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.verification import NotAsPlanned
 from tests.support.airflow_tasks import Store, context, remade, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.moves import decommission, execute, four_brokers, plan, throttled, verify
 
 pytestmark = pytest.mark.airflow
@@ -61,7 +61,7 @@ def test_a_retry_adopts_what_runs_and_puts_the_first_trys_throttle_back(cluster:
     first = execute(document, throttle="700", deferrable=True)
     with pytest.raises(TaskDeferred):
         first.execute(context(store))
-    assert throttles.LEADERS in cluster.configs["t"]
+    assert settings.LEADERS in cluster.configs["t"]
     # The worker died. The next try finds moves under way and a throttle that it must not take for somebody else's.
     run(execute(document, throttle="700"), context(store))
     assert all(not config for config in cluster.broker_config.values())
@@ -142,7 +142,7 @@ def test_killing_a_deferred_task_cancels_its_moves_and_puts_the_throttle_back(cl
     cluster.ticks_to_move = 500
     with pytest.raises(TaskDeferred) as deferred:
         execute(document, throttle="700", deferrable=True).execute(context())
-    assert throttles.LEADERS in cluster.configs["t"]
+    assert settings.LEADERS in cluster.configs["t"]
     asyncio.run(remade(deferred.value.trigger).on_kill())
     assert not any(a.is_reassigning for a in cluster.assignments.values())
     assert all(not config for config in cluster.broker_config.values())
@@ -160,7 +160,7 @@ def test_a_throttle_is_remembered_before_it_is_set(cluster: MemoryCluster, monke
     monkeypatch.setattr(MemoryClient, "alter_broker_configs", dies)
     with pytest.raises(SystemExit):
         execute(document, throttle="700").execute(context(store))
-    assert throttles.LEADERS in cluster.configs["t"]
+    assert settings.LEADERS in cluster.configs["t"]
     monkeypatch.setattr(MemoryClient, "alter_broker_configs", whole)
     run(execute(document, throttle="700"), context(store))
     assert all(not config for config in cluster.broker_config.values())
@@ -260,7 +260,7 @@ def test_a_verification_keeps_what_others_have_set_since(cluster: MemoryCluster)
     document = plan(drain=[1])
     with pytest.raises(TaskDeferred):
         execute(document, throttle="700", deferrable=True).execute(context())
-    MemoryClient(cluster).alter_broker_configs(2, {throttles.LEADER_RATE: "33"})
+    MemoryClient(cluster).alter_broker_configs(2, {settings.LEADER_RATE: "33"})
     run(verify(document), context(task_id="v"))
-    assert cluster.broker_config[2] == {throttles.LEADER_RATE: "33"}
+    assert cluster.broker_config[2] == {settings.LEADER_RATE: "33"}
     assert not any(cluster.broker_config[b] for b in (1, 3, 4))

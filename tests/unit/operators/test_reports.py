@@ -8,14 +8,14 @@ pytest.importorskip("airflow.sdk")
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.retention import judge
-from logyard.admin.snapshot import ConfigValue, NewTopic
+from logyard.admin.cluster.snapshot import ConfigValue, NewTopic
+from logyard.admin.topics.retention import judge
 from logyard.broker.model import TopicPartition
 from logyard.operators.reports import ChooseCompactionOperator, RetentionReportOperator
 from logyard.operators.spark import ExportSegmentsOperator
 from tests.support.airflow_tasks import context, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 
 pytestmark = pytest.mark.airflow
 

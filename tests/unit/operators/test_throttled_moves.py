@@ -8,19 +8,19 @@ pytest.importorskip("airflow.sdk")
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from logyard.admin import throttles
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.errors import ApiError, ErrorCode
-from logyard.admin.execution import StalePlan
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
-from logyard.admin.snapshot import NewTopic
-from logyard.admin.throttle_records import MemoryRecords
+from logyard.admin.reassignment.execution import StalePlan
+from logyard.admin.reassignment.throttles import settings
+from logyard.admin.reassignment.throttles.records import MemoryRecords
 from logyard.broker.model import Assignment
 from logyard.operators.cancellation import CancelReassignmentOperator
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.verification import NotAsPlanned
 from tests.support.airflow_tasks import context, remade, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.moves import decommission, execute, four_brokers, plan, throttled, verify, without_broker
 
 pytestmark = pytest.mark.airflow
@@ -83,7 +83,7 @@ def test_a_cluster_that_stops_answering_leaves_a_throttle_that_any_later_run_end
 
 def test_of_two_runs_neither_keeps_the_others_throttle(cluster: MemoryCluster) -> None:
     cluster.ticks_to_move = 5000
-    MemoryClient(cluster).alter_broker_configs(2, {throttles.LEADER_RATE: "9", throttles.FOLLOWER_RATE: "9"})
+    MemoryClient(cluster).alter_broker_configs(2, {settings.LEADER_RATE: "9", settings.FOLLOWER_RATE: "9"})
     before = {2: dict(cluster.broker_config[2])}
     plans = [{"partitions": [{"topic": "t", "partition": p, "replicas": [4, 2, 3]}]} for p in (0, 2)]
     with pytest.raises(TaskDeferred):
@@ -96,7 +96,7 @@ def test_of_two_runs_neither_keeps_the_others_throttle(cluster: MemoryCluster) -
     first = context()
     first["ti"].others = {"dag": {"second": {"go": "deferred"}}}
     run(execute(plans[0], throttle="700", allow_others=True), first)
-    assert cluster.broker_config[2][throttles.LEADER_RATE] == "800"
+    assert cluster.broker_config[2][settings.LEADER_RATE] == "800"
     run(execute(plans[1], throttle="800", allow_others=True), working)
     assert {b: config for b, config in cluster.broker_config.items() if config} == before
     assert cluster.configs["t"] == {}
@@ -111,7 +111,7 @@ def test_a_run_may_want_no_throttle_although_the_connection_has_one(
     assert (document["seconds_at_throttle"] is None) is (rate is None)
     with pytest.raises(TaskDeferred):
         execute(document, throttle=said, deferrable=True).execute(context())
-    assert cluster.broker_config.get(1, {}).get(throttles.LEADER_RATE) == rate
+    assert cluster.broker_config.get(1, {}).get(settings.LEADER_RATE) == rate
 
 
 @pytest.mark.parametrize("how", ["execute", "decommission"])
@@ -133,7 +133,7 @@ def test_a_dead_broker_that_comes_back_is_throttled_too(cluster: MemoryCluster) 
     cluster.start(1)
     with pytest.raises(TaskDeferred):
         execute(document, throttle="700", deferrable=True).execute(ctx)
-    assert cluster.broker_config[1][throttles.LEADER_RATE] == "700"
+    assert cluster.broker_config[1][settings.LEADER_RATE] == "700"
 
 
 def test_a_throttle_of_a_broker_that_has_gone_away_is_ended_when_it_is_found_again(cluster: MemoryCluster) -> None:
@@ -143,7 +143,7 @@ def test_a_throttle_of_a_broker_that_has_gone_away_is_ended_when_it_is_found_aga
         execute(document, throttle="700", deferrable=True).execute(context())
     without_broker(cluster, leaving)
     run(execute(document, throttle="700"), context())
-    assert cluster.broker_config[leaving][throttles.LEADER_RATE] == "700"  # nobody can reach it
+    assert cluster.broker_config[leaving][settings.LEADER_RATE] == "700"  # nobody can reach it
     cluster.start(leaving)
     run(execute({"partitions": []}), context(run_id="another"))
     assert not throttled(cluster)

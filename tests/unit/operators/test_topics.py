@@ -6,13 +6,11 @@ pytest.importorskip("airflow.sdk")
 
 from airflow.sdk.exceptions import TaskDeferred
 
+from logyard.admin.cluster.snapshot import ConfigValue, NewTopic, PartitionView, TopicView
 from logyard.admin.errors import ApiError
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.settings import BadSettings
-from logyard.admin.snapshot import ConfigValue, NewTopic, PartitionView, TopicView
-from logyard.admin.topic_difference import difference_lines
-from logyard.admin.topics import TopicChanges, TopicConflict
+from logyard.admin.topics.changes import TopicChanges, TopicConflict
+from logyard.admin.topics.difference import difference_lines
 from logyard.broker.model import TopicPartition
 from logyard.operators.topics import (
     AddPartitionsOperator,
@@ -22,6 +20,8 @@ from logyard.operators.topics import (
     DeleteTopicOperator,
 )
 from tests.support.airflow_tasks import context, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 
 pytestmark = pytest.mark.airflow
 

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin.memory_cluster import MemoryCluster
 from logyard.operators.hooks.cluster import ClusterHook
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import Asked, Clock, Connections, connections, login, make_app
 
 pytestmark = pytest.mark.airflow

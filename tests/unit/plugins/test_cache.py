@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from logyard.admin.errors import ApiError, ErrorCode
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import ClusterUnreachable, DescribingClient
 from logyard.plugins.logyard_ui.cache import cache
 from logyard.plugins.logyard_ui.cache.cache import Clocks, Found, Part, Poll
 from logyard.plugins.logyard_ui.cache.worker import WAITING_MAX, Busy, Lane
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import Clock
 
 LONG_S = 20.0

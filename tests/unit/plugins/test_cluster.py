@@ -6,13 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from logyard.admin.disks import DiskTooFull
-from logyard.admin.errors import ApiError, ErrorCode
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.ports import ClusterUnreachable
-from logyard.admin.settings import ClusterSettings
-from logyard.admin.snapshot import (
+from logyard.admin.cluster.snapshot import (
     BrokerNode,
     ClusterSnapshot,
     NewTopic,
@@ -21,6 +15,10 @@ from logyard.admin.snapshot import (
     TopicView,
     broker_json,
 )
+from logyard.admin.errors import ApiError, ErrorCode
+from logyard.admin.ports import ClusterUnreachable
+from logyard.admin.reassignment.disks import DiskTooFull
+from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.controllers import REMEMBERED, ControllerHistory
 from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, tally
@@ -30,6 +28,8 @@ from logyard.plugins.logyard_ui.cluster.state import EpochView, look, replicas_d
 from logyard.plugins.logyard_ui.responses.document import Document
 from logyard.plugins.logyard_ui.views.plan import PARTITIONS_MAX, BadQuestion, PlanQuestion, preview
 from logyard.plugins.logyard_ui.views.reassignments import Progress, moves_json, read_progress
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 
 SETTINGS = ClusterSettings.read("memory:1", {"broker_ids": [1, 2, 3, 9]})
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -12,10 +12,10 @@ pytest.importorskip("airflow.sdk")
 
 from fastapi.routing import APIRoute
 
-from logyard.admin.memory import MemoryClient
-from logyard.admin.memory_cluster import MemoryCluster
-from logyard.admin.snapshot import NewTopic
+from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import Asked, connections, make_app
 
 pytestmark = pytest.mark.airflow

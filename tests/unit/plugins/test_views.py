@@ -11,13 +11,13 @@ pytest.importorskip("airflow.sdk")
 
 from fastapi.routing import APIRoute
 
+from logyard.admin.cluster.snapshot import ConfigValue, NewTopic
 from logyard.admin.errors import ApiError, ErrorCode
-from logyard.admin.memory import MemoryClient, MemoryConnector
-from logyard.admin.memory_cluster import MemoryCluster
 from logyard.admin.ports import ClusterUnreachable, Quorum
 from logyard.admin.settings import ClusterSettings
-from logyard.admin.snapshot import ConfigValue, NewTopic
 from logyard.broker.model import TopicPartition
+from tests.support.memory_clients import MemoryClient, MemoryConnector
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import Asked, Clock, Connections, connections, make_app
 
 pytestmark = pytest.mark.airflow

@@ -1,0 +1,385 @@
+"""A cluster's admin API by kafka-python (pinned); `connection.py` imports its admin client and opens it.
+
+What is guarded against here, seen in kafka-python 3.0.12:
+- it remembers a controller that has died and fails for ever; here the controller is looked up for each request;
+- it raises the first of many results' errors; here every result is read.
+Its modules cost 0.2 s to import, so that happens inside functions only.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from logyard.admin.cluster import connection, translation
+from logyard.admin.cluster.sign_of_life import first_sign
+from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
+from logyard.admin.ports import LATEST, AccessRefused, ClusterUnreachable
+from logyard.admin.recovery.witnesses import Probe, Queue, Wire
+from logyard.admin.settings import ClusterSettings
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import Assignment, TopicPartition
+
+_PROBES_MAX = 16
+_RETRY_PAUSE_S = 0.25
+_SPREADING_S = 3.0
+_TOPICS_PER_REQUEST = 200
+
+
+class KafkaClusterClient:
+    """`ports.ClusterClient` over the Kafka protocol; connects at the first request. Not for several threads at once."""
+
+    reaches_dead_brokers = False
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+        self._opened: Any = None
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    @property
+    def _admin(self) -> Any:
+        if self._opened is None:
+            self._opened = connection.connect(self._settings, self._settings.bootstrap, self._settings.total_timeout_s)
+        return self._opened
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot:
+        metadata = self._repeat(lambda: self._run(self._admin._get_cluster_metadata, topics))
+        moving: dict[TopicPartition, Assignment] | None = None
+        if reassignments:
+            try:
+                moving = self.list_reassignments(self._settings.request_timeout_s)
+            except (ClusterUnreachable, ApiError):
+                moving = None  # no controller just now: the rest of the picture is still worth having
+        return translation.snapshot(metadata, moving, time.time_ns() // 1_000_000)
+
+    def list_reassignments(self, timeout_s: float | None = None) -> dict[TopicPartition, Assignment]:
+        from kafka.protocol.admin import ListPartitionReassignmentsRequest
+
+        response = self._to_controller(
+            lambda: ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=None),
+            lambda answer: [answer.error_code],
+            timeout_s,
+        )
+        translation.refuse(response.error_code, response.error_message)
+        return {
+            TopicPartition(topic.name, p.partition_index): Assignment(
+                tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+            )
+            for topic in response.topics
+            for p in topic.partitions
+        }
+
+    def topic_configs(self, topic: str) -> dict[str, ConfigValue]:
+        return self._configs("TOPIC", topic)
+
+    def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
+        from kafka.admin import ConfigResource
+
+        found: dict[str, dict[str, ConfigValue]] = {}
+        for first in range(0, len(topics), _TOPICS_PER_REQUEST):
+            resources = [ConfigResource("TOPIC", topic) for topic in topics[first : first + _TOPICS_PER_REQUEST]]
+            answer = self._repeat(partial(self._admin.describe_configs, resources, config_filter="all"))
+            found.update({name: translation.configs(values) for name, values in answer.get("topic", {}).items()})
+        return found
+
+    def broker_configs(self, broker: int) -> dict[str, ConfigValue]:
+        return self._configs("BROKER", str(broker))
+
+    def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
+        ids = list(brokers) if brokers is not None else sorted(self.snapshot([]).brokers)
+        # kafka-python asks Metadata for every topic first when it is given none; the wire takes null for all.
+        answers = self._repeat(lambda: self._run(self._admin._async_describe_log_dirs, None, ids))
+        return translation.replica_sizes(answers)
+
+    def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]:
+        from kafka.structs import TopicPartition as Theirs
+
+        wanted = {Theirs(*tp): timestamp for tp in partitions}
+        found = self._repeat(lambda: self._admin.list_partition_offsets(wanted)) if wanted else {}
+        return {TopicPartition(*tp): entry.offset for tp, entry in found.items()}
+
+    def groups(self) -> list[GroupView]:
+        listed = self._repeat(self._admin.list_groups)
+        ids = sorted({entry["group_id"] for entry in listed})
+        described = self._repeat(lambda: self._admin.describe_groups(ids)) if ids else {}
+        return translation.groups(described)
+
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        found = self._repeat(lambda: self._admin.list_group_offsets({group_id: None}))
+        return {TopicPartition(*tp): o.offset for tp, o in found[group_id].items() if o.offset >= 0}
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None:
+        """Make a topic. A repeat after a lost answer may say TOPIC_ALREADY_EXISTS although it was this call's doing:
+        callers settle that by comparing what is there with what was wanted."""
+        from kafka.protocol.admin import CreateTopicsRequest
+
+        wanted = {
+            "num_partitions": -1 if topic.assignment else topic.partitions,
+            "replication_factor": -1 if topic.assignment else topic.replication_factor,
+            "assignments": {p: list(replicas) for p, replicas in (topic.assignment or {}).items()},
+            "configs": dict(topic.configs),
+        }
+        response = self._to_controller(
+            lambda: CreateTopicsRequest(
+                topics=self._admin._process_create_topics_input({topic.name: wanted}),
+                timeout_ms=self._timeout_ms,
+                validate_only=validate_only,
+            ),
+            lambda answer: [entry.error_code for entry in answer.topics],
+        )
+        for entry in response.topics:
+            translation.refuse(entry.error_code, entry.error_message, unless=ErrorCode.REQUEST_TIMED_OUT)
+
+    def delete_topic(self, topic: str) -> None:
+        from kafka.protocol.admin import DeleteTopicsRequest
+
+        response = self._to_controller(
+            lambda: DeleteTopicsRequest(
+                topics=[DeleteTopicsRequest.DeleteTopicState(name=topic)],
+                topic_names=[topic],
+                timeout_ms=self._timeout_ms,
+            ),
+            lambda answer: [entry.error_code for entry in answer.responses],
+        )
+        for entry in response.responses:
+            translation.refuse(
+                entry.error_code, getattr(entry, "error_message", None), unless=ErrorCode.REQUEST_TIMED_OUT
+            )
+
+    def add_partitions(
+        self, topic: str, total: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
+    ) -> None:
+        from kafka.protocol.admin import CreatePartitionsRequest
+
+        wanted: Any = {"count": total, "assignments": [list(a) for a in assignments]} if assignments else total
+        response = self._to_controller(
+            lambda: CreatePartitionsRequest(
+                topics=self._admin._process_create_partitions_input({topic: wanted}),
+                timeout_ms=self._timeout_ms,
+                validate_only=validate_only,
+            ),
+            lambda answer: [entry.error_code for entry in answer.results],
+        )
+        for entry in response.results:
+            translation.refuse(entry.error_code, entry.error_message, unless=ErrorCode.REQUEST_TIMED_OUT)
+
+    def alter_topic_configs(
+        self, topic: str, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
+    ) -> None:
+        self._alter_configs("TOPIC", topic, values, delete, validate_only)
+
+    def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None:
+        self._alter_configs("BROKER", str(broker), values, delete, False)
+
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, ApiError | None]:
+        from kafka.protocol.admin import AlterPartitionReassignmentsRequest
+
+        if not targets:
+            return {}
+        response = self._to_controller(
+            lambda: AlterPartitionReassignmentsRequest(
+                timeout_ms=self._timeout_ms,
+                topics=self._admin._process_alter_partition_reassignments_input(targets),
+            ),
+            lambda answer: [answer.error_code],
+        )
+        translation.refuse(response.error_code, response.error_message)
+        return {
+            TopicPartition(topic.name, p.partition_index): translation.problem(p.error_code, p.error_message)
+            for topic in response.responses
+            for p in topic.partitions
+        }
+
+    def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, ApiError | None]:
+        from kafka.protocol.admin import ElectionType, ElectLeadersRequest
+
+        wanted: dict[str, list[int]] = {}
+        for tp in partitions or ():
+            wanted.setdefault(tp.topic, []).append(tp.partition)
+        response = self._to_controller(
+            lambda: ElectLeadersRequest(
+                election_type=ElectionType(1 if unclean else 0),
+                topic_partitions=None if partitions is None else list(wanted.items()),
+                timeout_ms=self._timeout_ms,
+            ),
+            lambda answer: [getattr(answer, "error_code", 0)],
+        )
+        translation.refuse(getattr(response, "error_code", 0), None)
+        return {
+            TopicPartition(topic.topic, p.partition_id): translation.problem(p.error_code, p.error_message)
+            for topic in response.replica_election_results
+            for p in topic.partition_result
+        }
+
+    def alter_replica_log_dirs(
+        self, moves: Mapping[tuple[str, int, int], str]
+    ) -> dict[tuple[str, int, int], ApiError | None]:
+        results = self._repeat(lambda: self._admin.alter_replica_log_dirs(dict(moves))) if moves else {}
+        return {
+            (found.topic, found.partition, found.broker_id): translation.problem(error.errno, error.__name__)
+            for found, error in results.items()
+        }
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        from kafka.structs import TopicPartition as Theirs
+
+        wanted = {Theirs(*tp): offset for tp, offset in before.items()}
+        found = self._repeat(lambda: self._admin.delete_records(wanted)) if wanted else {}
+        return {TopicPartition(*tp): entry["low_watermark"] for tp, entry in found.items()}
+
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        from kafka.structs import OffsetAndMetadata
+        from kafka.structs import TopicPartition as Theirs
+
+        wanted = {Theirs(*tp): OffsetAndMetadata(offset, "", None) for tp, offset in offsets.items()}
+
+        def once() -> Any:
+            answers = self._admin.alter_group_offsets(group_id, wanted)
+            # The errors come by partition: a coordinator that moves or is only just there is worth another try.
+            passing = next((error for error in answers.values() if getattr(error, "retriable", False)), None)
+            if passing is not None:
+                raise passing()
+            return answers
+
+        results = self._repeat(once)
+        for tp, error in results.items():
+            translation.refuse(error.errno, f"group {group_id}, partition {TopicPartition(*tp)}: {error.__name__}")
+
+    # -- the controller's health -------------------------------------------------------------------
+
+    def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
+        """Ask brokers Metadata (control) and ListPartitionReassignments (the controller's queue), three tries.
+
+        Each on a connection of its own, so that back-off of the others does not colour the answer; many at a time.
+        """
+        if not addresses:
+            return {}
+        with ThreadPoolExecutor(min(len(addresses), _PROBES_MAX), "logyard-probe") as pool:
+            asked = {b: pool.submit(self._probe, b, host, port, timeout_s) for b, (host, port) in addresses.items()}
+            return {broker: answer.result() for broker, answer in asked.items()}
+
+    def _probe(self, broker: int, host: str, port: int, timeout_s: float) -> Probe:
+        wire, detail = first_sign(self._settings, host, port, timeout_s)
+        if wire is not Wire.ANSWERS:
+            return Probe(broker, wire, detail=detail)
+        settings = replace(self._settings, request_timeout_s=timeout_s)
+        try:
+            admin = connection.open_by(settings, f"{host}:{port}", timeout_s)
+        except Exception as problem:  # of any kind: it says something about the broker, or about us
+            found = Probe(broker, connection.wire_of(problem), detail=str(problem.__cause__ or problem))
+        else:
+            try:
+                found = connection.ask_controller(admin, broker, timeout_s)
+            finally:
+                admin.close()
+        if found.queue is Queue.ANSWERS:
+            return found
+        # A process that dies may accept a last connection; what is dead must not pass for hung, or for alive.
+        wire, detail = first_sign(self._settings, host, port, timeout_s)
+        return found if wire is Wire.ANSWERS else Probe(broker, wire, detail=detail)
+
+    # -- plumbing ------------------------------------------------------------------------------------
+
+    @property
+    def _timeout_ms(self) -> int:
+        return round(self._settings.request_timeout_s * 1000)
+
+    def _run(self, coroutine: Any, *arguments: Any) -> Any:
+        return self._admin._manager.run(coroutine, *arguments)
+
+    def _to_controller(
+        self, make: Callable[[], Any], codes: Callable[[Any], Iterable[int]], timeout_s: float | None = None
+    ) -> Any:
+        """Send a request to the broker that is controller now; look again when it was not, or does not answer."""
+
+        def once() -> Any:
+            controller = self._run(self._admin._get_cluster_metadata, [])["controller_id"]
+            if controller < 0:
+                raise _NoController("the cluster has no controller just now")
+            response = self._run(lambda: self._admin._manager.send(make(), node_id=controller))
+            if ErrorCode.NOT_CONTROLLER in list(codes(response)):
+                raise _NoController(f"broker {controller} is no longer controller")
+            return response
+
+        return self._repeat(once, timeout_s)
+
+    def _repeat(self, ask: Callable[[], Any], timeout_s: float | None = None) -> Any:
+        """Call until it answers; errors of the connection and of a missing controller are tried again until the end."""
+        from kafka import errors as theirs
+
+        started = time.monotonic()
+        deadline = started + (self._settings.total_timeout_s if timeout_s is None else timeout_s)
+        while True:
+            try:
+                return ask()
+            except _NoController as problem:
+                last: Exception = ApiError(ErrorCode.NOT_CONTROLLER, str(problem))
+            except theirs.SaslAuthenticationFailedError as problem:
+                raise AccessRefused(f"the login of {self._settings.username!r} is refused: {problem}") from None
+            except theirs.BrokerResponseError as problem:
+                last = translation.api_error(problem)
+                # What was just made may not have reached the broker that was asked; longer than that, it is not there.
+                unknown = last.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if not problem.retriable or (unknown and time.monotonic() - started > _SPREADING_S):
+                    raise last from None
+            except theirs.KafkaError as problem:
+                last = ClusterUnreachable(f"the cluster did not answer: {problem}")
+            if time.monotonic() >= deadline:
+                raise last
+            # Brokers may have moved or come back: have its list of addresses read again.
+            self._run(self._refresh)
+            time.sleep(_RETRY_PAUSE_S)
+
+    async def _refresh(self) -> None:
+        self._admin._manager.cluster.request_update()
+
+    def _configs(self, kind: str, name: str) -> dict[str, ConfigValue]:
+        from kafka import errors as theirs
+        from kafka.admin import ConfigResource
+
+        resource = ConfigResource(kind, name)
+
+        def ask() -> Any:
+            found = self._admin.describe_configs([resource], config_filter="all").get(kind.lower(), {}).get(name)
+            if not found:
+                # A resource that the broker does not know (yet) is left out.
+                raise theirs.UnknownTopicOrPartitionError(f"{kind.lower()} {name}: no configuration was returned")
+            return found
+
+        return translation.configs(self._repeat(ask))
+
+    def _alter_configs(
+        self, kind: str, name: str, values: Mapping[str, str], delete: Sequence[str], validate_only: bool
+    ) -> None:
+        from kafka.protocol.admin import IncrementalAlterConfigsRequest
+
+        changes = [(key, 0, value) for key, value in values.items()] + [(key, 1, None) for key in delete]
+        if not changes:
+            return
+        resource = 4 if kind == "BROKER" else 2
+        node = int(name) if kind == "BROKER" else None
+
+        def once() -> Any:
+            request = IncrementalAlterConfigsRequest(resources=[(resource, name, changes)], validate_only=validate_only)
+            return self._run(lambda: self._admin._manager.send(request, node_id=node))
+
+        for entry in self._repeat(once).responses:
+            translation.refuse(entry.error_code, entry.error_message)
+
+
+class _NoController(Exception):
+    """Nobody is controller just now, or another broker than was asked."""

@@ -1,0 +1,84 @@
+"""One look at a cluster for whoever waits: the snapshot, and the offsets that somebody asked for; values only.
+
+What several waiters want is united (`Wants.of`), so that one look serves all of them: a Metadata request, one
+OffsetFetch for each group and one round of ListOffsets, however many wait.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.admin.ports import ClusterClient, ClusterUnreachable
+from logyard.broker.errors import ApiError
+from logyard.broker.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What a look has to hold beside the snapshot: offsets of groups, and the end offsets of topics."""
+
+    groups: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, several: Iterable["Wants"]) -> "Wants":
+        """Everything that any of them wants."""
+        groups: set[str] = set()
+        topics: set[str] = set()
+        for wants in several:
+            groups |= wants.groups
+            topics |= wants.topics
+        return cls(frozenset(groups), frozenset(topics))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen at one moment.
+
+    `committed`: group → partition → committed offset; a group that did not answer is missing and named in `problems`.
+    `ends`: the end offsets of the wanted topics' partitions, and of those that the groups committed for.
+    """
+
+    snapshot: ClusterSnapshot
+    committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    def lag(self, group: str, topics: Iterable[str] = ()) -> dict[TopicPartition, int] | None:
+        """Records that the group has not consumed, by partition of those topics (of all it committed for).
+
+        A partition of a named topic without a commit counts from its end offset: nothing of it was consumed yet.
+        None where it cannot be told now: the group, or a partition's leader, did not answer.
+        """
+        if group not in self.committed:
+            return None
+        named = set(topics)
+        committed = self.committed[group]
+        partitions = {tp for tp in committed if not named or tp.topic in named}
+        partitions |= {tp for tp, _ in self.snapshot.partitions(sorted(named))} if named else set()
+        if not all(tp in self.ends for tp in partitions):
+            return None
+        return {tp: max(self.ends[tp] - committed.get(tp, 0), 0) for tp in sorted(partitions)}
+
+
+def take(client: ClusterClient, wants: Wants | None = None) -> Look:
+    """Look at the cluster once. Raises ClusterUnreachable, ApiError where not even Metadata is answered."""
+    snapshot = client.snapshot(reassignments=True)
+    if wants is None or not (wants.groups or wants.topics):
+        return Look(snapshot)
+    committed: dict[str, Mapping[TopicPartition, int]] = {}
+    problems: dict[str, str] = {}
+    for group in sorted(wants.groups):
+        try:
+            committed[group] = client.group_offsets(group)
+        except (ApiError, ClusterUnreachable) as problem:
+            problems[group] = str(problem)
+    partitions = {tp for tp, _ in snapshot.partitions(sorted(wants.topics))}
+    partitions |= {tp for offsets in committed.values() for tp in offsets}
+    # A partition without a leader would keep everybody waiting for it.
+    led = [tp for tp in sorted(partitions) if (p := snapshot.partition(tp)) is not None and p.is_led]
+    try:
+        ends = client.offsets(led) if led else {}
+    except (ApiError, ClusterUnreachable) as problem:
+        ends, problems[""] = {}, str(problem)
+    return Look(snapshot, committed, ends, problems)

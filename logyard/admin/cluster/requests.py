@@ -1,0 +1,110 @@
+"""Requests without a method in `ports.ClusterClient`, for the commands that need one kind of them each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from logyard.admin.cluster import translation
+from logyard.admin.cluster.client import KafkaClusterClient
+from logyard.admin.groups import requests
+from logyard.admin.groups.groups import Group
+from logyard.admin.ports import Quorum
+from logyard.broker.errors import ErrorCode
+
+_ELSEWHERE = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+_DESCRIBE_QUORUM = 55
+_METADATA_TOPIC = "__cluster_metadata"
+
+Codes = Callable[[Any], Sequence[int]]
+"""The error codes in a response."""
+
+
+class ClusterRequests(KafkaClusterClient):
+    """A client that sends any of kafka-python's requests, to any broker or a group's coordinator."""
+
+    def ask(self, make: Callable[[], Any], node: int | None = None, codes: Codes | None = None) -> Any:
+        """Send a request to a broker (None: any) and return its response.
+
+        `codes` tells the response's errors: those of a coordinator that is not there yet are tried again.
+        """
+
+        def once() -> Any:
+            response = self._run(lambda: self._admin._manager.send(make(), node_id=node))
+            _try_again(codes(response) if codes is not None else ())
+            return response
+
+        return self._repeat(once)
+
+    def coordinator(self, group: str) -> tuple[int, str]:
+        """The broker that coordinates a group, and its host:port."""
+        from kafka.protocol.metadata import FindCoordinatorRequest
+
+        def make() -> Any:
+            return FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
+
+        def found(answer: Any) -> Any:
+            several = getattr(answer, "coordinators", None)
+            return several[0] if several else answer
+
+        answer = found(self.ask(make, codes=lambda answer: [found(answer).error_code]))
+        return int(answer.node_id), f"{answer.host}:{answer.port}"
+
+    def ask_coordinator(self, group: str, make: Callable[[], Any], codes: Codes) -> Any:
+        """Send a request to a group's coordinator, looking for it anew when it has moved."""
+
+        def once() -> Any:
+            node, _ = self.coordinator(group)
+            response = self._run(lambda: self._admin._manager.send(make(), node_id=node))
+            _try_again(codes(response))
+            return response
+
+        return self._repeat(once)
+
+    def live_brokers(self) -> list[int]:
+        return sorted(self.snapshot([]).brokers)
+
+    def describe_group(self, group_id: str) -> Group:
+        return requests.describe(self, group_id)
+
+    def quorum(self) -> Quorum | None:
+        # Metadata of a KRaft cluster names any broker as controller. Only there a broker offers this request.
+        if _DESCRIBE_QUORUM not in self._admin._manager.broker_version_data.api_versions:
+            return None
+        from kafka.protocol.admin import DescribeQuorumRequest
+
+        topic = DescribeQuorumRequest.TopicData
+        wanted = [topic(topic_name=_METADATA_TOPIC, partitions=[topic.PartitionData(partition_index=0)])]
+        answer = self.ask(lambda: DescribeQuorumRequest(topics=wanted))
+        translation.refuse(answer.error_code, None)
+        (partition,) = answer.topics[0].partitions
+        translation.refuse(partition.error_code, None)
+        return Quorum(partition.leader_id, partition.leader_epoch)
+
+    def scram_users(self, users: Sequence[str] | None) -> dict[str, dict[str, int]]:
+        """User → mechanism → iterations; users without credentials are left out."""
+        found = self._repeat(lambda: self._admin.describe_user_scram_credentials(list(users) if users else None))
+        return {
+            user: {i["mechanism"].name.replace("_", "-"): i["iterations"] for i in entry["credential_infos"]}
+            for user, entry in found.items()
+            if entry["credential_infos"]
+        }
+
+    def alter_scram(self, user: str, upsert: Mapping[str, tuple[int, str]], delete: Sequence[str]) -> str | None:
+        """Set credentials (mechanism → iterations, password) and remove others; what was wrong, or None."""
+        from kafka.admin import UserScramCredentialDeletion, UserScramCredentialUpsertion
+
+        changes = [UserScramCredentialUpsertion(user, m, p, iterations=i) for m, (i, p) in upsert.items()]
+        changes += [UserScramCredentialDeletion(user, mechanism) for mechanism in delete]
+        problems: dict[str, str | None] = self._repeat(lambda: self._admin.alter_user_scram_credentials(changes))
+        return problems.get(user)
+
+
+def _try_again(codes: Sequence[int]) -> None:
+    from kafka import errors as theirs
+
+    for code in codes:
+        if code in _ELSEWHERE:
+            raise theirs.for_code(code)()

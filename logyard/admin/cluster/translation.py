@@ -1,0 +1,113 @@
+"""kafka-python's answers as our own values: plain dicts and numbers in, snapshots and ApiErrors out."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from logyard.admin.cluster.snapshot import (
+    BrokerNode,
+    ClusterSnapshot,
+    ConfigValue,
+    GroupView,
+    PartitionView,
+    ReplicaSize,
+    TopicView,
+)
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import ZERO_TOPIC_ID, Assignment, TopicId, TopicPartition, topic_id_text
+
+
+def snapshot(
+    metadata: Mapping[str, Any], reassignments: Mapping[TopicPartition, Assignment] | None, taken_at_ms: int
+) -> ClusterSnapshot:
+    """A Metadata response; topics with an error of their own are left out, unknown ones are named in `missing`."""
+    found = [entry for entry in metadata["topics"] if entry["error_code"] == 0]
+    lost = [e["name"] for e in metadata["topics"] if e["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    return ClusterSnapshot(
+        cluster_id=metadata.get("cluster_id") or "",
+        controller=metadata["controller_id"],
+        brokers={
+            b["node_id"]: BrokerNode(b["node_id"], b["host"], b["port"], b.get("rack")) for b in metadata["brokers"]
+        },
+        topics={entry["name"]: topic_view(entry) for entry in found},
+        taken_at_ms=taken_at_ms,
+        reassignments=reassignments,
+        missing=tuple(sorted(lost)),
+    )
+
+
+def replica_sizes(answers: Iterable[Mapping[str, Any]]) -> list[ReplicaSize]:
+    """DescribeLogDirs responses; directories that are offline have no sizes."""
+    return [
+        ReplicaSize(
+            broker=answer["broker"],
+            log_dir=log_dir["log_dir"],
+            tp=TopicPartition(topic["name"], p["partition_index"]),
+            size=p["partition_size"],
+            offset_lag=p["offset_lag"],
+            is_future=p["is_future_key"],
+        )
+        for answer in answers
+        for log_dir in answer["log_dirs"]
+        if log_dir["error_code"] == 0
+        for topic in log_dir["topics"]
+        for p in topic["partitions"]
+    ]
+
+
+def groups(described: Mapping[str, Mapping[str, Any]]) -> list[GroupView]:
+    return [
+        GroupView(group, str(d.get("group_state", "")), len(d.get("members") or ()), str(d.get("protocol_type", "")))
+        for group, d in sorted(described.items())
+    ]
+
+
+def configs(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, ConfigValue]:
+    return {
+        key: ConfigValue(e.get("value"), e["config_source"], bool(e["read_only"]), bool(e.get("is_sensitive")))
+        for key, e in entries.items()
+    }
+
+
+def topic_view(entry: Mapping[str, Any]) -> TopicView:
+    given = entry.get("topic_id")  # its to_dict makes a text of the uuid
+    topic_id = given if given is None or isinstance(given, TopicId) else TopicId(str(given))
+    partitions = [
+        PartitionView(
+            partition=p["partition_index"],
+            leader=p["leader_id"],
+            replicas=tuple(p["replica_nodes"]),
+            isr=tuple(p["isr_nodes"]),
+            leader_epoch=p.get("leader_epoch", -1),
+        )
+        for p in entry["partitions"]
+    ]
+    return TopicView(
+        name=entry["name"],
+        partitions=tuple(sorted(partitions, key=lambda p: p.partition)),
+        topic_id=topic_id_text(topic_id) if topic_id and topic_id != ZERO_TOPIC_ID else None,
+        internal=bool(entry.get("is_internal")),
+    )
+
+
+def code(number: int) -> ErrorCode:
+    """The error of that number, UNKNOWN_SERVER_ERROR for one that is newer than us."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def problem(number: int, message: str | None) -> ApiError | None:
+    """What one entry of a response says, None where it says that all is well."""
+    return ApiError(code(number), message or code(number).name) if number else None
+
+
+def refuse(number: int, message: str | None, *, unless: ErrorCode | None = None) -> None:
+    """Raise what one entry of a response says, but for the one error that the caller waits out by looking."""
+    if number and number != unless:
+        raise ApiError(code(number), message or code(number).name)
+
+
+def api_error(theirs: Any) -> ApiError:
+    """A BrokerResponseError of kafka-python's."""
+    return ApiError(code(theirs.errno), str(theirs))

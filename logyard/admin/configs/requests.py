@@ -1,0 +1,162 @@
+"""Settings of topics, brokers, users, clients and ips by requests (kafka-python's messages, sent by `requests.py`)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from logyard.admin.cluster import translation
+from logyard.admin.configs.entities import (
+    BROKER_LOGGERS,
+    BROKERS,
+    CLIENTS,
+    DEFAULT,
+    IPS,
+    SCRAM,
+    TOPICS,
+    USERS,
+    BadConfig,
+    Entity,
+    Setting,
+    Synonym,
+    parse_credential,
+    refuse_unknown,
+)
+from logyard.broker.errors import ApiError
+
+# Kafka's numbers of resources and of the sources of a value (ConfigResource.Type, ConfigEntry.ConfigSource).
+_RESOURCES = {TOPICS: 2, BROKERS: 4, BROKER_LOGGERS: 8}
+_SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+}
+_QUOTA_TYPES = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
+_EXACT, _DEFAULT, _ANY = 0, 1, 2
+_SET, _DELETE = 0, 1
+_MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+
+
+class Sender(Protocol):
+    """The part of `requests.ClusterRequests` that is needed."""
+
+    def ask(self, make: Callable[[], Any], node: int | None = None) -> Any: ...
+
+    def scram_users(self, users: Sequence[str] | None) -> dict[str, dict[str, int]]: ...
+
+    def alter_scram(self, user: str, upsert: Mapping[str, tuple[int, str]], delete: Sequence[str]) -> str | None: ...
+
+
+def describe(sender: Sender, entity: Entity, *, everything: bool = False) -> list[Setting]:
+    """The settings of one topic, broker or broker's loggers, by name; only its own ones unless `everything`."""
+    from kafka.protocol.admin import DescribeConfigsRequest
+
+    def make() -> Any:
+        resource = (_RESOURCES[entity.type], entity.name, None)
+        return DescribeConfigsRequest(resources=[resource], include_synonyms=True, min_version=1)
+
+    result = sender.ask(make, _node(entity)).results[0]
+    translation.refuse(result.error_code, result.error_message)
+    found = [_setting(entry) for entry in result.configs]
+    wanted = {TOPICS: 1, BROKERS: 3 if entity.name == DEFAULT else 2, BROKER_LOGGERS: 0}[entity.type]
+    own = _SOURCES.get(wanted)
+    return sorted((one for one in found if everything or own is None or one.source == own), key=lambda one: one.name)
+
+
+def alter(sender: Sender, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
+    """Set and unset. Raises BadConfig where something to unset is not set, ApiError as the brokers refuse."""
+    from kafka.protocol.admin import IncrementalAlterConfigsRequest
+
+    if delete:
+        refuse_unknown(delete, [one.name for one in describe(sender, entity)])
+    changes = [(key, _SET, value) for key, value in add.items()] + [(key, _DELETE, None) for key in delete]
+
+    def make() -> Any:
+        return IncrementalAlterConfigsRequest(
+            resources=[(_RESOURCES[entity.type], entity.name, changes)], validate_only=False
+        )
+
+    for result in sender.ask(make, _node(entity)).responses:
+        translation.refuse(result.error_code, result.error_message)
+
+
+def quotas(sender: Sender, entity: Entity) -> list[tuple[dict[str, str | None], dict[str, float]]]:
+    """(type → name, key → value) of every entity that has exactly these types and, where given, names."""
+    from kafka.protocol.admin import DescribeClientQuotasRequest
+
+    def component(index: int) -> tuple[str, int, str | None]:
+        kind = _QUOTA_TYPES[entity.types[index]]
+        if entity.names is None:
+            return kind, _ANY, None
+        name = entity.names[index]
+        return (kind, _DEFAULT, None) if name == DEFAULT else (kind, _EXACT, name)
+
+    components = [component(index) for index in range(len(entity.types))]
+    answer = sender.ask(lambda: DescribeClientQuotasRequest(components=components, strict=True))
+    translation.refuse(answer.error_code, answer.error_message)
+    kinds = {theirs: ours for ours, theirs in _QUOTA_TYPES.items()}
+    found = [
+        (
+            {kinds[part.entity_type]: part.entity_name for part in entry.entity},
+            {one.key: one.value for one in entry.values},
+        )
+        for entry in answer.entries or ()
+    ]
+    return sorted(found, key=lambda entry: [(kind, name or "") for kind, name in sorted(entry[0].items())])
+
+
+def alter_quotas(sender: Sender, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
+    """Raises BadConfig on a value that is no number or a key to unset that is not set, ApiError."""
+    from kafka.protocol.admin import AlterClientQuotasRequest
+
+    if delete:
+        there = [key for _, values in quotas(sender, entity) for key in values]
+        refuse_unknown(delete, there)
+    ops = [(key, _number(key, value), False) for key, value in add.items()] + [(key, 0.0, True) for key in delete]
+    parts = [
+        (_QUOTA_TYPES[kind], None if name == DEFAULT else name)
+        for kind, name in zip(entity.types, entity.names or (), strict=True)
+    ]
+    answer = sender.ask(lambda: AlterClientQuotasRequest(entries=[(parts, ops)], validate_only=False))
+    for entry in answer.entries:
+        translation.refuse(entry.error_code, entry.error_message)
+
+
+def alter_credentials(sender: Sender, user: str, add: Mapping[str, str], delete: Sequence[str]) -> None:
+    """Set and remove a user's SCRAM credentials. Raises BadConfig, ApiError."""
+    upsert = {mechanism: parse_credential(mechanism, text) for mechanism, text in add.items() if mechanism in SCRAM}
+    problem = sender.alter_scram(user, upsert, delete)
+    if problem is not None:
+        raise ApiError(translation.code(-1), f"user {user}: {problem}")
+
+
+def credential_lines(sender: Sender, users: Sequence[str] | None) -> list[str]:
+    """What `describe` says of users' credentials; never the credentials."""
+    return [
+        f"SCRAM credential configs for user-principal '{user}' are "
+        + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in sorted(found.items()))
+        for user, found in sorted(sender.scram_users(users).items())
+    ]
+
+
+def _node(entity: Entity) -> int | None:
+    """A broker answers for itself only; the defaults are known to all."""
+    return int(entity.name) if entity.type in (BROKERS, BROKER_LOGGERS) and entity.name else None
+
+
+def _setting(entry: Any) -> Setting:
+    return Setting(
+        name=entry.name,
+        value=entry.value,
+        source=_SOURCES.get(entry.config_source, "UNKNOWN"),
+        sensitive=bool(entry.is_sensitive),
+        synonyms=tuple(Synonym(_SOURCES.get(s.source, "UNKNOWN"), s.name, s.value) for s in entry.synonyms or ()),
+    )
+
+
+def _number(key: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise BadConfig(f"Cannot parse quota configuration value for {key}: {value}") from None

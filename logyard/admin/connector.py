@@ -1,0 +1,151 @@
+"""Opening a cluster, its ZooKeeper and its launcher from settings: the one place that knows the real ones.
+
+Whoever needs them takes a `Connector`, so that tests hand in `memory.MemoryConnector`.
+"""
+
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from logyard.admin.cluster.reachability import why_unreachable
+from logyard.admin.cluster.requests import ClusterRequests
+from logyard.admin.ports import (
+    ClusterUnreachable,
+    DescribingClient,
+    Ensemble,
+    EnsembleUnreachable,
+    Launcher,
+    Pause,
+)
+from logyard.admin.recovery.witnesses import WORDS, Word
+from logyard.admin.settings import BadSettings, ClusterSettings
+from logyard.admin.zookeeper.ensemble import KazooEnsemble
+from logyard.broker.errors import LogyardError
+
+_PATIENCE_S = 120.0
+_STATUS_PATIENCE_S = 30.0
+
+
+class Connector(Protocol):
+    """Where clients of a cluster come from. `cluster` raises ClusterUnreachable, `ensemble` EnsembleUnreachable."""
+
+    def cluster(self, settings: ClusterSettings) -> DescribingClient: ...
+
+    def ensemble(self, settings: ClusterSettings) -> Ensemble: ...
+
+    def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher: ...
+
+    def pause(self) -> Pause: ...
+
+    def why_unreachable(self, settings: ClusterSettings, problem: ClusterUnreachable) -> str:
+        """Which step towards the brokers fails."""
+        ...
+
+
+class RealConnector:
+    """Kafka's protocol, a real ZooKeeper, real processes, real time."""
+
+    def cluster(self, settings: ClusterSettings) -> DescribingClient:
+        return ClusterRequests(settings)
+
+    def ensemble(self, settings: ClusterSettings) -> Ensemble:
+        if settings.zookeeper is None:
+            raise EnsembleUnreachable("this needs ZooKeeper: name it (host:port) in the connection's extra `zookeeper`")
+        return KazooEnsemble(settings.zookeeper, settings.request_timeout_s)
+
+    def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher:
+        return CommandLauncher(start, stop, status)
+
+    def pause(self) -> Pause:
+        return RealPause()
+
+    def why_unreachable(self, settings: ClusterSettings, problem: ClusterUnreachable) -> str:
+        return why_unreachable(settings, problem)
+
+
+class RealPause:
+    """The machine's clock."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class CommandLauncher:
+    """Starts (and stops, and asks after) a broker by a command, given as a list of arguments and run without a shell.
+
+    In each argument `{broker_id}`, `{host}` and `{rack}` are filled in; any other brace is refused, and host and
+    rack may hold only what names hold, so that nothing in a registration becomes an option or a path. The status
+    command prints one of `witnesses.WORDS` first; its exit status does not matter.
+    """
+
+    def __init__(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> None:
+        self._start, self._stop, self._status = tuple(start), tuple(stop), tuple(status)
+
+    @property
+    def can_stop(self) -> bool:
+        return bool(self._stop)
+
+    def start(self, broker: int, host: str = "", rack: str = "") -> None:
+        _run("starting", broker, fill("broker_start_command", self._start, broker, host, rack))
+
+    def stop(self, broker: int, host: str = "", rack: str = "") -> bool:
+        if not self._stop:
+            return False
+        _run("stopping", broker, fill("broker_stop_command", self._stop, broker, host, rack))
+        return True
+
+    def word(self, broker: int, host: str = "", rack: str = "") -> Word:
+        if not self._status:
+            return Word.UNKNOWN
+        try:
+            arguments = fill("broker_status_command", self._status, broker, host, rack)
+            done = _completed(arguments, _STATUS_PATIENCE_S)
+        except (LogyardError, OSError, subprocess.TimeoutExpired):
+            return Word.UNKNOWN
+        said = done.stdout.split()
+        return WORDS.get(said[0].lower(), Word.UNKNOWN) if said else Word.UNKNOWN
+
+
+def _completed(arguments: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+def _run(doing: str, broker: int, arguments: Sequence[str]) -> None:
+    """Run a launcher's command to its end. Raises LogyardError with the last line that it said."""
+    try:
+        done = _completed(arguments, _PATIENCE_S)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise LogyardError(f"{doing} broker {broker} by {arguments[0]}: {problem}") from None
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["silent"]
+        raise LogyardError(f"{doing} broker {broker}: {arguments[0]} ended with {done.returncode}: {said[-1]}")
+
+
+def fill(name: str, command: Sequence[str], broker: int, host: str = "", rack: str = "") -> list[str]:
+    """Fill in the placeholders of a launcher's arguments. Raises BadSettings naming what is wrong."""
+    if not command:
+        raise BadSettings(f"{name}: a list of arguments is expected")
+    values = {"{broker_id}": str(broker), "{host}": host, "{rack}": rack}
+    for placeholder, value in values.items():
+        if any(placeholder in argument for argument in command):
+            _check_value(name, placeholder, value)
+    filled = []
+    for argument in command:
+        for placeholder, value in values.items():
+            argument = argument.replace(placeholder, value)
+        if "{" in argument or "}" in argument:
+            raise BadSettings(f"{name}: only {{broker_id}}, {{host}}, {{rack}} are filled in {argument!r}")
+        filled.append(argument)
+    return filled
+
+
+def _check_value(name: str, placeholder: str, value: str) -> None:
+    plain = value.replace("-", "").replace("_", "").replace(".", "").replace(":", "")
+    if not value or value.startswith("-") or not (plain.isascii() and plain.isalnum()):
+        raise BadSettings(f"{name}: {placeholder} is {value!r}, and only letters, digits and . _ : - may be in it")

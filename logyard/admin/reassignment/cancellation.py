@@ -1,0 +1,72 @@
+"""Which running moves may be cancelled, and what their throttles leave behind; pure.
+
+A cancelled move goes back to the replicas of before. Where none of those lives and is in sync, nobody could lead the
+partition (KAFKA-14424): such a move is left alone, and so is one that was superseded since it was planned for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue
+from logyard.admin.reassignment.execution import Move
+from logyard.broker.model import Assignment, TopicPartition
+
+LEADERLESS = "none of its former replicas {} lives and is in sync: start one of these brokers first"
+OTHER_TARGET = "it moves to {} by now, and not to {}: look again"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """Moves to cancel, each from its target back to its former replicas; and those to leave alone, with the reason."""
+
+    moves: tuple[Move, ...] = ()
+    kept: Mapping[TopicPartition, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "cancelled": [
+                {
+                    "topic": move.tp.topic,
+                    "partition": move.tp.partition,
+                    "target": list(move.replicas),
+                    "replicas": list(move.target),
+                }
+                for move in self.moves
+            ],
+            "kept": {str(tp): reason for tp, reason in sorted(self.kept.items())},
+        }
+
+
+def plan_cancellation(
+    snapshot: ClusterSnapshot,
+    running: Mapping[TopicPartition, Assignment],
+    topics: Sequence[str] = (),
+    expected: Mapping[TopicPartition, Sequence[int]] | None = None,
+) -> Cancellation:
+    """Sort what runs of those topics (all of them where none is named).
+
+    :param expected: only these, where they still move to these targets.
+    """
+    moves, kept = [], {}
+    for tp, placed in sorted(running.items()):
+        if (topics and tp.topic not in topics) or (expected is not None and tp not in expected):
+            continue
+        if expected is not None and tuple(expected[tp]) != placed.target:
+            kept[tp] = OTHER_TARGET.format(list(placed.target), list(expected[tp]))
+        elif would_be_leaderless(snapshot, tp, placed):
+            kept[tp] = LEADERLESS.format(list(placed.origin))
+        else:
+            moves.append(Move(tp, placed.target, placed.origin))
+    return Cancellation(tuple(moves), kept)
+
+
+def would_be_leaderless(snapshot: ClusterSnapshot, tp: TopicPartition, placed: Assignment) -> bool:
+    """Whether nobody of the former replicas could lead."""
+    view = snapshot.partition(tp)
+    return view is not None and not set(placed.origin) & set(view.isr) & set(snapshot.brokers)
+
+
+def left_over(configs: Mapping[str, ConfigValue], keys: Sequence[str]) -> list[str]:
+    """Those of the throttles that are set here; `*` throttles everything, and so was not set for a few moves."""
+    return [key for key in keys if key in configs and configs[key].is_override and configs[key].value not in ("", "*")]

@@ -1,0 +1,245 @@
+"""What can be wrong with a cluster's znodes, as rules over one look at them. Pure.
+
+Rule 1: each check names a path, what is wrong there, what it causes, and what helps.
+Rule 2: a mending is proposed only where it loses nothing that anybody may want: requests that nobody can carry out,
+        notes that nobody will read, znodes that every broker makes at its start. Leaders, replicas and settings are
+        the controller's and the owner's.
+Rule 3: what a working controller is about to do is no finding before it is `PATIENCE_S` old.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from logyard.admin.zookeeper import topic_checks
+from logyard.admin.zookeeper.findings import ERROR, NOTE, PATIENCE_S, Finding
+from logyard.admin.zookeeper.survey import Survey
+from logyard.broker.znodes import (
+    brokers,
+    config_changes,
+    configs,
+    controller,
+    delete_topics,
+    isr_notifications,
+    log_dir_events,
+    preferred_election,
+    reassignments,
+    topics,
+)
+from logyard.broker.znodes.ops import Create, Delete, SetData, ZkOp
+
+# A topic's settings are written before the topic itself.
+CREATION_S = 600.0
+
+_REQUESTS = (reassignments.PATH, preferred_election.PATH)
+_NOTES = (config_changes.PATH, isr_notifications.PATH, log_dir_events.PATH)
+
+
+def check(found: Survey, now_ms: int) -> list[Finding]:
+    """Everything that is wrong, by path. `now_ms` is wall-clock time."""
+    findings = [finding for rule in RULES for finding in rule(found, now_ms)]
+    return sorted(findings, key=lambda finding: (finding.severity, finding.path, finding.kind))
+
+
+def skeleton(found: Survey, now_ms: int) -> Iterator[Finding]:
+    for path in found.missing:
+        yield Finding(
+            path,
+            "missing",
+            "there is no such znode, which every broker makes at its start",
+            "what is kept or watched below it does not work until a broker starts",
+            "create it, empty",
+            (Create(path),),
+        )
+
+
+def undecodable(found: Survey, now_ms: int) -> Iterator[Finding]:
+    for path, problem in found.bad.items():
+        parent = path.rpartition("/")[0]
+        ops: tuple[ZkOp, ...] = ()
+        fix = "write it anew; its content cannot be guessed"
+        if path in _REQUESTS or parent in _NOTES:
+            ops, fix = (Delete(path, found.version(path)),), "delete it: nobody can carry out what it asks for"
+        elif path == controller.EPOCH_PATH:
+            fix = "`recover_controller` (operators) writes a number above every state's"
+        elif parent == brokers.IDS_PATH:
+            fix = "restart that broker: it registers anew"
+        yield Finding(path, "undecodable", problem, _harm(path), fix, ops)
+
+
+def _harm(path: str) -> str:
+    if path.startswith(f"{topics.PATH}/"):
+        return "the controller passes over it: its partitions keep what they have, or get no leader"
+    if path in (controller.PATH, controller.EPOCH_PATH):
+        return "no broker can tell who is controller, or be elected"
+    if path.startswith("/config/") and not path.startswith(f"{config_changes.PATH}/"):
+        return "brokers go on with the settings they have, and start without these"
+    if path.startswith(f"{brokers.IDS_PATH}/"):
+        return "the broker counts as absent: no partition can be led there"
+    return "it is passed over"
+
+
+def no_controller(found: Survey, now_ms: int) -> Iterator[Finding]:
+    if found.brokers and found.controller is None and controller.PATH not in found.bad:
+        yield Finding(
+            controller.PATH,
+            "nobody-controls",
+            f"brokers {_ids(found.brokers)} are registered, and nobody is controller",
+            "no leader is elected, no topic made or deleted, no reassignment goes on",
+            "the `recover_controller` operator has an election held; or restart one broker",
+        )
+    elif found.controller is not None and found.brokers and found.controller not in found.brokers:
+        yield Finding(
+            controller.PATH,
+            "controller-unknown",
+            f"broker {found.controller} holds it and is not registered",
+            "unless that broker comes back, nothing is controlled until its session ends",
+            "the `recover_controller` operator fences it",
+        )
+
+
+def epochs(found: Survey, now_ms: int) -> Iterator[Finding]:
+    """A state written under a later epoch than /controller_epoch: the counter was lost or set back."""
+    if controller.EPOCH_PATH not in found.znodes and found.states:
+        highest = max(state.controller_epoch for state in found.states.values())
+        yield Finding(
+            controller.EPOCH_PATH,
+            "no-epoch",
+            f"there is no such znode, and partition states are of epochs up to {highest}",
+            "the controller writes nothing more and has to be elected anew; one of Apache Kafka begins at 1 again, and "
+            "the other brokers refuse it",
+            f"write {highest}: the next controller's epoch is then above every state's",
+            (Create(controller.EPOCH_PATH, controller.encode_epoch(highest)),),
+        )
+    if found.controller_epoch is None:
+        return
+    ahead = {tp: s.controller_epoch for tp, s in found.states.items() if s.controller_epoch > found.controller_epoch}
+    if ahead:
+        highest = max(ahead.values())
+        some = ", ".join(map(str, sorted(ahead)[:5])) + (", …" if len(ahead) > 5 else "")
+        ops: list[ZkOp] = [
+            SetData(controller.EPOCH_PATH, controller.encode_epoch(highest), found.version(controller.EPOCH_PATH))
+        ]
+        if controller.PATH in found.znodes:
+            ops.append(Delete(controller.PATH, found.version(controller.PATH)))
+        yield Finding(
+            controller.EPOCH_PATH,
+            "epoch-behind",
+            f"it is {found.controller_epoch}, and {len(ahead)} partitions' states ({some}) are of up to {highest}",
+            "the controller takes itself for deposed there: these partitions keep their leader or stay without one",
+            f"write {highest} and have a controller elected, whose epoch is then above every state's",
+            tuple(ops),
+        )
+
+
+def requests(found: Survey, now_ms: int) -> Iterator[Finding]:
+    path = preferred_election.PATH
+    if found.elections is not None and found.age_s(path, now_ms) >= PATIENCE_S:
+        yield Finding(
+            path,
+            "stale-election",
+            f"asked for {found.age_s(path, now_ms):.0f} s ago, and not done",
+            "tools cannot ask for another election by ZooKeeper",
+            "delete it; ask again when a controller works",
+            (Delete(path, found.version(path)),),
+        )
+    for name in found.deleting:
+        yield from _deletion(found, name, now_ms)
+
+
+def _deletion(found: Survey, name: str, now_ms: int) -> Iterator[Finding]:
+    path = delete_topics.path(name)
+    if path not in found.znodes or found.age_s(path, now_ms) < PATIENCE_S:
+        return
+    age = f"{found.age_s(path, now_ms):.0f} s ago"
+    if name not in found.topic_names:
+        yield Finding(
+            path,
+            "deletion-of-nothing",
+            f"asked for {age}, and there is no such topic",
+            "a topic that is made with this name is deleted at once",
+            "delete the request",
+            (Delete(path, found.version(path)),),
+        )
+        return
+    topic = found.topics.get(name)
+    placed = topic.partitions.values() if topic is not None else ()
+    dead = sorted({b for a in placed for b in a.replicas if b not in found.brokers})
+    moving = any(a.is_reassigning for a in placed)
+    why = f"; brokers {_ids(dead)} with replicas are not registered" if dead else ""
+    why += "; it is being reassigned" if moving else ""
+    yield Finding(
+        path,
+        "deletion-hangs",
+        f"asked for {age}, and the topic is still there{why}",
+        "nobody can use the topic, and none of this name can be made",
+        f"start brokers {_ids(dead)}: it goes on then"
+        if dead
+        else "wait for, or cancel, its reassignment"
+        if moving
+        else "see whether a controller works, and whether delete.topic.enable is true",
+    )
+
+
+def settings(found: Survey, now_ms: int) -> Iterator[Finding]:
+    for name in found.config_names:
+        path = configs.topic_path(name)
+        if name in found.topic_names or path not in found.znodes or name in found.deleting:
+            continue
+        if found.age_s(path, now_ms) >= CREATION_S:
+            version = found.version(path)
+            is_empty = path not in found.bad and not configs.decode(found.znodes[path].data)
+            yield Finding(
+                path,
+                "config-of-nothing",
+                "there is no such topic: a creation or deletion stopped half-way",
+                "none" if is_empty else "a topic that is made with this name by an old tool may get these settings",
+                "delete it",
+                (Delete(path, version),),
+                NOTE if is_empty else ERROR,
+            )
+
+
+def notifications(found: Survey, now_ms: int) -> Iterator[Finding]:
+    for name in found.isr_notifications:
+        path = isr_notifications.path(name)
+        if path in found.znodes and path not in found.bad and found.age_s(path, now_ms) >= PATIENCE_S:
+            yield Finding(
+                path,
+                "unread-notification",
+                f"written {found.age_s(path, now_ms):.0f} s ago, and read by no controller",
+                "clients may be told an old ISR; a reassignment may wait for it",
+                "delete it, as every new controller does",
+                (Delete(path, found.version(path)),),
+            )
+    for name, broker in found.log_dir_events.items():
+        path = log_dir_events.path(name)
+        if found.age_s(path, now_ms) >= PATIENCE_S:
+            gone = broker not in found.brokers
+            yield Finding(
+                path,
+                "unread-dir-failure",
+                f"broker {broker} lost a directory {found.age_s(path, now_ms):.0f} s ago, unread by any controller",
+                "none: that broker is gone" if gone else "partitions on that directory may still be led there",
+                "delete it" if gone else "restart that broker, or have another controller elected",
+                (Delete(path, found.version(path)),) if gone else (),
+            )
+
+
+def _ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(brokers)))
+
+
+RULES: tuple[Callable[[Survey, int], Iterator[Finding]], ...] = (
+    skeleton,
+    undecodable,
+    no_controller,
+    epochs,
+    topic_checks.half_made,
+    topic_checks.topic_ids,
+    topic_checks.replicas,
+    topic_checks.states,
+    topic_checks.orphans,
+    topic_checks.moves,
+    requests,
+    settings,
+    notifications,
+)

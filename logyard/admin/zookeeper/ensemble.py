@@ -1,0 +1,315 @@
+"""The cluster's ZooKeeper by kazoo: read by the schemas of broker/znodes, written only under a fence.
+
+Kazoo's import and connection happen at the first question. Sessions here are short: nothing but the nudge and the
+exercise creates anything ephemeral.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from logyard.admin.ports import EnsembleUnreachable, PartitionsView
+from logyard.admin.recovery import journal as step_journal
+from logyard.admin.recovery.witnesses import FENCE, ControllerView, Journal
+from logyard.broker.errors import CorruptData
+from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
+from logyard.broker.znodes import (
+    brokers,
+    cluster_id,
+    controller,
+    delete_topics,
+    partition_state,
+    preferred_election,
+    topics,
+)
+from logyard.broker.znodes.ops import Znode
+from logyard.broker.znodes.paths import BROKER_IDS
+
+_IN_FLIGHT = 100
+_EXERCISE_POLL_S = 0.05
+# What a nudge writes into /controller for a moment: no broker has this id, so nobody takes itself for elected.
+_NOBODY = -1
+
+
+class _NotAllowed(EnsembleUnreachable):
+    """ZooKeeper answers, and refuses to write."""
+
+
+class KazooEnsemble:
+    """`ports.Ensemble` over a real ZooKeeper. `connect` is host:port[,host:port…][/chroot].
+
+    It connects at the first question.
+    """
+
+    def __init__(self, connect: str, timeout_s: float = 10.0) -> None:
+        self._connect, self._timeout_s = connect, timeout_s
+        self._opened: Any = None
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.stop()
+            self._opened.close()
+            self._opened = None
+
+    @property
+    def _client(self) -> Any:
+        from kazoo.client import KazooClient
+
+        if self._opened is None:
+            client = KazooClient(hosts=self._connect, timeout=self._timeout_s)
+            try:
+                client.start(timeout=self._timeout_s)
+            except Exception as problem:
+                client.stop()
+                client.close()
+                raise EnsembleUnreachable(
+                    f"ZooKeeper {self._connect} does not answer within {self._timeout_s:g} s: {problem}"
+                ) from None
+            self._opened = client
+        return self._opened
+
+    def controller(self) -> ControllerView:
+        held, epoch, named = self._read([controller.PATH, controller.EPOCH_PATH, cluster_id.PATH])
+        return ControllerView(
+            holder=_holder(held),
+            czxid=held.czxid if held else -1,
+            epoch=_epoch(epoch),
+            epoch_version=epoch.version if epoch else -1,
+            brokers=self._brokers(),
+            # Nobody changes /controller once it is made: its mtime is its ctime.
+            elected_ms=held.mtime_ms if held else 0,
+            cluster_id=_cluster_id(named),
+        )
+
+    def partitions(self) -> PartitionsView:
+        names = self._children(topics.PATH)
+        assignments: dict[TopicPartition, Assignment] = {}
+        for name, znode in zip(names, self._read([topics.topic_path(name) for name in names]), strict=True):
+            assignments.update(_assignments(name, znode))
+        order = sorted(assignments)
+        states: dict[TopicPartition, PartitionState] = {}
+        for tp, znode in zip(order, self._read([partition_state.path(tp) for tp in order]), strict=True):
+            state = _state(tp, znode)
+            if state is not None:
+                states[tp] = state
+        return PartitionsView(
+            states=states,
+            assignments=assignments,
+            stateless=tuple(tp for tp in order if tp not in states),
+            deleting=tuple(self._children(delete_topics.PATH)),
+        )
+
+    def exercise(self, timeout_s: float) -> bool | None:
+        from kazoo.exceptions import NodeExistsError, NoNodeError
+
+        client, path = self._client, preferred_election.PATH
+        deadline, first = time.monotonic() + timeout_s, -1
+        while True:
+            try:
+                # Ephemeral: what a controller does not take away goes with this session.
+                self._done(client.create_async(path, preferred_election.encode([]), ephemeral=True))
+                break
+            except (_NotAllowed, NoNodeError):
+                return None
+            except NodeExistsError:
+                # Somebody's own, a tool's or another recovery's. Only ours tells who took it away.
+                stat = self._done(client.exists_async(path))
+                first = stat.czxid if stat is not None and first < 0 else first
+                if time.monotonic() >= deadline:
+                    return False if stat is not None and stat.czxid == first else None
+                time.sleep(_EXERCISE_POLL_S)
+        while self._done(client.exists_async(path)) is not None:
+            if time.monotonic() >= deadline:
+                self._withdraw(path)
+                return False
+            time.sleep(_EXERCISE_POLL_S)
+        return True
+
+    def _withdraw(self, path: str) -> None:
+        """Take our own election back, and nobody else's."""
+        from kazoo.exceptions import BadVersionError, NoNodeError
+
+        stat = self._done(self._client.exists_async(path))
+        if stat is not None and stat.ephemeralOwner == self._client.client_id[0]:
+            with contextlib.suppress(BadVersionError, NoNodeError):
+                self._done(self._client.delete_async(path, stat.version))
+
+    def journal(self) -> Journal:
+        from kazoo.exceptions import NoNodeError
+
+        client = self._client
+        try:
+            # Written for ZooKeeper's time now, and for a version that any other recovery's reading changes.
+            stat = self._done(client.set_async(step_journal.PATH, b""))
+        except NoNodeError:
+            self._guarded(lambda: client.ensure_path(step_journal.PATH))
+            stat = self._done(client.set_async(step_journal.PATH, b""))
+        names = self._children(step_journal.PATH)
+        paths = [f"{step_journal.PATH}/{name}" for name in names]
+        found = [(path, znode) for path, znode in zip(paths, self._read(paths), strict=True) if znode is not None]
+        now_ms = int(stat.mtime)
+        for path, znode in found:
+            if now_ms - znode.mtime_ms > step_journal.KEPT_MS:
+                with contextlib.suppress(NoNodeError):
+                    self._done(client.delete_async(path))
+        steps = [step_journal.decode(znode) for _, znode in found]
+        return Journal(now_ms, int(stat.version), tuple(step for step in steps if step is not None))
+
+    def note(self, journal: Journal, kind: str, broker: int) -> bool:
+        return self._commit(self._noted(journal, kind, broker))
+
+    def fence(self, seen: ControllerView, journal: Journal) -> bool:
+        held = self._read([controller.PATH])[0]
+        # An election raises /controller_epoch in the same multi that creates /controller: the check of the epoch's
+        # version is what holds; the czxid only saves a try that is known to fail.
+        if held is None or held.czxid != seen.czxid:
+            return False
+        epoch = ("check", controller.EPOCH_PATH, seen.epoch_version)
+        broker = -1 if seen.holder is None else seen.holder
+        return self._commit([epoch, ("delete", controller.PATH), *self._noted(journal, FENCE, broker)])
+
+    def _noted(self, journal: Journal, kind: str, broker: int) -> list[tuple[Any, ...]]:
+        data = step_journal.encode(kind, broker)
+        return [
+            ("set_data", step_journal.PATH, b"", journal.version),
+            ("create", step_journal.SEQUENCE_PREFIX, data, None, False, True),
+        ]
+
+    def nudge_election(self) -> bool:
+        from kazoo.exceptions import NodeExistsError
+
+        data = controller.encode(_NOBODY, 0)
+        try:
+            self._done(self._client.create_async(controller.PATH, data, ephemeral=True))
+        except NodeExistsError:
+            return False
+        return self._commit([("delete", controller.PATH)])
+
+    def repair_epoch(self, seen: ControllerView, epoch: int) -> bool:
+        from kazoo.exceptions import BadVersionError, NoNodeError
+
+        data = controller.encode_epoch(epoch)
+        try:
+            self._done(self._client.set_async(controller.EPOCH_PATH, data, version=seen.epoch_version))
+        except (BadVersionError, NoNodeError):
+            return False
+        return True
+
+    def _commit(self, operations: Sequence[tuple[Any, ...]]) -> bool:
+        from kazoo.exceptions import NoAuthError
+
+        transaction = self._client.transaction()
+        for name, *arguments in operations:
+            getattr(transaction, name)(*arguments)
+        results = self._done(transaction.commit_async())
+        refused = next((result for result in results if isinstance(result, NoAuthError)), None)
+        if refused is not None:
+            raise self._unreachable(refused)
+        return not any(isinstance(result, Exception) for result in results)
+
+    def _done(self, answer: Any) -> Any:
+        """Wait for an answer, but not for ever. Raises what says something about a znode; else EnsembleUnreachable."""
+        return self._guarded(lambda: answer.get(timeout=self._timeout_s))
+
+    def _guarded(self, ask: Callable[[], Any]) -> Any:
+        from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        try:
+            return ask()
+        except (BadVersionError, NodeExistsError, NoNodeError):
+            raise
+        except (KazooException, KazooTimeoutError, OSError) as problem:
+            raise self._unreachable(problem) from None
+
+    def _unreachable(self, problem: Exception) -> EnsembleUnreachable:
+        from kazoo.exceptions import NoAuthError
+
+        if isinstance(problem, NoAuthError):
+            return _NotAllowed(f"ZooKeeper {self._connect} does not let this user write what a recovery needs")
+        what = str(problem) or type(problem).__name__
+        return EnsembleUnreachable(f"ZooKeeper {self._connect} does not answer: {what}")
+
+    def _brokers(self) -> dict[int, BrokerInfo]:
+        ids = sorted(int(name) for name in self._children(BROKER_IDS) if name.isdecimal())
+        found: dict[int, BrokerInfo] = {}
+        for broker, znode in zip(ids, self._read([brokers.path(broker) for broker in ids]), strict=True):
+            if znode is not None:
+                try:
+                    found[broker] = brokers.decode(broker, znode)
+                except CorruptData:
+                    # Alive all the same: its ephemeral znode stands; only its addresses cannot be told.
+                    found[broker] = BrokerInfo(broker, (), epoch=znode.czxid)
+        return found
+
+    def _children(self, path: str) -> list[str]:
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            return sorted(self._done(self._client.get_children_async(path)))
+        except NoNodeError:
+            return []
+
+    def _read(self, paths: Sequence[str]) -> list[Znode | None]:
+        """Read znodes with up to 100 requests under way; None where there is none."""
+        found: list[Znode | None] = []
+        for first in range(0, len(paths), _IN_FLIGHT):
+            pending = [self._client.get_async(path) for path in paths[first : first + _IN_FLIGHT]]
+            found.extend(self._znode(answer) for answer in pending)
+        return found
+
+    def _znode(self, answer: Any) -> Znode | None:
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            data, stat = self._done(answer)
+        except NoNodeError:
+            return None
+        return Znode(data, stat.version, stat.czxid, stat.mtime, stat.ephemeralOwner)
+
+
+def _holder(znode: Znode | None) -> int | None:
+    if znode is None:
+        return None
+    try:
+        return controller.decode(znode.data)
+    except CorruptData:
+        return _NOBODY  # somebody holds it, nobody knows who: fencing it is the treatment
+
+
+def _epoch(znode: Znode | None) -> int | None:
+    if znode is None:
+        return None
+    try:
+        return controller.decode_epoch(znode.data)
+    except CorruptData:
+        return None
+
+
+def _cluster_id(znode: Znode | None) -> str | None:
+    if znode is None:
+        return None
+    try:
+        return cluster_id.decode(znode.data)
+    except CorruptData:
+        return None
+
+
+def _assignments(topic: str, znode: Znode | None) -> dict[TopicPartition, Assignment]:
+    if znode is None:
+        return {}
+    try:
+        decoded = topics.decode(znode.data, topics.topic_path(topic))
+    except CorruptData:
+        return {}  # a bad topic hurts only itself
+    return {TopicPartition(topic, number): assignment for number, assignment in decoded.partitions.items()}
+
+
+def _state(tp: TopicPartition, znode: Znode | None) -> PartitionState | None:
+    if znode is None:
+        return None
+    try:
+        return partition_state.decode(znode.data, znode.version, partition_state.path(tp))
+    except CorruptData:
+        return None

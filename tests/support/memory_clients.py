@@ -1,0 +1,385 @@
+"""The twins of `cluster/client.py`, `zookeeper/ensemble.py` and the launcher, over one `MemoryCluster`; for tests."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from logyard.admin.cluster.snapshot import (
+    BrokerNode,
+    ClusterSnapshot,
+    ConfigValue,
+    GroupView,
+    NewTopic,
+    PartitionView,
+    ReplicaSize,
+    TopicView,
+)
+from logyard.admin.groups.groups import DEAD, EMPTY, STABLE, Group, Member
+from logyard.admin.ports import (
+    EARLIEST,
+    LATEST,
+    ClusterUnreachable,
+    DescribingClient,
+    Ensemble,
+    EnsembleUnreachable,
+    Launcher,
+    PartitionsView,
+    Pause,
+    Quorum,
+)
+from logyard.admin.recovery.witnesses import FENCE, ControllerView, Journal, Probe, Queue, Step, Wire, Word
+from logyard.admin.settings import ClusterSettings
+from logyard.broker.controller import assignment as placement
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartition
+from tests.support.memory_cluster import MemoryCluster
+
+
+class MemoryConnector:
+    """`connect.Connector` onto one MemoryCluster; each look and each sleep is a tick of it."""
+
+    def __init__(self, cluster: MemoryCluster, *, zookeeper: bool = True) -> None:
+        self.cluster_state = cluster
+        self._zookeeper = zookeeper
+
+    def cluster(self, settings: ClusterSettings) -> DescribingClient:
+        return MemoryClient(self.cluster_state)
+
+    def ensemble(self, settings: ClusterSettings) -> Ensemble:
+        if not self._zookeeper:
+            raise EnsembleUnreachable("this needs ZooKeeper")
+        return MemoryEnsemble(self.cluster_state)
+
+    def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher:
+        return MemoryLauncher(self.cluster_state, can_stop=bool(stop), can_tell=bool(status))
+
+    def pause(self) -> Pause:
+        return MemoryPause(self.cluster_state)
+
+    def why_unreachable(self, settings: ClusterSettings, problem: ClusterUnreachable) -> str:
+        return str(problem)
+
+
+class MemoryLauncher:
+    def __init__(self, cluster: MemoryCluster, *, can_stop: bool = False, can_tell: bool = False) -> None:
+        self._cluster, self.can_stop, self._can_tell = cluster, can_stop, can_tell
+
+    def start(self, broker: int, host: str = "", rack: str = "") -> None:
+        self._cluster.start(broker)
+
+    def stop(self, broker: int, host: str = "", rack: str = "") -> bool:
+        if self.can_stop:
+            self._cluster.stop(broker)
+        return self.can_stop
+
+    def word(self, broker: int, host: str = "", rack: str = "") -> Word:
+        if not self._can_tell:
+            return Word.UNKNOWN
+        if broker not in self._cluster.running:
+            return Word.GONE
+        return Word.SILENT if broker in self._cluster.hung else Word.ANSWERS
+
+
+class MemoryPause:
+    """Sleeping is what lets the cluster move."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+        self._cluster.now_ms += round(seconds * 1000)
+        self._cluster.tick()
+
+
+class MemoryEnsemble:
+    """`ports.Ensemble` onto a MemoryCluster."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+
+    def close(self) -> None:
+        pass
+
+    def controller(self) -> ControllerView:
+        c = self._cluster
+        epoch = None if c.epoch_garbled else c.epoch
+        brokers = {b: _info(b, c.racks[b], c.registered.get(b, -1)) for b in c.live()}
+        return ControllerView(c.controller, c.elected, epoch, c.epoch, brokers, c.elected_ms, "memory")
+
+    def partitions(self) -> PartitionsView:
+        c = self._cluster
+        return PartitionsView(
+            dict(c.states), dict(c.assignments), tuple(tp for tp in sorted(c.assignments) if tp not in c.states)
+        )
+
+    def exercise(self, timeout_s: float) -> bool | None:
+        c = self._cluster
+        return c.controller in c.running and c.controller not in c.hung
+
+    def journal(self) -> Journal:
+        return Journal(self._cluster.now_ms, len(self._cluster.steps), tuple(self._cluster.steps))
+
+    def note(self, journal: Journal, kind: str, broker: int) -> bool:
+        c = self._cluster
+        if journal.version != len(c.steps):
+            return False
+        c.zxid += 1
+        c.steps.append(Step(kind, broker, c.now_ms, c.zxid))
+        return True
+
+    def fence(self, seen: ControllerView, journal: Journal) -> bool:
+        c = self._cluster
+        if c.controller is None or (seen.czxid, seen.epoch_version) != (c.elected, c.epoch):
+            return False
+        if not self.note(journal, FENCE, c.controller):
+            return False
+        c.controller = None
+        return True
+
+    def nudge_election(self) -> bool:
+        if self._cluster.controller is not None:
+            return False
+        self._cluster.electing = True
+        return True
+
+    def repair_epoch(self, seen: ControllerView, epoch: int) -> bool:
+        self._cluster.epoch, self._cluster.epoch_garbled = epoch, False
+        return True
+
+
+class MemoryClient:
+    """`ports.ClusterClient` onto a MemoryCluster."""
+
+    reaches_dead_brokers = False
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot:
+        c = self._cluster
+        c.looks += 1
+        c.tick()
+        if not c.running:
+            raise ClusterUnreachable("no broker answered")
+        names = sorted(c.configs) if topics is None else [t for t in sorted(set(topics)) if t in c.configs]
+        return ClusterSnapshot(
+            cluster_id="memory",
+            controller=-1 if c.controller is None else c.controller,
+            brokers={b: BrokerNode(b, f"host{b}", 9092, c.racks[b]) for b in c.live()},
+            topics=self._topics(names),
+            reassignments={tp: a for tp, a in c.assignments.items() if a.is_reassigning} if reassignments else None,
+            missing=tuple(t for t in topics or () if t not in c.configs),
+        )
+
+    def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None:
+        c = self._cluster
+        if topic.name in c.configs:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
+        brokers = [(b, c.racks[b]) for b in c.live()]
+        placed = (
+            placement.check_manual([(p, r) for p, r in topic.assignment.items()])
+            if topic.assignment
+            else placement.place(brokers, max(topic.partitions, 1), max(topic.replication_factor, 1))
+        )
+        if validate_only:
+            return
+        c.configs[topic.name] = dict(topic.configs)
+        for number, replicas in placed.items():
+            c.assignments[TopicPartition(topic.name, number)] = Assignment(tuple(replicas))
+
+    def delete_topic(self, topic: str) -> None:
+        self._known(topic)
+        c = self._cluster
+        del c.configs[topic]
+        for table in (c.assignments, c.states, c.moving):
+            for tp in [tp for tp in table if tp.topic == topic]:
+                table.pop(tp)
+
+    def add_partitions(
+        self, topic: str, total: int, assignments: Sequence[Sequence[int]] | None = None, *, validate_only: bool = False
+    ) -> None:
+        self._known(topic)
+        c = self._cluster
+        existing = {tp.partition: a.replicas for tp, a in c.assignments.items() if tp.topic == topic}
+        if total <= len(existing):
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, f"topic {topic} has {len(existing)} partitions already")
+        if not validate_only:
+            for number, replicas in placement.grow([(b, None) for b in c.live()], existing, total).items():
+                c.assignments[TopicPartition(topic, number)] = Assignment(replicas)
+
+    def topic_configs(self, topic: str) -> dict[str, ConfigValue]:
+        self._known(topic)
+        set_here = {k: ConfigValue(v, "DYNAMIC_TOPIC_CONFIG") for k, v in self._cluster.configs[topic].items()}
+        defaults = {"cleanup.policy": "delete", "min.insync.replicas": "1"}
+        return {key: ConfigValue(value, "DEFAULT_CONFIG") for key, value in defaults.items()} | set_here
+
+    def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
+        return {topic: self.topic_configs(topic) for topic in topics if topic in self._cluster.configs}
+
+    def alter_topic_configs(
+        self, topic: str, values: Mapping[str, str], delete: Sequence[str] = (), *, validate_only: bool = False
+    ) -> None:
+        self._known(topic)
+        if not validate_only:
+            _alter(self._cluster.configs[topic], values, delete)
+
+    def broker_configs(self, broker: int) -> dict[str, ConfigValue]:
+        self._reachable(broker)
+        mine = self._cluster.broker_config.get(broker, {})
+        return {key: ConfigValue(value, "DYNAMIC_BROKER_CONFIG") for key, value in mine.items()}
+
+    def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None:
+        self._reachable(broker)
+        _alter(self._cluster.broker_config.setdefault(broker, {}), values, delete)
+
+    def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, ApiError | None]:
+        return {tp: self._reassign(tp, target) for tp, target in targets.items()}
+
+    def _reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> ApiError | None:
+        c = self._cluster
+        placed = c.assignments.get(tp)
+        if placed is None:
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} is unknown")
+        if target is None:
+            if not placed.is_reassigning:
+                return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{tp} is not being moved")
+            c.assignments[tp] = Assignment(placed.origin)
+            c.moving.pop(tp, None)
+            return None
+        if not set(target) - set(placed.replicas) <= set(c.live()):
+            return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{tp}: a broker of {list(target)} is not alive")
+        c.assignments[tp] = placed.reassign_to(target)
+        c.moving[tp] = c.ticks_to_move
+        return None
+
+    def list_reassignments(self) -> dict[TopicPartition, Assignment]:
+        return {tp: a for tp, a in sorted(self._cluster.assignments.items()) if a.is_reassigning}
+
+    def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, ApiError | None]:
+        c = self._cluster
+        return {tp: self._prefer(tp) for tp in (sorted(c.assignments) if partitions is None else partitions)}
+
+    def _prefer(self, tp: TopicPartition) -> ApiError | None:
+        c = self._cluster
+        state, preferred = c.states[tp], c.assignments[tp].replicas[0]
+        if state.leader == preferred:
+            return ApiError(ErrorCode.ELECTION_NOT_NEEDED)
+        if preferred not in state.isr or preferred not in c.sessions:
+            return ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        c.states[tp] = replace(state, leader=preferred, leader_epoch=state.leader_epoch + 1)
+        return None
+
+    def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
+        c = self._cluster
+        return [
+            ReplicaSize(broker, c.log_dirs.get((*tp, broker), f"/data/{broker}"), tp, c.sizes.get(tp, 0))
+            for tp, placed in sorted(c.assignments.items())
+            for broker in placed.replicas
+            if broker in c.sessions and (brokers is None or broker in brokers)
+        ]
+
+    def alter_replica_log_dirs(
+        self, moves: Mapping[tuple[str, int, int], str]
+    ) -> dict[tuple[str, int, int], ApiError | None]:
+        return {replica: self._put_in(replica, path) for replica, path in moves.items()}
+
+    def _put_in(self, replica: tuple[str, int, int], path: str) -> ApiError | None:
+        placed = self._cluster.assignments.get(TopicPartition(*replica[:2]))
+        if placed is None or replica[2] not in placed.replicas:
+            return ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"no replica of {replica[0]}-{replica[1]}")
+        self._cluster.log_dirs[replica] = path
+        return None
+
+    def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]:
+        if timestamp >= 0:
+            return dict.fromkeys(partitions, -1)  # records have no times here: none is as late as that
+        table = self._cluster.start_offsets if timestamp == EARLIEST else self._cluster.end_offsets
+        return {tp: table.get(tp, 0) for tp in partitions}
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self._cluster.start_offsets.update(before)
+        return dict(before)
+
+    def groups(self) -> list[GroupView]:
+        c = self._cluster
+        members = {group: c.group_members.get(group, 0) for group in sorted({*c.group_commits, *c.group_members})}
+        return [GroupView(group, "Stable" if count else "Empty", count) for group, count in members.items()]
+
+    def describe_group(self, group_id: str) -> Group:
+        """Members share the partitions that the group has committed for, in turn."""
+        c = self._cluster
+        if group_id not in c.group_commits and group_id not in c.group_members:
+            return Group(group_id, DEAD)
+        count = c.group_members.get(group_id, 0)
+        mine = sorted(c.group_commits.get(group_id, {}))
+        members = [
+            Member(f"{group_id}-{n}", group_id, f"/10.0.0.{n}", partitions=tuple(mine[n::count])) for n in range(count)
+        ]
+        return Group(group_id, STABLE if count else EMPTY, tuple(members), "range", "host1:9092", 1)
+
+    def quorum(self) -> Quorum | None:
+        return self._cluster.quorum
+
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        return dict(self._cluster.group_commits.get(group_id, {}))
+
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._cluster.group_commits.setdefault(group_id, {}).update(offsets)
+
+    def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
+        return {broker: self._probe(broker) for broker in addresses}
+
+    def _probe(self, broker: int) -> Probe:
+        c = self._cluster
+        if broker not in c.running:
+            return Probe(broker, Wire.CLOSED)
+        if broker in c.hung:
+            # What hangs here does nothing at all, as under SIGSTOP: connections are accepted by the kernel alone.
+            return Probe(broker, Wire.SILENT)
+        believed = c.beliefs.get(broker, -1 if c.controller is None else c.controller)
+        queue = Queue.ANSWERS if broker == c.controller else Queue.REFUSES
+        return Probe(broker, Wire.ANSWERS, queue, believed, "memory")
+
+    def _reachable(self, broker: int) -> None:
+        """Each broker answers for its own settings, and nobody else does."""
+        if broker not in self._cluster.sessions:
+            raise ClusterUnreachable(f"the cluster did not answer: broker {broker} is unknown")
+
+    def _known(self, topic: str) -> None:
+        if topic not in self._cluster.configs:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
+
+    def _topics(self, names: Sequence[str]) -> dict[str, TopicView]:
+        c = self._cluster
+        views: dict[str, list[PartitionView]] = {name: [] for name in names}
+        for tp, placed in sorted(c.assignments.items()):
+            if tp.topic in views:
+                state = c.states.get(tp)
+                views[tp.topic].append(
+                    PartitionView(tp.partition, state.leader, placed.replicas, state.isr, state.leader_epoch)
+                    if state
+                    else PartitionView(tp.partition, -1, placed.replicas, ())
+                )
+        return {name: TopicView(name, tuple(found)) for name, found in views.items()}
+
+
+def _alter(table: dict[str, str], values: Mapping[str, str], delete: Sequence[str]) -> None:
+    table.update(values)
+    for key in delete:
+        table.pop(key, None)
+
+
+def _info(broker: int, rack: str | None, epoch: int) -> BrokerInfo:
+    return BrokerInfo(broker, (Endpoint("PLAINTEXT", "PLAINTEXT", f"host{broker}", 9092),), rack, epoch)

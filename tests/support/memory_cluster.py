@@ -1,0 +1,156 @@
+"""A cluster in memory, as its callers can see it (facts §3, §5, §6).
+
+Elections among the ISR, epochs, reassignments that take a while, sessions that expire some time after a process
+died. Nothing moves by itself: `tick` does. `memory_clients.py` has the clients onto it.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from logyard.admin.ports import Quorum
+from logyard.admin.recovery.witnesses import Step
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import Assignment, PartitionState, TopicPartition
+
+
+@dataclass
+class MemoryCluster:
+    """The state that clients, ensembles and launchers made from one connector share."""
+
+    racks: dict[int, str | None]
+    ticks_to_move: int = 2
+    ticks_to_expire: int = 2
+    ticks_to_catch_up: int = 1
+    running: set[int] = field(default_factory=set)  # processes
+    sessions: dict[int, int] = field(default_factory=dict)  # broker → ticks left once the process is gone (-1: alive)
+    controller: int | None = None
+    epoch: int = 0
+    epoch_garbled: bool = False
+    zxid: int = 100
+    now_ms: int = 10_000_000  # ZooKeeper's clock
+    elected: int = -1  # the czxid of /controller
+    elected_ms: int = 0
+    registered: dict[int, int] = field(default_factory=dict)  # broker → its epoch
+    steps: list[Step] = field(default_factory=list)  # of recoveries
+    hung: set[int] = field(default_factory=set)
+    deaf: set[int] = field(default_factory=set)  # brokers that not even a new controller can tell anything
+    beliefs: dict[int, int] = field(default_factory=dict)  # broker → whom it takes for the controller, wrongly
+    electing: bool = True
+    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    assignments: dict[TopicPartition, Assignment] = field(default_factory=dict)
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    broker_config: dict[int, dict[str, str]] = field(default_factory=dict)
+    moving: dict[TopicPartition, int] = field(default_factory=dict)
+    returning: dict[int, int] = field(default_factory=dict)
+    sizes: dict[TopicPartition, int] = field(default_factory=dict)
+    log_dirs: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    group_members: dict[str, int] = field(default_factory=dict)
+    group_commits: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    end_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    started: list[int] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)
+    quorum: Quorum | None = None  # of a KRaft cluster
+    looks: int = 0
+
+    def __post_init__(self) -> None:
+        self.running = set(self.racks)
+        self.sessions = dict.fromkeys(self.racks, -1)
+        self.registered = dict.fromkeys(self.racks, self.zxid)
+        self._elect()
+        self.elected_ms = 0  # long ago
+
+    def tick(self) -> None:
+        """Let some time pass: sessions expire, a controller is elected, replicas catch up, moves end."""
+        for broker, left in sorted(self.sessions.items()):
+            if left > 0:
+                self.sessions[broker] = left - 1
+            elif left == 0:
+                self._expire(broker)
+        if self.controller is None and self.electing and not self.epoch_garbled:
+            self._elect()
+        if self.controller in self.running and self.controller not in self.hung:
+            self._control()
+
+    def kill(self, broker: int) -> None:
+        """kill -9: the process is gone now, its session after `ticks_to_expire` ticks."""
+        self.running.discard(broker)
+        self.sessions[broker] = self.ticks_to_expire
+
+    def stop(self, broker: int) -> None:
+        """End whatever is left of a broker's process, hung or not."""
+        self.stopped.append(broker)
+        self.running.discard(broker)
+        if broker in self.sessions:
+            self.sessions[broker] = min(self.ticks_to_expire, max(self.sessions[broker], 0) or self.ticks_to_expire)
+
+    def start(self, broker: int) -> None:
+        """Start a broker's process; it cannot register while its old session stands (facts §1)."""
+        self.started.append(broker)
+        if broker in self.running:
+            raise ApiError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"the old process of broker {broker} has its port")
+        if broker in self.sessions:
+            raise ApiError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"broker {broker} is registered already")
+        self.running.add(broker)
+        self.hung.discard(broker)
+        self.deaf.discard(broker)
+        self.beliefs.pop(broker, None)
+        self.sessions[broker] = -1
+        self.zxid += 1
+        self.registered[broker] = self.zxid
+        self.returning[broker] = self.ticks_to_catch_up
+
+    def live(self) -> list[int]:
+        return sorted(self.sessions)
+
+    # -- what a controller does -----------------------------------------------------------------------
+
+    def _elect(self) -> None:
+        candidates = [b for b in self.live() if b in self.running and b not in self.hung]
+        if candidates:
+            self.controller, self.epoch, self.zxid = candidates[0], self.epoch + 1, self.zxid + 1
+            self.elected, self.elected_ms = self.zxid, self.now_ms
+            self.beliefs = {b: self.beliefs[b] for b in self.deaf & set(self.beliefs)}
+
+    def _expire(self, broker: int) -> None:
+        del self.sessions[broker]
+        if self.controller == broker:
+            self.controller = None
+
+    def _control(self) -> None:
+        live = set(self.live())
+        for broker in sorted(self.returning):
+            self.returning[broker] -= 1
+            if self.returning[broker] <= 0:
+                del self.returning[broker]
+        for tp, placed in sorted(self.assignments.items()):
+            self._lead(tp, placed, live)
+        for tp in sorted(self.moving):
+            self.moving[tp] -= 1
+            if self.moving[tp] <= 0:
+                self._finish(tp)
+
+    def _lead(self, tp: TopicPartition, placed: Assignment, live: set[int]) -> None:
+        state = self.states.get(tp) or PartitionState(
+            -1, -1, tuple(r for r in placed.replicas if r in live), self.epoch
+        )
+        caught_up = [r for r in placed.replicas if r in live and r not in self.returning and r not in placed.adding]
+        isr = tuple(r for r in placed.replicas if r in live and (r in state.isr or r in caught_up))
+        kept = tuple(r for r in isr if r not in placed.adding or r in state.isr) or state.isr
+        leader = (
+            state.leader
+            if state.leader in kept and state.leader in live
+            else next((r for r in placed.replicas if r in kept and r in live), -1)
+        )
+        if (leader, kept) != (state.leader, state.isr) or tp not in self.states:
+            self.states[tp] = replace(
+                state, leader=leader, isr=kept, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch
+            )
+
+    def _finish(self, tp: TopicPartition) -> None:
+        placed, state = self.assignments[tp], self.states[tp]
+        if not set(placed.target) <= set(self.live()):
+            return
+        del self.moving[tp]
+        self.assignments[tp] = Assignment(placed.target)
+        leader = state.leader if state.leader in placed.target else placed.target[0]
+        self.states[tp] = replace(state, leader=leader, isr=placed.target, leader_epoch=state.leader_epoch + 1)
