@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.cleaner.process import ChildProcess
+from logyard.broker.cleaner.worker import ChildProcess
 from logyard.broker.clock import SystemClock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller import policies

@@ -9,7 +9,7 @@ import structlog
 from starlette.applications import Starlette
 
 from logyard.broker import tasks
-from logyard.broker.cleaner.side import CleaningSide
+from logyard.broker.cleaner.service import CleaningSide
 from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.controller_channel import ControllerChannel
 from logyard.broker.client.fetch_link import ReplicaFetchLink
@@ -24,9 +24,9 @@ from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
 from logyard.broker.coordinator.hosting import coordinator_for
-from logyard.broker.http import restoring
-from logyard.broker.http.held import LeasingPorts
-from logyard.broker.http.side import HttpSide
+from logyard.broker.http.service import HttpSide
+from logyard.broker.leases import restart
+from logyard.broker.leases.leases import LeasingPorts
 from logyard.broker.log import settings as log_settings
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.store import LogStore
@@ -292,7 +292,7 @@ class Node:
         await self.store.claim(self.config.broker_id, self.services.cluster_id)
         await self._watcher.start()
         await self.store.load()
-        await restoring.restore(self.http.leasing.leases)
+        await restart.restore(self.http.leasing.leases)
 
     def registered(self, info: BrokerInfo, epoch: int) -> None:
         """This broker is in ZooKeeper, as `info`, under that epoch."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from logyard.broker.cleaner.process import CleaningWorker
+from logyard.broker.cleaner.worker import CleaningWorker
 from logyard.broker.clock import Clock
 from logyard.broker.controller.ports import Chance
 from logyard.broker.http.server import HttpServer

@@ -13,8 +13,8 @@ import threading
 import time
 from typing import Any
 
-from logyard.broker.cleaner import work
-from logyard.broker.cleaner.process import NEW_RATE, RATE
+from logyard.broker.cleaner import cleaning
+from logyard.broker.cleaner.worker import NEW_RATE, RATE
 from logyard.broker.log.disk.real import OsDisk
 
 # Cleaning can wait: requests go first where both want the processor.
@@ -56,7 +56,7 @@ def main() -> None:
     threading.Thread(target=_receive, args=(requests, pace), daemon=True).start()
     disk = OsDisk()
     while True:
-        answer = work.answer(requests.get(), disk, pace)
+        answer = cleaning.answer(requests.get(), disk, pace)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -14,8 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from logyard.broker import tasks
-from logyard.broker.http.held import HeldLeases, LeasedStore
-from logyard.broker.log.leases import Purpose
+from logyard.broker.leases.book import Purpose
+from logyard.broker.leases.leases import HeldLeases, LeasedStore
 from logyard.broker.replication.ports import TimerHandle, Timers
 from logyard.broker.replication.replicas import Replicas
 

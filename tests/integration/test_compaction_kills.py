@@ -1,6 +1,6 @@
 """Compaction, killed: jobs, executors and brokers die by SIGKILL at named points, and everything is level afterwards.
 
-Every single disk operation of a commit is stopped at in tests/unit/http/test_commit_crashes.py, in memory; here real
+Every single disk operation of a commit is stopped at in tests/unit/leases/test_commit_crashes.py, in memory; here real
 processes die at the points where one owner's work becomes another's.
 """
 

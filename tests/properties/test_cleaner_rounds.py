@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from logyard.broker.cleaner import work
+from logyard.broker.cleaner import cleaning
 from logyard.broker.clock import ManualClock
 from logyard.broker.compaction.survey import ActiveProducer, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
@@ -26,7 +26,7 @@ def leased(
     aborted: list[AbortedTransaction],
     producers: dict[int, ActiveProducer],
     segment_bytes: int,
-) -> work.Json:
+) -> cleaning.Json:
     """Lay segments out as a lease's links; returns what the lease says of them."""
     disk.remove_tree("/lease")
     disk.make_directory("/lease/links")
@@ -56,7 +56,7 @@ def leased(
     }
 
 
-def after_commit(disk: MemoryDisk, segments: list[list[Batch]], made: work.Json) -> bytes:
+def after_commit(disk: MemoryDisk, segments: list[list[Batch]], made: cleaning.Json) -> bytes:
     """What the log holds once the parts took their segments' places."""
     parts = {group["segments"][0]: group for group in made["groups"]}
     replaced = {base for group in made["groups"] for base in group["segments"]}
@@ -96,7 +96,7 @@ def run_history(seed: int) -> int:
         segments = cut(rng, inside)
         producers = producers_of(rng, log)
         lease = leased(disk, segments, clean_offset, end, now_ms, aborted, producers, rng.choice([300, 10**6]))
-        made = work.clean(lease, rng.choice([1, 3, 1000]), disk, work.unthrottled)
+        made = cleaning.clean(lease, rng.choice([1, 3, 1000]), disk, cleaning.unthrottled)
         range_end = made["range_end"]
         assert range_end == end or (clean_offset < range_end < end)
         stopped_early += range_end < end

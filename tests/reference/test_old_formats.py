@@ -17,7 +17,7 @@ from confluent_kafka import ElectionType, KafkaException, Producer
 from confluent_kafka import TopicPartition as Named
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from logyard.broker.cleaner import work
+from logyard.broker.cleaner import cleaning
 from logyard.broker.log import checkpoints
 from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.log.segment import scan
@@ -138,7 +138,7 @@ def cleaned_by_ours(directory: Path, end: int, aside: Path, clean: int = 0) -> l
         "aborted_transactions": [],
         "config": {"segment.bytes": 8000, "segment.index.bytes": 10**7, "delete.retention.ms": 3_600_000},
     }
-    made = work.clean(lease, 10**6, disk, work.unthrottled)
+    made = cleaning.clean(lease, 10**6, disk, cleaning.unthrottled)
     for group in made["groups"]:
         for base in group["segments"]:
             (links / f"{base:020d}.log").unlink()

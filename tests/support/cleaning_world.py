@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from logyard.broker.cleaner.process import InProcess
-from logyard.broker.cleaner.runner import CleanerPorts, LogCleaner
+from logyard.broker.cleaner.cleaner import CleanerPorts, LogCleaner
 from logyard.broker.cleaner.settings import CleanerSettings
+from logyard.broker.cleaner.worker import InProcess
 from tests.support.lease_world import LeaseWorld
 
 

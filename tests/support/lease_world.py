@@ -15,9 +15,10 @@ from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.survey import ActiveProducer, DictKeyMap, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.http import app, restoring
-from logyard.broker.http.held import LeasingPorts
-from logyard.broker.http.leasing import SegmentLeasing
+from logyard.broker.http import routes
+from logyard.broker.leases import restart
+from logyard.broker.leases.leases import LeasingPorts
+from logyard.broker.leases.service import SegmentLeasing
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.log import PartitionLog
@@ -103,8 +104,8 @@ class LeaseWorld:
         self.replicas.add_listener(self.leases)
         self.store.on_cut = self.leases.cut
         await self.store.load()
-        await restoring.restore(self.leases)
-        asgi = app.build(self.leasing, TOKEN, lambda: (True, {"status": "ready"}), lambda: b"metrics\n")
+        await restart.restore(self.leases)
+        asgi = routes.build(self.leasing, TOKEN, lambda: (True, {"status": "ready"}), lambda: b"metrics\n")
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(asgi),
             base_url="http://broker",

@@ -16,7 +16,7 @@ from logyard.broker.config.broker import topic_config, validate_topic_overrides
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.config.topic_keys import TOPIC_KEYS
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.http.snapshot import compaction_end
+from logyard.broker.leases.snapshot import compaction_end
 from logyard.broker.log import layout
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.metadata.configs import DynamicConfigs
@@ -76,7 +76,7 @@ IGNORED = {
     "compression.lz4.level",  # not Kafka's doing: the library's lz4 has one level
 }
 PROVED_ELSEWHERE = {
-    "delete.retention.ms": "tests/unit/cleaner/test_runner.py",
+    "delete.retention.ms": "tests/unit/cleaner/test_cleaner.py",
     "file.delete.delay.ms": "tests/unit/log/test_store.py",
     "flush.ms": "tests/unit/log/test_store.py",
     "follower.replication.throttled.replicas": "tests/unit/replication/test_throttle.py",

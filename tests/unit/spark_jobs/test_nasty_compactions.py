@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from logyard.broker.cleaner import work
+from logyard.broker.cleaner import cleaning
 from logyard.broker.compaction.survey import ActiveProducer, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
@@ -78,7 +78,7 @@ class Log:
             "aborted_transactions": [a._asdict() for a in fields["aborted"]],
             "config": {"segment.bytes": limit, "segment.index.bytes": 10**7, "delete.retention.ms": DAY},
         }
-        made = work.clean(lease, 10**6, OsDisk(), work.unthrottled)
+        made = cleaning.clean(lease, 10**6, OsDisk(), cleaning.unthrottled)
         out = {base: self.file(base).read_bytes() for base in self.last}
         for group in made["groups"]:
             first = group["segments"][0]

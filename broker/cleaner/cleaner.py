@@ -17,17 +17,17 @@ from typing import Any
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.cleaner import leased, selection
-from logyard.broker.cleaner.leased import Leasing
-from logyard.broker.cleaner.process import CleaningWorker, WorkerDied
+from logyard.broker.cleaner import own_run, selection
+from logyard.broker.cleaner.own_run import Leasing
 from logyard.broker.cleaner.selection import Candidate
 from logyard.broker.cleaner.settings import CleanerSettings
+from logyard.broker.cleaner.worker import CleaningWorker, WorkerDied
 from logyard.broker.clock import Clock
 from logyard.broker.config.topic import LONG_MAX
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
-from logyard.broker.http.snapshot import compaction_end
+from logyard.broker.leases.book import CLEANER_RUN, LeaseError
+from logyard.broker.leases.snapshot import compaction_end
 from logyard.broker.log import layout
-from logyard.broker.log.leases import CLEANER_RUN, LeaseError
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.model import TopicPartition
@@ -228,7 +228,7 @@ class LogCleaner:
     async def _clean_leased(self, tp: TopicPartition, worker: CleaningWorker) -> Json:
         settings = self._settings
         worker.pace(settings.bytes_per_second_each)
-        done = await leased.run(self._ports.leasing, worker, tp, CLEANER_RUN, {"keys_max": settings.keys_max})
+        done = await own_run.run(self._ports.leasing, worker, tp, CLEANER_RUN, {"keys_max": settings.keys_max})
         self.bytes_read += done["bytes_before"]
         self.bytes_written += done["bytes_after"]
         return {

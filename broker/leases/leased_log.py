@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from logyard.broker.http.lease_requests import Group, refused
-from logyard.broker.http.snapshot import LeasedSegment
+from logyard.broker.leases.book import Lease, LeaseError
+from logyard.broker.leases.requests import Group, refused
+from logyard.broker.leases.snapshot import LeasedSegment
 from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.leases import Lease, LeaseError
 from logyard.broker.log.log import PartitionLog
 
 

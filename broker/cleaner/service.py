@@ -4,16 +4,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from logyard.broker.cleaner.catching_up import CatchUp, CatchUpPorts
-from logyard.broker.cleaner.process import CleaningWorker
-from logyard.broker.cleaner.runner import CleanerPorts, LogCleaner
+from logyard.broker.cleaner.catch_up import CatchUp, CatchUpPorts
+from logyard.broker.cleaner.cleaner import CleanerPorts, LogCleaner
 from logyard.broker.cleaner.settings import settings_from
+from logyard.broker.cleaner.worker import CleaningWorker
+from logyard.broker.client import http_get
+from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.clock import Clock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import LogyardError
-from logyard.broker.http import asking
-from logyard.broker.http.asking import NoAnswer
-from logyard.broker.http.leasing import SegmentLeasing
+from logyard.broker.leases.service import SegmentLeasing
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import NO_LEADER, TopicPartition
@@ -106,5 +106,5 @@ class CleaningSide:
             raise NoAnswer(f"broker {broker_id}: {error}") from error
         if address is None:
             raise NoAnswer(f"broker {broker_id} has no HTTP side (or is gone)")
-        answer: bytes = await self._run(partial(asking.get, address, path))
+        answer: bytes = await self._run(partial(http_get.get, address, path))
         return answer

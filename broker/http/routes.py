@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from logyard.broker.errors import StorageError
 from logyard.broker.http.token import matches
-from logyard.broker.log.leases import LeaseError
+from logyard.broker.leases.book import LeaseError
 
 JSON_BYTES_MAX = 4 * 1024 * 1024
 
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class Leasing(Protocol):
-    """What the lease routes ask for; raises LeaseError. Implemented by leasing.py."""
+    """What the lease routes ask for; raises LeaseError. Implemented by leases/service.py."""
 
     async def take(self, body: Json) -> Json: ...
     async def heartbeat(self, lease_id: str, body: Json) -> Json: ...

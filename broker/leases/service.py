@@ -12,11 +12,13 @@ from typing import Any
 
 from logyard.broker.compaction.decision import Decision
 from logyard.broker.errors import LogyardError, StorageError
-from logyard.broker.http import committing, journal, parts, statuses, taking
-from logyard.broker.http.decisions import KeptDecision, read_decision
-from logyard.broker.http.held import HeldLeases, LeasingPorts
-from logyard.broker.http.holding import Holding
-from logyard.broker.http.lease_requests import (
+from logyard.broker.leases import commits, grants, parts, persistence, replica_status
+from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, ended
+from logyard.broker.leases.decisions import KeptDecision, read_decision
+from logyard.broker.leases.leased_log import Holding
+from logyard.broker.leases.leases import HeldLeases, LeasingPorts
+from logyard.broker.leases.quarantine import Quarantine
+from logyard.broker.leases.requests import (
     AbortRequest,
     CommitRequest,
     HeartbeatRequest,
@@ -25,11 +27,9 @@ from logyard.broker.http.lease_requests import (
     reason_of,
     refused,
 )
-from logyard.broker.http.quarantine import Quarantine
-from logyard.broker.http.snapshot import FILES, LeasedSegment
+from logyard.broker.leases.snapshot import FILES, LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import remove_if_there
-from logyard.broker.log.leases import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, ended
 from logyard.broker.model import TopicPartition
 
 # Small, since each piece is handed to the socket in one go: nobody else is served meanwhile.
@@ -56,7 +56,7 @@ class SegmentLeasing:
 
     async def take(self, body: Json) -> Json:
         """POST /leases."""
-        return await taking.take(self._leases, TakeRequest.read(body), self._cluster_id)
+        return await grants.take(self._leases, TakeRequest.read(body), self._cluster_id)
 
     # -- living ---------------------------------------------------------------------------------------------
 
@@ -231,8 +231,8 @@ class SegmentLeasing:
     ) -> Json:
         lease = holding.lease
         ports = self._leases.ports
-        record = journal.committing(
-            [group.segments for group in request.groups], request.decision_sha256, committing.answer(request, members)
+        record = persistence.committing(
+            [group.segments for group in request.groups], request.decision_sha256, commits.answer(request, members)
         )
 
         def swapped() -> None:
@@ -246,7 +246,7 @@ class SegmentLeasing:
             await self._want_space(holding, sum(group.size for group in request.groups) // 64)
             fence = partial(self._fence, holding, request)
             begun = partial(self._write_begun, holding, record, decision)
-            result = await committing.carry_out(
+            result = await commits.carry_out(
                 self._run, holding, request, members, fence, begun, swapped, save_clean_offset
             )
             if decision is not None:
@@ -254,8 +254,8 @@ class SegmentLeasing:
             if lease.run_id not in OWN_RUNS:  # which never ask twice
                 directory = f"{holding.log.directory}/{layout.LEASES}"
                 now_ms = ports.clock.now_ms()
-                await self._run(partial(journal.write_committed, ports.disk, directory, holding, now_ms, **record))
-        except (LogyardError, FileNotFoundError, committing.SegmentChanged) as error:
+                await self._run(partial(persistence.write_committed, ports.disk, directory, holding, now_ms, **record))
+        except (LogyardError, FileNotFoundError, commits.SegmentChanged) as error:
             raise self._commit_failed(lease, error) from error
         self._leases.book.committed(lease, result, self._leases.ports.clock.now_ms())
         return result
@@ -264,13 +264,13 @@ class SegmentLeasing:
         """In a thread, before the swap."""
         disk = self._leases.ports.disk
         if decision is not None:
-            journal.write_decision(disk, f"{holding.log.directory}/{layout.LEASES}", decision)
-        journal.write_record(disk, holding, **record)
+            persistence.write_decision(disk, f"{holding.log.directory}/{layout.LEASES}", decision)
+        persistence.write_record(disk, holding, **record)
 
     def _commit_failed(self, lease: Lease, error: Exception) -> Exception:
         """Move the lease to where the failure puts it; returns what the client is told."""
         now_ms = self._leases.ports.clock.now_ms()
-        if isinstance(error, committing.SegmentChanged):
+        if isinstance(error, commits.SegmentChanged):
             self._leases.book.lose_one(lease, f"segment {error} is not the one that was leased", now_ms)
         if not lease.living and not isinstance(error, StorageError):
             return ended(lease)
@@ -287,7 +287,7 @@ class SegmentLeasing:
         ports = self._leases.ports
         rows = []
         for number, tp in enumerate(list(ports.replicas.partitions())):
-            if number % statuses.BETWEEN_PAUSES == 0:
+            if number % replica_status.BETWEEN_PAUSES == 0:
                 await asyncio.sleep(0)
             try:
                 rows.append(self._status(tp))
@@ -296,14 +296,14 @@ class SegmentLeasing:
         online = ports.store.online_directories
         found: list[str] = []
         for path in online:
-            found += await self._run(partial(statuses.directories_in, ports.disk, path))
+            found += await self._run(partial(replica_status.directories_in, ports.disk, path))
         return {
             "broker_id": self._leases.broker_id,
             "cluster_id": self._cluster_id,
             "now_ms": ports.clock.now_ms(),
             "log_dirs": [{"path": path, "online": path in online} for path in ports.store.log_dirs],
             "partitions": rows,
-            "strays": statuses.strays(
+            "strays": replica_status.strays(
                 found, [*ports.store.all_logs(), *ports.store.future_logs()], self._leases.is_ours
             ),
         }
@@ -318,7 +318,7 @@ class SegmentLeasing:
 
     def _status(self, tp: TopicPartition) -> Json:
         partition, log = self._leases.replica(tp)
-        row = statuses.status_of(log, self._leases.clean_offset(log), self._leases.ports.store.checkpointed(tp))
+        row = replica_status.status_of(log, self._leases.clean_offset(log), self._leases.ports.store.checkpointed(tp))
         return row | self._leases.leadership(partition)
 
     # -- decisions ------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class SegmentLeasing:
         kept, log = self._leases.decisions.get(tp), self._leases.ports.store.get(tp)
         data = None
         if kept is not None and log is not None and self._leads(tp):
-            read = partial(journal.read_decision, self._leases.ports.disk, f"{log.directory}/{layout.LEASES}")
+            read = partial(persistence.read_decision, self._leases.ports.disk, f"{log.directory}/{layout.LEASES}")
             data = await self._run(read)
         if data is None or kept is None:
             raise LeaseError(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from logyard.broker.compaction.decision import KEPT_BYTES_MAX, Decision
 from logyard.broker.errors import CorruptData
-from logyard.broker.http.lease_requests import CommitRequest, refused
+from logyard.broker.leases.requests import CommitRequest, refused
 from logyard.broker.model import TopicPartition
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import structlog
 
-from logyard.broker.http import journal
-from logyard.broker.http.held import HeldLeases
-from logyard.broker.http.holding import Holding
-from logyard.broker.http.lease_requests import TakeRequest
-from logyard.broker.http.snapshot import LeasedSegment, Moment, link
+from logyard.broker.leases import persistence
+from logyard.broker.leases.book import LeaseError, Purpose, ended
+from logyard.broker.leases.leased_log import Holding
+from logyard.broker.leases.leases import HeldLeases
+from logyard.broker.leases.requests import TakeRequest
+from logyard.broker.leases.snapshot import LeasedSegment, Moment, link
 from logyard.broker.log import layout
-from logyard.broker.log.leases import LeaseError, Purpose, ended
 from logyard.broker.log.segment.index import AbortedTxn
 
 ATTEMPTS = 5
@@ -114,5 +114,5 @@ def _link(leases: HeldLeases, holding: Holding, moment: Moment) -> tuple[list[Le
     """Make the links and the record, in this order: what has a record is whole. Waits for the disk."""
     segments, aborted = link(leases.ports.disk, moment, holding.directory)
     holding.note_segments(segments)
-    journal.write_record(leases.ports.disk, holding)
+    persistence.write_record(leases.ports.disk, holding)
     return segments, aborted

@@ -10,7 +10,7 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from typing import Any, Protocol
 
-from logyard.broker.cleaner import work
+from logyard.broker.cleaner import cleaning
 from logyard.broker.errors import LogyardError
 from logyard.broker.log.disk.port import Disk
 
@@ -120,7 +120,7 @@ class InProcess:
 
     async def clean(self, request: Json) -> Json:
         copied: Json = json.loads(json.dumps(request))
-        answer: Json = json.loads(json.dumps(work.answer(copied, self._disk, work.unthrottled)))
+        answer: Json = json.loads(json.dumps(cleaning.answer(copied, self._disk, cleaning.unthrottled)))
         return answer
 
     def pace(self, bytes_per_second: float) -> None: ...

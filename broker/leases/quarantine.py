@@ -11,8 +11,8 @@ from typing import Any
 
 import structlog
 
-from logyard.broker.http.held import HeldLeases
-from logyard.broker.log.leases import LeaseError
+from logyard.broker.leases.book import LeaseError
+from logyard.broker.leases.leases import HeldLeases
 from logyard.broker.model import NO_LEADER, TopicPartition
 from logyard.broker.replication.partition import Partition
 

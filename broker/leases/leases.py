@@ -1,6 +1,6 @@
 """The leases this broker has given out: the book, what each one holds, and what ends them.
 
-Rule 1: the book (log/leases.py) decides every move between states; here things are done about it.
+Rule 1: the book (leases/book.py) decides every move between states; here things are done about it.
 Rule 2: what a lease holds (links, parts, the pause of retention) goes as it reaches an end state, whatever led there.
 """
 
@@ -15,13 +15,13 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import LogyardError
-from logyard.broker.http import journal, statuses
-from logyard.broker.http.decisions import KeptDecision
-from logyard.broker.http.holding import Holding
-from logyard.broker.http.parts import RunBlocking
+from logyard.broker.leases import persistence, replica_status
+from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseBook, LeaseError, LeaseState, ended
+from logyard.broker.leases.decisions import KeptDecision
+from logyard.broker.leases.leased_log import Holding
+from logyard.broker.leases.parts import RunBlocking
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.leases import OWN_RUNS, Lease, LeaseBook, LeaseError, LeaseState, ended
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import NO_LEADER, TopicPartition
@@ -125,7 +125,7 @@ class HeldLeases:
         if kept is not None and kept.range_end > offset:
             del self.decisions[tp]
             if replica is not None:
-                self._remove_later(f"{replica.directory}/{layout.LEASES}/{journal.DECISION}")
+                self._remove_later(f"{replica.directory}/{layout.LEASES}/{persistence.DECISION}")
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
         """What was decided may not be what the new leader holds."""
@@ -168,7 +168,7 @@ class HeldLeases:
     def _forgotten(self, lease: Lease) -> None:
         kept = self.ports.store.get(lease.tp)
         if kept is not None and lease.state is LeaseState.COMMITTED:
-            self._remove_later(journal.ended_path(f"{kept.directory}/{layout.LEASES}", lease.lease_id))
+            self._remove_later(persistence.ended_path(f"{kept.directory}/{layout.LEASES}", lease.lease_id))
 
     def remove_directory(self, holding: Holding) -> None:
         """Have a lease's directory removed."""
@@ -179,7 +179,7 @@ class HeldLeases:
 
     async def _remove(self, path: str) -> None:
         try:
-            await self.ports.run_blocking(partial(journal.remove_leftovers, self.ports.disk, [path]))
+            await self.ports.run_blocking(partial(persistence.remove_leftovers, self.ports.disk, [path]))
         except Exception as error:
             # Only space is lost, until the next start removes what no living lease needs.
             log.warning("what a lease leaves is not removed", path=path, error=str(error))
@@ -218,7 +218,7 @@ class HeldLeases:
 
     def clean_offset(self, replica: PartitionLog) -> int:
         """Up to where a log is cleaned, within its bounds."""
-        return statuses.clean_offset_of(replica, self.ports.store.cleaner_offset(replica.tp))
+        return replica_status.clean_offset_of(replica, self.ports.store.cleaner_offset(replica.tp))
 
     def leadership(self, partition: Partition) -> dict[str, Any]:
         """What the metadata cache and the replica itself believe now."""

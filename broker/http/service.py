@@ -5,10 +5,10 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from logyard.broker.http import app, token
-from logyard.broker.http.held import LeasingPorts
-from logyard.broker.http.leasing import SegmentLeasing
+from logyard.broker.http import routes, token
 from logyard.broker.http.metrics import ApiFigures, LoopPauses, Metrics, Sources
+from logyard.broker.leases.leases import LeasingPorts
+from logyard.broker.leases.service import SegmentLeasing
 
 Health = Callable[[], tuple[bool, dict[str, Any]]]
 
@@ -64,4 +64,4 @@ class HttpSide:
         """
         secret = token.load(token_file) if token_file is not None else token.load_or_create(log_dir)
         self._pauses.start()
-        return app.build(self.leasing, secret, self._health, self._metrics.text)
+        return routes.build(self.leasing, secret, self._health, self._metrics.text)

@@ -10,11 +10,11 @@ from typing import Any
 
 from logyard.broker.compaction.old_formats import completed
 from logyard.broker.errors import CorruptData
-from logyard.broker.http.lease_requests import Group
-from logyard.broker.http.snapshot import LeasedSegment
+from logyard.broker.leases.book import LeaseError
+from logyard.broker.leases.requests import Group
+from logyard.broker.leases.snapshot import LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.leases import LeaseError
 from logyard.broker.log.segment import scan
 from logyard.broker.records.batch import crc_matches
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from logyard.broker.log.leases import LIVING_MAX, Lease, LeaseBook, LeaseError, LeaseState, Purpose
+from logyard.broker.leases.book import LIVING_MAX, Lease, LeaseBook, LeaseError, LeaseState, Purpose
 from logyard.broker.model import TopicPartition
 
 TP = TopicPartition("t", 0)

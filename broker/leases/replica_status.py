@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from logyard.broker.http.snapshot import offsets_of
+from logyard.broker.leases.snapshot import offsets_of
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.layout import DirectoryKind

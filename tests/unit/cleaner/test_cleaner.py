@@ -7,10 +7,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from logyard.broker.cleaner import selection
-from logyard.broker.cleaner.process import WorkerDied
-from logyard.broker.cleaner.runner import LogCleaner
+from logyard.broker.cleaner.cleaner import LogCleaner
 from logyard.broker.cleaner.selection import Candidate
 from logyard.broker.cleaner.settings import CleanerSettings
+from logyard.broker.cleaner.worker import WorkerDied
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.http import parts
-from logyard.broker.http.holding import Holding, remove_directory
-from logyard.broker.http.snapshot import FILES, LEASE_FILE, LeasedSegment
+from logyard.broker.leases import parts
+from logyard.broker.leases.book import Lease, LeaseState, Purpose
+from logyard.broker.leases.leased_log import Holding, remove_directory
+from logyard.broker.leases.snapshot import FILES, LEASE_FILE, LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, read_whole, remove_if_there, write_whole
-from logyard.broker.log.leases import Lease, LeaseState, Purpose
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.crc import crc32c
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from logyard.broker.cleaner.catching_up import CatchUp, CatchUpPorts
-from logyard.broker.http.asking import NoAnswer
+from logyard.broker.cleaner.catch_up import CatchUp, CatchUpPorts
+from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.model import TopicPartition

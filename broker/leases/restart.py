@@ -7,14 +7,14 @@ import structlog
 
 from logyard.broker.compaction.decision import Decision
 from logyard.broker.errors import CorruptData, StorageError
-from logyard.broker.http import journal
-from logyard.broker.http.decisions import KeptDecision
-from logyard.broker.http.held import HeldLeases
-from logyard.broker.http.holding import Holding
-from logyard.broker.http.journal import Found, Shelf
+from logyard.broker.leases import persistence
+from logyard.broker.leases.book import OWN_RUNS, REMEMBERED_MS, Lease, LeaseState, Purpose
+from logyard.broker.leases.decisions import KeptDecision
+from logyard.broker.leases.leased_log import Holding
+from logyard.broker.leases.leases import HeldLeases
+from logyard.broker.leases.persistence import Found, Shelf
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.leases import OWN_RUNS, REMEMBERED_MS, Lease, LeaseState, Purpose
 from logyard.broker.log.log import PartitionLog
 
 LOGS_TOGETHER = 256
@@ -39,7 +39,7 @@ def _read(disk: Disk, directories: Sequence[str]) -> list[Shelf]:
     shelves = []
     for directory in directories:
         try:
-            shelves.append(journal.read_shelf(disk, directory))
+            shelves.append(persistence.read_shelf(disk, directory))
         except StorageError:
             shelves.append(Shelf())  # its directory goes offline, and its logs with it
     return shelves
@@ -60,7 +60,7 @@ async def _take_up(leases: HeldLeases, kept: PartitionLog, shelf: Shelf) -> None
             if lease.ended_at_ms + REMEMBERED_MS > now_ms:
                 leases.book.restore(lease, now_ms)
             else:
-                leftovers.append(journal.ended_path(directory, lease.lease_id))
+                leftovers.append(persistence.ended_path(directory, lease.lease_id))
         elif found.swapped:
             await _finish_commit(leases, holding, found)
             leftovers.append(path)
@@ -70,9 +70,9 @@ async def _take_up(leases: HeldLeases, kept: PartitionLog, shelf: Shelf) -> None
         else:
             leftovers.append(path)
     if shelf.decision is not None and not _keep_decision(leases, kept, shelf.decision):
-        leftovers.append(f"{directory}/{journal.DECISION}")
+        leftovers.append(f"{directory}/{persistence.DECISION}")
     if leftovers:
-        await leases.ports.run_blocking(partial(journal.remove_leftovers, leases.ports.disk, leftovers))
+        await leases.ports.run_blocking(partial(persistence.remove_leftovers, leases.ports.disk, leftovers))
 
 
 def _lives_on(lease: Lease, kept: PartitionLog, found: Found, compacting: bool) -> bool:
@@ -105,7 +105,7 @@ async def _finish_commit(leases: HeldLeases, holding: Holding, found: Found) -> 
     directory = f"{holding.log.directory}/{layout.LEASES}"
     if lease.run_id not in OWN_RUNS:
         record = {"committing": found.committed}
-        await ports.run_blocking(partial(journal.write_committed, ports.disk, directory, holding, now_ms, **record))
+        await ports.run_blocking(partial(persistence.write_committed, ports.disk, directory, holding, now_ms, **record))
         leases.book.restore(lease, now_ms)
     log.info("a commit that the last run had swapped in is finished", lease=lease.lease_id, replica=str(lease.tp))
 

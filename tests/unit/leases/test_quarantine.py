@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.http import quarantine
+from logyard.broker.leases import quarantine
 from logyard.broker.log import layout
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from logyard.broker.cleaner.child import Pace
-from logyard.broker.cleaner.process import ChildProcess, WorkerDied
 from logyard.broker.cleaner.settings import CleanerSettings
+from logyard.broker.cleaner.worker import ChildProcess, WorkerDied
 from logyard.broker.log.disk.real import OsDisk
 from tests.support.cleaning_world import Worker, cleaner_of
 from tests.support.lease_world import TP, LeaseWorld, fill, latest

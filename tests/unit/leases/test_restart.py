@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.http import journal
+from logyard.broker.leases import persistence
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
 from logyard.broker.log.disk.port import read_whole
 from tests.support.lease_world import ROOT, TP, LeaseWorld, commit_body, fill
@@ -132,11 +132,11 @@ async def test_a_record_damaged_at_any_byte_is_no_lease() -> None:
     data = read_whole(world.disk, path)
     for at in range(0, len(data), 7):
         world.disk.open(path, write=True).write_at(bytes([data[at] ^ 1]), at)
-        shelf = journal.read_shelf(world.disk, DIRECTORY)
+        shelf = persistence.read_shelf(world.disk, DIRECTORY)
         assert shelf.leases == []
         assert shelf.leftovers == [f"{DIRECTORY}/.leases/{lease['lease_id']}"]
         world.disk.open(path, write=True).write_at(data[at : at + 1], at)
-    assert [found.stands for found in journal.read_shelf(world.disk, DIRECTORY).leases] == [True]
+    assert [found.stands for found in persistence.read_shelf(world.disk, DIRECTORY).leases] == [True]
 
 
 @pytest.mark.parametrize("power_fails", [False, True], ids=["killed", "power"])

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from logyard.broker.errors import LogyardError
 from logyard.broker.http import token
 from logyard.broker.http.metrics import LoopPauses, snake_case
-from logyard.broker.http.side import HttpSide
+from logyard.broker.http.service import HttpSide
 from tests.support.lease_world import LeaseWorld, fill
 
 

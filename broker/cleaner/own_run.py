@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Protocol
 
 from logyard.broker import tasks
-from logyard.broker.cleaner.process import CleaningWorker
+from logyard.broker.cleaner.worker import CleaningWorker
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.model import TopicPartition
 
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 class Leasing(Protocol):
-    """What the broker's own runs ask of the leases (http.leasing.SegmentLeasing)."""
+    """What the broker's own runs ask of the leases (leases.service.SegmentLeasing)."""
 
     async def take(self, body: Json) -> Json: ...
     async def heartbeat(self, lease_id: str, body: Json) -> Json: ...

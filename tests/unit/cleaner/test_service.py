@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.cleaner.side import CleaningSide
+from logyard.broker.cleaner.service import CleaningSide
+from logyard.broker.client import http_get
+from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.config.broker import BrokerConfig
-from logyard.broker.http import asking
-from logyard.broker.http.asking import NoAnswer
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.znodes import brokers
 from logyard.broker.znodes.ops import Znode
@@ -71,7 +71,7 @@ async def test_whom_it_asks_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
         world.lead(leader=2, leader_epoch=1)
         assert side._leader_of(TP) == 2
         assert side._leader_of(TopicPartition("unknown", 0)) is None
-        monkeypatch.setattr(asking, "get", lambda address, path: f"{address}{path}".encode())
+        monkeypatch.setattr(http_get, "get", lambda address, path: f"{address}{path}".encode())
         assert await side._ask(2, "/decisions") == b"127.0.0.1:7002/decisions"
         with pytest.raises(NoAnswer, match="broker 3 has no HTTP side"):
             await side._ask(3, "/decisions")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from logyard.broker.log.leases import TTL_MS_DEFAULT, TTL_MS_MAX, TTL_MS_MIN, LeaseError, Purpose
+from logyard.broker.leases.book import TTL_MS_DEFAULT, TTL_MS_MAX, TTL_MS_MIN, LeaseError, Purpose
 from logyard.broker.model import TopicPartition
 
 Json = Mapping[str, Any]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.http import journal
-from logyard.broker.http.snapshot import Moment, link
+from logyard.broker.leases import persistence
+from logyard.broker.leases.book import Purpose
+from logyard.broker.leases.snapshot import Moment, link
 from logyard.broker.log import layout
 from logyard.broker.log.checkpoints import decode_epochs
 from logyard.broker.log.disk.memory import MemoryDisk
-from logyard.broker.log.leases import Purpose
 from logyard.broker.log.log import Origin
 from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.records import batch
@@ -288,6 +288,6 @@ async def test_a_replica_deleted_while_it_is_linked_leaves_nothing_in_the_way() 
         with pytest.raises(FileNotFoundError):
             await run(lambda: link(world.disk, moment, f"{log.directory}/.leases/one"))
         with pytest.raises(FileNotFoundError):
-            await run(lambda: journal.write_decision(world.disk, f"{log.directory}/.leases", b"decided"))
+            await run(lambda: persistence.write_decision(world.disk, f"{log.directory}/.leases", b"decided"))
         assert not world.disk.exists(log.directory)
         world.store.get_or_create(TP, None, log.config, is_new=True)

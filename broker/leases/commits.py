@@ -10,14 +10,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from logyard.broker.http import parts
-from logyard.broker.http.holding import Holding
-from logyard.broker.http.lease_requests import CommitRequest
-from logyard.broker.http.parts import RunBlocking
-from logyard.broker.http.snapshot import LeasedSegment
+from logyard.broker.leases import parts
+from logyard.broker.leases.book import OWN_RUNS, LeaseError
+from logyard.broker.leases.leased_log import Holding
+from logyard.broker.leases.parts import RunBlocking
+from logyard.broker.leases.requests import CommitRequest
+from logyard.broker.leases.snapshot import LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, remove_if_there
-from logyard.broker.log.leases import OWN_RUNS, LeaseError
 from logyard.broker.log.log import PartitionLog
 from logyard.broker.log.segment import swap
 
