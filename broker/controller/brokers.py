@@ -9,20 +9,15 @@ Rule 4: a registration that cannot be read is noted and counts as absent; the ot
 
 from collections.abc import Sequence
 
-from logyard.broker.controller import (
-    announce,
-    deletion,
-    effects,
-    election,
-    notifications,
-    partitions,
-    reassignment,
-    replicas,
-)
+from logyard.broker.controller import effects, notifications
+from logyard.broker.controller.broker_requests import sending
 from logyard.broker.controller.context import ControllerContext, PartitionPhase, ReplicaPhase
 from logyard.broker.controller.effects import ClosePeer, OpenPeer, Steps
 from logyard.broker.controller.events import BrokerModified, BrokersChanged, LeaderAndIsrAnswered, LogDirsFailed
-from logyard.broker.controller.replicas import Replica
+from logyard.broker.controller.failover import controller_election
+from logyard.broker.controller.partitions import partition_machine, reassignment, replica_machine
+from logyard.broker.controller.partitions.replica_machine import Replica
+from logyard.broker.controller.topics import deletion
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.model import BrokerInfo
 from logyard.broker.znodes import brokers as znode
@@ -85,12 +80,12 @@ def on_broker_modified(context: ControllerContext, broker: int) -> Steps[None]:
         return  # nothing new, or a bounce, which the children of /brokers/ids tell of
     context.brokers[broker] = info
     yield from effects.note("a broker's registration changed", broker=broker)
-    yield from announce.metadata(context)
+    yield from sending.metadata(context)
     if info.endpoints != before.endpoints:
         # The old sender may have held requests that the broker has not seen: say everything again.
         yield from effects.perform(OpenPeer(info))
-        yield from announce.metadata(context, context.partitions(), [broker])
-        yield from replicas.change(context, _replicas_on(context, [broker]), ReplicaPhase.ONLINE)
+        yield from sending.metadata(context, context.partitions(), [broker])
+        yield from replica_machine.change(context, _replicas_on(context, [broker]), ReplicaPhase.ONLINE)
 
 
 def on_startup(context: ControllerContext, started: Sequence[int]) -> Steps[None]:
@@ -98,10 +93,10 @@ def on_startup(context: ControllerContext, started: Sequence[int]) -> Steps[None
     for broker in started:
         context.failed_dirs.pop(broker, None)
     others = [b for b in context.reachable_ids() if b not in started]
-    yield from announce.metadata(context, (), others)
-    yield from announce.metadata(context, context.partitions(), started)
+    yield from sending.metadata(context, (), others)
+    yield from sending.metadata(context, context.partitions(), started)
     theirs = _replicas_on(context, started)
-    yield from replicas.change(context, theirs, ReplicaPhase.ONLINE)
+    yield from replica_machine.change(context, theirs, ReplicaPhase.ONLINE)
     yield from bring_online(context)
     yield from reassignment.resume(context, lambda p: any(b in started for b in p.assignment.target))
     waiting = list(dict.fromkeys(p.tp.topic for p, _ in theirs if context.is_deleting(p.tp.topic)))
@@ -127,15 +122,15 @@ def on_replicas_offline(context: ControllerContext, offline: Sequence[Replica]) 
         and not context.is_online(p.state.leader, p.tp)
         and p.phase is PartitionPhase.ONLINE
     ]
-    yield from partitions.change(context, leaderless, PartitionPhase.OFFLINE)
+    yield from partition_machine.change(context, leaderless, PartitionPhase.OFFLINE)
     came_online = yield from bring_online(context)
     living = [(p, b) for p, b in offline if not context.is_deleting(p.tp.topic)]
     doomed = [(p, b) for p, b in offline if context.is_deleting(p.tp.topic)]
-    yield from replicas.change(context, living, ReplicaPhase.OFFLINE)
+    yield from replica_machine.change(context, living, ReplicaPhase.OFFLINE)
     if doomed:
         yield from deletion.fail(context, doomed)
     if not living and not came_online:
-        yield from announce.metadata(context)
+        yield from sending.metadata(context)
 
 
 def bring_online(context: ControllerContext) -> Steps[bool]:
@@ -147,7 +142,7 @@ def bring_online(context: ControllerContext) -> Steps[bool]:
     ]
     if not waiting:
         return False
-    failures = yield from partitions.change(context, waiting, PartitionPhase.ONLINE)
+    failures = yield from partition_machine.change(context, waiting, PartitionPhase.ONLINE)
     return len(failures) < len(waiting)
 
 
@@ -172,7 +167,7 @@ def on_log_dirs_failed(context: ControllerContext) -> Steps[None]:
     if affected:
         yield from effects.note("brokers lost a log directory", level="warning", brokers=affected)
     # The LeaderAndIsr that this sends is answered with 56 for each replica on the failed directory.
-    yield from replicas.change(context, _replicas_on(context, affected), ReplicaPhase.ONLINE)
+    yield from replica_machine.change(context, _replicas_on(context, affected), ReplicaPhase.ONLINE)
     yield from notifications.remove(context, list(notices))
 
 
@@ -182,7 +177,7 @@ def on_leader_and_isr_answered(context: ControllerContext, event: LeaderAndIsrAn
     if broker is None or broker.epoch != event.broker_epoch:
         return  # a broker that has been restarted since
     if event.error is ErrorCode.STALE_CONTROLLER_EPOCH:
-        yield from election.outdo(context, event.broker_id)
+        yield from controller_election.outdo(context, event.broker_id)
     if event.error is not ErrorCode.NONE:
         yield from effects.note(
             "LeaderAndIsr was refused", level="error", broker=event.broker_id, error=event.error.name

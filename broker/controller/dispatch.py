@@ -6,25 +6,12 @@ Rule: one event, one entry point. Events that are not in `HANDLERS` belong to th
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from logyard.broker.controller import (
-    brokers,
-    creation,
-    deletion,
-    effects,
-    election,
-    events,
-    features,
-    isr,
-    leadership,
-    lifecycle,
-    producer_ids,
-    reassignment,
-    removal,
-    shutdown,
-    topics,
-)
+from logyard.broker.controller import brokers, controlled_shutdown, effects, events, features, producer_ids
 from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Steps
+from logyard.broker.controller.failover import controller_election, lifecycle
+from logyard.broker.controller.partitions import isr, reassignment, requested_elections
+from logyard.broker.controller.topics import creation, deletion, deletion_requests, topics
 from logyard.broker.errors import ErrorCode
 
 Handler = Callable[[ControllerContext, Any], Steps[Any]]
@@ -47,23 +34,23 @@ HANDLERS: Mapping[type, Handler] = {
     events.IsrsChanged: lambda c, e: isr.on_notified(c),
     events.ReassignmentRequested: lambda c, e: reassignment.on_requested(c),
     events.ReassigningStateChanged: lambda c, e: reassignment.on_state_changed(c, e.tp),
-    events.PreferredElectionRequested: lambda c, e: leadership.on_preferred_requested(c),
+    events.PreferredElectionRequested: lambda c, e: requested_elections.on_preferred_requested(c),
     events.LeaderAndIsrAnswered: brokers.on_leader_and_isr_answered,
     events.UpdateMetadataAnswered: lambda c, e: _on_update_metadata_answered(c, e),
     events.ReplicasDeleted: deletion.on_replicas_deleted,
-    events.LeadersImbalanceDue: lambda c, e: leadership.on_imbalance_due(c),
+    events.LeadersImbalanceDue: lambda c, e: requested_elections.on_imbalance_due(c),
     events.DeletionRetryDue: lambda c, e: deletion.on_retry_due(c, e.topics),
-    events.UncleanElectionEnabled: lambda c, e: leadership.on_unclean_enabled(c, e.topic),
+    events.UncleanElectionEnabled: lambda c, e: requested_elections.on_unclean_enabled(c, e.topic),
     events.CreateTopics: creation.on_create_topics,
     events.CreatePartitions: creation.on_create_partitions,
-    events.DeleteTopics: removal.on_request,
-    events.ElectLeaders: leadership.on_elect,
+    events.DeleteTopics: deletion_requests.on_request,
+    events.ElectLeaders: requested_elections.on_elect,
     events.AlterReassignments: reassignment.on_alter,
     events.ListReassignments: reassignment.on_list,
     events.AlterPartition: isr.on_alter,
     events.AllocateProducerIds: producer_ids.on_request,
     events.UpdateFeatures: features.on_update,
-    events.ControlledShutdown: shutdown.on_request,
+    events.ControlledShutdown: controlled_shutdown.on_request,
 }
 
 # Kafka's numbers (facts §3); an event that is not listed leaves the gauge at 0, idle.
@@ -121,5 +108,5 @@ def _on_partitions_changed(context: ControllerContext, topic: str) -> Steps[None
 
 def _on_update_metadata_answered(context: ControllerContext, event: events.UpdateMetadataAnswered) -> Steps[None]:
     if event.error is ErrorCode.STALE_CONTROLLER_EPOCH:
-        yield from election.outdo(context, event.broker_id)
+        yield from controller_election.outdo(context, event.broker_id)
     yield from effects.note("UpdateMetadata was refused", level="error", broker=event.broker_id, error=event.error.name)

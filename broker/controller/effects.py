@@ -9,8 +9,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from logyard.broker.controller.broker_requests.batch import BrokerRequest
 from logyard.broker.controller.events import Event
-from logyard.broker.controller.requests import BrokerRequest
 from logyard.broker.model import BrokerInfo, TopicId
 from logyard.broker.znodes.ops import OpResult, ZkOp, Znode
 
@@ -167,7 +167,7 @@ def note(text: str, level: str = "info", **fields: object) -> Steps[None]:
 
 
 def multi(multis: Sequence[Sequence[ZkOp]]) -> Steps[list[list[OpResult]]]:
-    """Carry out transactions as they are: unfenced (only election and fenced.py may call this)."""
+    """Carry out transactions as they are: unfenced (only controller_election.py and fencing.py may call this)."""
     results = yield [ZkMulti(multis)]
     answers: list[list[OpResult]] = results[0]
     return answers

@@ -8,7 +8,7 @@ Rule 3: UpdateFeatures is checked as in Kafka, update by update; only what passe
 
 from collections.abc import Mapping
 
-from logyard.broker.controller import effects, fenced
+from logyard.broker.controller import effects, fencing
 from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Answer, Steps
 from logyard.broker.controller.events import FeatureChange, Outcome, UpdateFeatures, UpgradeKind
@@ -81,4 +81,4 @@ def _problem(change: FeatureChange, existing: Mapping[str, int]) -> str | None:
 def _write(context: ControllerContext, features: Features, found: Znode | None) -> Steps[bool]:
     data = feature.encode(features)
     op: ZkOp = Create(feature.PATH, data) if found is None else SetData(feature.PATH, data, found.version)
-    return (yield from fenced.write_one(context, op)).ok
+    return (yield from fencing.write_one(context, op)).ok

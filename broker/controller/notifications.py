@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from logyard.broker.controller import effects, fenced
+from logyard.broker.controller import effects, fencing
 from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Steps
 from logyard.broker.controller.events import Event
@@ -20,7 +20,7 @@ def take(parent: str, again: Event) -> Steps[dict[str, bytes]]:
 
 def remove(context: ControllerContext, paths: Sequence[str]) -> Steps[None]:
     """Delete notifications; one that is gone already is fine."""
-    yield from fenced.write(context, [[Delete(path)] for path in paths])
+    yield from fencing.write(context, [[Delete(path)] for path in paths])
 
 
 def clear(context: ControllerContext, parent: str) -> Steps[None]:

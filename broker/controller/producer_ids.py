@@ -4,7 +4,7 @@ Rule 1: a block is given to a broker only after the znode has it, so that none i
 Rule 2: the checks come in the order of facts §22: unknown broker 102, another epoch than ours 77.
 """
 
-from logyard.broker.controller import effects, fenced
+from logyard.broker.controller import effects, fencing
 from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Answer, Steps
 from logyard.broker.controller.events import AllocateProducerIds, ProducerIdBlock
@@ -43,7 +43,7 @@ def _allocate(context: ControllerContext, broker_id: int) -> Steps[ProducerIdBlo
         op: ZkOp = Create(producer_ids.PATH, data)
         if found is not None:
             op = SetData(producer_ids.PATH, data, found.version)
-        if (yield from fenced.write_one(context, op)).ok:
+        if (yield from fencing.write_one(context, op)).ok:
             return ProducerIdBlock(start=block.start, length=block.size)
     yield from effects.note("producer ids: the znode changed under every attempt", level="error")
     return ProducerIdBlock(ErrorCode.UNKNOWN_SERVER_ERROR)

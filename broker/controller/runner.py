@@ -22,14 +22,16 @@ import structlog
 
 from logyard.broker import tasks
 from logyard.broker.clock import Clock
-from logyard.broker.controller import collector, dispatch, effects, election, events, gauges, lifecycle, wire
+from logyard.broker.controller import dispatch, effects, events, garbage_collector, gauges
 from logyard.broker.controller.api import ControllerApi
+from logyard.broker.controller.broker_requests import encoding
+from logyard.broker.controller.broker_requests.batch import BrokerRequest
 from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Effect, Steps
 from logyard.broker.controller.events import Event
-from logyard.broker.controller.fenced import ControllerMoved
+from logyard.broker.controller.failover import controller_election, lifecycle
+from logyard.broker.controller.fencing import ControllerMoved
 from logyard.broker.controller.ports import Chance, Peers
-from logyard.broker.controller.requests import BrokerRequest
 from logyard.broker.controller.settings import ControllerSettings
 from logyard.broker.controller.watches import WatchBook
 from logyard.broker.errors import ApiError, ErrorCode
@@ -90,7 +92,7 @@ class ControllerRunner(ControllerApi):
         self._observer = observer
         self._context = ControllerContext(settings)
         self._gauges = gauges.Gauges(self._context)
-        self._encoder = wire.Encoder(settings.level, inter_broker_listener)
+        self._encoder = encoding.Encoder(settings.level, inter_broker_listener)
         self._data_watches = WatchBook(self._put)
         self._child_watches = WatchBook(self._put)
         self._queue: deque[Envelope] = deque()
@@ -227,7 +229,7 @@ class ControllerRunner(ControllerApi):
         elif self._has_to_wait(event):
             return
         else:
-            with collector.patient:
+            with garbage_collector.patient:
                 await self._work(handler, envelope)
             return
         await self._work(handler, envelope)
@@ -269,7 +271,7 @@ class ControllerRunner(ControllerApi):
 
     async def _give_up(self, envelope: Envelope) -> None:
         try:
-            await self._drive(election.step_down(self._context), envelope)
+            await self._drive(controller_election.step_down(self._context), envelope)
         except SessionExpired:
             self._log.warning("the session ended while giving up /controller", event_id=envelope.id)
         self._stand_not_before = asyncio.get_running_loop().time() + _PAUSE_AFTER_FAILED_TAKE_OVER_S
@@ -339,7 +341,7 @@ class ControllerRunner(ControllerApi):
 
     def _put_answer(self, request: BrokerRequest, response: Any, cause: int) -> None:
         try:
-            event = wire.answered(request, response)
+            event = encoding.answered(request, response)
         except (AttributeError, TypeError, ValueError) as problem:
             self._log.error("an answer cannot be read", event_id=cause, peer=request.broker_id, reason=str(problem))
             return

@@ -14,8 +14,8 @@ from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, N
 from kazoo.handlers.threading import KazooTimeoutError
 
 from logyard.admin.cluster.snapshot import NewTopic
-from logyard.broker.controller import assignment as placement
-from logyard.broker.controller.topics import name_problem
+from logyard.broker.controller.topics import placement
+from logyard.broker.controller.topics.topics import name_problem
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import NO_LEADER, Assignment, TopicAssignment, TopicPartition, topic_id_text
 from logyard.broker.znodes import brokers, config_changes, configs, delete_topics, partition_state, topics

@@ -9,8 +9,7 @@ from enum import Enum
 from typing import Any
 
 from logyard.broker.controller import events
-from logyard.broker.controller.effects import Answer, ClosePeer, Effect, Note, OpenPeer, Send, ZkMulti
-from logyard.broker.controller.requests import (
+from logyard.broker.controller.broker_requests.batch import (
     BrokerRequest,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
@@ -18,6 +17,7 @@ from logyard.broker.controller.requests import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
+from logyard.broker.controller.effects import Answer, ClosePeer, Effect, Note, OpenPeer, Send, ZkMulti
 from logyard.broker.controller.runner import ControllerRunner, Envelope
 from logyard.broker.errors import ApiError
 from logyard.broker.model import TopicPartition

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from logyard.broker.controller.effects import Effect
 from logyard.broker.controller.events import AlterPartition, IsrChange
 from logyard.broker.controller.ports import FixedChance, RecordingPeers, SentRequest
 from logyard.broker.controller.runner import ControllerRunner, Envelope
 from logyard.broker.controller.settings import ControllerSettings
-from logyard.broker.controller.wire import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from logyard.broker.model import (
     Assignment,
     BrokerInfo,

@@ -42,7 +42,7 @@ NARROW = {
         "broker.znodes",
         "broker.model",
         "broker.errors",
-        "broker.controller.assignment",
+        "broker.controller.topics.placement",
         "broker.zk.session",
     ),
     "spark_jobs": (

@@ -28,7 +28,7 @@ from logyard.admin.ports import (
 )
 from logyard.admin.recovery.witnesses import FENCE, ControllerView, Journal, Probe, Queue, Step, Wire, Word
 from logyard.admin.settings import ClusterSettings
-from logyard.broker.controller import assignment as placement
+from logyard.broker.controller.topics import placement
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartition
 from tests.support.memory_cluster import MemoryCluster

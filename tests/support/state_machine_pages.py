@@ -6,9 +6,10 @@ from enum import IntEnum
 from types import ModuleType
 from typing import TypeVar
 
-from logyard.broker.controller import dispatch, leaders, partitions, replicas
+from logyard.broker.controller import dispatch
 from logyard.broker.controller.context import PartitionPhase, ReplicaPhase
-from logyard.broker.controller.leaders import Election, Strategy
+from logyard.broker.controller.partitions import leader_election, partition_machine, replica_machine
+from logyard.broker.controller.partitions.leader_election import Election, Strategy
 from logyard.broker.model import Assignment
 
 Phase = TypeVar("Phase", bound=IntEnum)
@@ -16,8 +17,8 @@ Phase = TypeVar("Phase", bound=IntEnum)
 HEAD = """\
 # The controller's state machines
 
-Drawn from the code by `tests/unit/controller/test_state_machine_pages.py`, which fails when this page differs.
-After a change that is meant: `LOGYARD_REWRITE=1 pytest tests/unit/controller/test_state_machine_pages.py`.
+Drawn from the code; `test_state_machine_pages.py` fails when this page differs.
+After a change that is meant: `LOGYARD_REWRITE=1 pytest tests/unit/controller/partitions/test_state_machine_pages.py`.
 
 A move that no arrow shows is refused with a warning in the log; the rest of its batch goes on.
 """
@@ -42,8 +43,8 @@ def page() -> str:
     return "\n".join(
         [
             HEAD,
-            *_machine("Partitions", partitions, PartitionPhase, partitions.PREVIOUS),
-            *_machine("Replicas", replicas, ReplicaPhase, replicas.PREVIOUS),
+            *_machine("Partitions", partition_machine, PartitionPhase, partition_machine.PREVIOUS),
+            *_machine("Replicas", replica_machine, ReplicaPhase, replica_machine.PREVIOUS),
             *_elections(),
             *_events(),
         ]
@@ -81,7 +82,7 @@ def _machine(
 def _elections() -> list[str]:
     rows = []
     for strategy, assignment, isr, live, leaving, allowed in CASES:
-        found = leaders.elect(strategy, assignment, isr, live, shutting_down=leaving, unclean_allowed=allowed)
+        found = leader_election.elect(strategy, assignment, isr, live, shutting_down=leaving, unclean_allowed=allowed)
         name = strategy.value + (", unclean allowed" if allowed else "")
         target = f" → {_ids(assignment.target)}" if assignment.is_reassigning else ""
         away = f", leaving {_ids(sorted(leaving))}" if leaving else ""
@@ -91,9 +92,9 @@ def _elections() -> list[str]:
         )
     return [
         "## Elections",
-        f"`{_path(leaders)}`",
+        f"`{_path(leader_election)}`",
         "",
-        *_rules(leaders),
+        *_rules(leader_election),
         "",
         "| why | replicas | ISR | online | leader; new ISR |",
         "|---|---|---|---|---|",

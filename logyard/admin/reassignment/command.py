@@ -15,7 +15,7 @@ from logyard.admin.reassignment import json_files, status
 from logyard.admin.reassignment.json_files import BadReassignment, Replica
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.reassignment.throttles import settings as throttles
-from logyard.broker.controller.assignment import place
+from logyard.broker.controller.topics.placement import place
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.model import Assignment, TopicPartition
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from logyard.broker.controller.events import ControlledShutdown, ElectionKind, ElectLeaders, Outcome
 from logyard.broker.controller.settings import LEVEL_2_5, LEVEL_3_9, ProtocolLevel
-from logyard.broker.controller.wire import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Endpoint, PartitionState, TopicPartition
 from logyard.broker.znodes import brokers as broker_znode

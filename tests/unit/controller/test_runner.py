@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from logyard.broker.controller import dispatch
+from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, UPDATE_METADATA
 from logyard.broker.controller.events import CreateTopics, NewTopic, UncleanElectionEnabled
-from logyard.broker.controller.wire import LEADER_AND_ISR, UPDATE_METADATA
 from logyard.broker.model import PartitionState, TopicPartition
 from logyard.broker.znodes import configs, feature
 from tests.support.controller_world import World

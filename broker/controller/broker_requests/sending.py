@@ -1,0 +1,22 @@
+"""Telling brokers: a finished batch of requests becomes effects."""
+
+from collections.abc import Iterable, Sequence
+
+from logyard.broker.controller import effects
+from logyard.broker.controller.broker_requests.batch import RequestBatch
+from logyard.broker.controller.context import ControllerContext, Partition
+from logyard.broker.controller.effects import Send, Steps
+
+
+def send(batch: RequestBatch) -> Steps[None]:
+    """Send everything a batch has collected."""
+    yield from effects.perform(*map(Send, batch.requests()))
+
+
+def metadata(
+    context: ControllerContext, about: Iterable[Partition] = (), brokers: Sequence[int] | None = None
+) -> Steps[None]:
+    """Send UpdateMetadata: who lives, and these partitions, to these brokers (None: all that can be reached)."""
+    batch = RequestBatch(context)
+    batch.update_metadata(about, brokers)
+    yield from send(batch)

@@ -1,0 +1,170 @@
+"""Becoming controller: the race for /controller, and giving it up.
+
+Rule 1: one transaction creates /controller (ephemeral) and raises /controller_epoch on the version just
+        read, so that a controller and its epoch come into being together.
+Rule 2: who wins knows the epoch and the version of its znode; every later write checks that version.
+Rule 3: a lost reply is told from a lost race by reading again: we hold it, in this session, with the
+        epoch that we tried.
+Rule 4: a broker whose own session holds /controller without acting as controller lets go of it.
+Rule 5: these are the only unfenced writes of the controller.
+Rule 6: no epoch is used twice, also where /controller_epoch was deleted or set back: it goes on above what this broker
+        has seen, above every partition state (`rise_above`), and above what any other broker turns out to have seen
+        (`outdo`). Kafka would begin at 1 again, and its brokers refuse that controller.
+Rule 7: one mistaken request, or state, must not use the numbers up: what names an epoch above `BELIEVED_MAX` is no
+        witness, and a broker is outdone three times at most; then it refuses its controller until it is restarted.
+"""
+
+from collections.abc import Iterable
+
+from logyard.broker.controller import effects, fencing
+from logyard.broker.controller.context import ControllerContext
+from logyard.broker.controller.effects import Steps
+from logyard.broker.controller.events import ControllerChanged
+from logyard.broker.errors import CorruptData
+from logyard.broker.znodes import controller as znode
+from logyard.broker.znodes.ops import Create, Delete, SetData, Znode
+
+NOBODY = -1
+BELIEVED_MAX = 2**30
+# By how much a broker is outdone the first time, the second and the third.
+_FAR = (100, 10_000, 1_000_000)
+
+
+def elect(context: ControllerContext) -> Steps[bool]:
+    """Watch /controller and stand for election if it is vacant; return whether this broker is controller now."""
+    found = (yield from effects.watch_data([(znode.PATH, ControllerChanged())]))[0]
+    context.active_id = yield from _holder(found)
+    if found is not None:
+        yield from effects.note("another broker is controller", level="debug", controller=context.active_id)
+        return False
+    epoch_znode = yield from _epoch_znode()
+    written = znode.decode_epoch(epoch_znode.data)
+    seen = max(context.last_epoch, believed([(yield from effects.epoch_seen())]))
+    if written < seen:
+        yield from effects.note(
+            "/controller_epoch was deleted or set back: going on above what was seen",
+            level="warning",
+            found=written,
+            seen=seen,
+        )
+    epoch = max(written, seen) + 1
+    now = yield from effects.now_ms()
+    own = context.settings.broker_id
+    answer = yield from effects.multi(
+        [
+            [
+                Create(znode.PATH, znode.encode(own, now), ephemeral=True),
+                SetData(znode.EPOCH_PATH, znode.encode_epoch(epoch), epoch_znode.version),
+            ]
+        ]
+    )
+    results = answer[0]
+    version: int | None = results[1].version
+    if not all(result.ok for result in results):
+        version = yield from _won_after_all(own, epoch)
+    if version is None:
+        yield from effects.note("another broker was faster", reason=fencing.deciding(results).code.value)
+        # The winner's znode may be gone again already; the watch left above tells of that.
+        return False
+    context.epoch = epoch
+    context.epoch_zk_version = version
+    context.active_id = own
+    yield from effects.note("elected as controller", epoch=epoch)
+    return True
+
+
+def believed(epochs: Iterable[int]) -> int:
+    """The largest of these epochs that a controller can have had; 0 for none."""
+    return max((epoch for epoch in epochs if epoch <= BELIEVED_MAX), default=0)
+
+
+def rise_above(context: ControllerContext, seen: int) -> Steps[None]:
+    """Go on in an epoch above `seen`, before anything was done in this one; raises ControllerMoved."""
+    if seen < context.epoch:
+        return
+    epoch = seen + 1
+    yield from effects.note(
+        "partition states name later epochs: going on above them", level="warning", before=context.epoch, epoch=epoch
+    )
+    op = SetData(znode.EPOCH_PATH, znode.encode_epoch(epoch), context.epoch_zk_version)
+    written = yield from fencing.write_one(context, op)
+    if not written.ok or written.version is None:
+        raise fencing.ControllerMoved(f"{znode.EPOCH_PATH} could not be raised: {written.code.value}")
+    context.epoch, context.epoch_zk_version = epoch, written.version
+
+
+def outdo(context: ControllerContext, broker: int) -> Steps[None]:
+    """A broker has seen a later epoch than this controller's: have one elected far above it. Raises ControllerMoved.
+
+    Where the later epoch is a later controller's, the fence tells, and nothing is written. Returns, with nothing done,
+    for a broker that was outdone in vain.
+    """
+    tries = context.outdone.get(broker, 0)
+    if tries == len(_FAR):
+        return
+    yield from effects.note(
+        "a broker has seen a later controller epoch", level="warning", peer=broker, epoch=context.epoch
+    )
+    raised = SetData(znode.EPOCH_PATH, znode.encode_epoch(context.epoch + _FAR[tries]), context.epoch_zk_version)
+    yield from fencing.write_one(context, raised, Delete(znode.PATH))
+    context.outdone[broker] = tries + 1
+    raise fencing.ControllerMoved(f"broker {broker} has seen a later controller epoch than {context.epoch}")
+
+
+def step_down(context: ControllerContext) -> Steps[None]:
+    """Delete /controller, fenced, so that another broker is tried (an error no controller should survive)."""
+    try:
+        yield from fencing.write_one(context, Delete(znode.PATH))
+    except fencing.ControllerMoved:
+        yield from effects.note("somebody else is controller already")
+
+
+def look(context: ControllerContext) -> Steps[bool]:
+    """Read and watch /controller; return whether it is still this broker's.
+
+    A broker that resigned because its epoch was raised by something that is no controller still has
+    the znode: nobody could be elected until its session ends. It is deleted, and the watch tells.
+    """
+    found = (yield from effects.watch_data([(znode.PATH, ControllerChanged())]))[0]
+    context.active_id = yield from _holder(found)
+    ours = context.active_id == context.settings.broker_id
+    if ours and found is not None and not context.is_active:
+        session = yield from effects.session_id()
+        if found.ephemeral_owner == session:
+            yield from effects.note("letting go of /controller", level="warning")
+            yield from effects.multi([[Delete(znode.PATH, found.version)]])
+    return ours
+
+
+def _holder(found: Znode | None) -> Steps[int]:
+    if found is None:
+        return NOBODY
+    try:
+        return znode.decode(found.data)
+    except CorruptData as problem:
+        yield from effects.note("/controller cannot be read", level="error", reason=str(problem))
+        return NOBODY
+
+
+def _epoch_znode() -> Steps[Znode]:
+    found = (yield from effects.read([znode.EPOCH_PATH]))[0]
+    if found is None:
+        # Two brokers may do this at once; whoever is second reads what the first has made.
+        yield from effects.multi([[Create(znode.EPOCH_PATH, znode.encode_epoch(znode.INITIAL_EPOCH))]])
+        found = (yield from effects.read([znode.EPOCH_PATH]))[0]
+    if found is None:
+        raise CorruptData(f"znode {znode.EPOCH_PATH} cannot be created: check the rights of this broker's session")
+    return found
+
+
+def _won_after_all(own: int, epoch: int) -> Steps[int | None]:
+    """After a failed transaction: the version of the epoch znode if both znodes are ours nevertheless."""
+    found, epoch_znode = yield from effects.read([znode.PATH, znode.EPOCH_PATH])
+    if found is None or epoch_znode is None:
+        return None
+    session = yield from effects.session_id()
+    try:
+        ours = znode.decode(found.data) == own and found.ephemeral_owner in (0, session)
+        return epoch_znode.version if ours and znode.decode_epoch(epoch_znode.data) == epoch else None
+    except CorruptData:
+        return None

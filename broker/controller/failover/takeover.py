@@ -1,0 +1,190 @@
+"""Taking over as controller: everything between a won election and the first ordinary event.
+
+Rule 1: the steps come in the order of facts §3, each finished before the next: watches, old
+        notifications, memory, deletions, UpdateMetadata, replicas, partitions, moves, elections.
+Rule 2: memory is built from ZooKeeper alone; what a dead controller left half-done is found in it and
+        finished by the same procedures that would have done it (states for topics without, moves, deletions).
+Rule 3: what is unreadable is noted and left out; only ZooKeeper itself can stop a failover.
+        The first of it is a look whether a state is of a later epoch: then this one rises above it.
+Rule 4: a broker that registered after a state was last written has died since, unseen by any controller: it is put out
+        of that ISR and started like any broker that bounced, where somebody in the ISR has not. What it had not synced
+        may be lost; Kafka would let it go on leading. Where all of an ISR were away its leader at least begins a new
+        epoch, by which followers can tell what it wrote before from what it writes now.
+"""
+
+from collections.abc import Sequence
+
+from logyard.broker.controller import brokers, effects, features, notifications
+from logyard.broker.controller.broker_requests import sending
+from logyard.broker.controller.context import ControllerContext, Partition, PartitionPhase, ReplicaPhase
+from logyard.broker.controller.effects import OpenPeer, Schedule, Steps
+from logyard.broker.controller.events import (
+    DeletionRequested,
+    IsrsChanged,
+    LeadersImbalanceDue,
+    LogDirsFailed,
+    PreferredElectionRequested,
+    ReassignmentRequested,
+    TopicsChanged,
+)
+from logyard.broker.controller.failover import controller_election
+from logyard.broker.controller.partitions import (
+    partition_machine,
+    reassignment,
+    replica_machine,
+    requested_elections,
+    state_znodes,
+)
+from logyard.broker.controller.partitions.replica_machine import Replica
+from logyard.broker.controller.topics import deletion, topics
+from logyard.broker.errors import CorruptData
+from logyard.broker.model import NO_LEADER, PartitionState, TopicPartition
+from logyard.broker.znodes import (
+    delete_topics,
+    isr_notifications,
+    log_dir_events,
+    partition_state,
+    preferred_election,
+    reassignments,
+)
+from logyard.broker.znodes import topics as topic_znode
+
+Written = dict[TopicPartition, int]
+"""The transaction that last wrote each partition's state."""
+
+
+def take_over(context: ControllerContext) -> Steps[None]:
+    """Become a working controller (the election is won: `context.epoch` is set)."""
+    yield from features.set_up(context)
+    yield from _watch()
+    yield from notifications.clear(context, log_dir_events.PATH)
+    yield from notifications.clear(context, isr_notifications.PATH)
+    written = yield from _load(context)
+    states_of = [partition.state.controller_epoch for partition in context.partitions() if partition.state is not None]
+    yield from controller_election.rise_above(context, controller_election.believed(states_of))
+    yield from deletion.on_failover(context)
+    yield from sending.metadata(context)
+    yield from _pass_over_bounced(context, written)
+    yield from _start_replicas(context)
+    yield from _start_partitions(context)
+    yield from reassignment.on_failover(context)
+    yield from deletion.resume(context)
+    yield from requested_elections.on_preferred_requested(context)
+    settings = context.settings
+    if settings.auto_leader_rebalance_enable:
+        yield from effects.perform(Schedule(settings.first_leader_imbalance_check_s, LeadersImbalanceDue()))
+    yield from effects.note(
+        "controller is ready",
+        epoch=context.epoch,
+        brokers=context.reachable_ids(),
+        topics=len(context.topics),
+        partitions=sum(len(topic.partitions) for topic in context.topics.values()),
+    )
+
+
+def _watch() -> Steps[None]:
+    """Leave every watch before anything is read, so that no change falls between."""
+    yield from effects.perform(
+        effects.WatchChildren(
+            [
+                (topic_znode.PATH, TopicsChanged()),
+                (delete_topics.PATH, DeletionRequested()),
+                (log_dir_events.PATH, LogDirsFailed()),
+                (isr_notifications.PATH, IsrsChanged()),
+            ]
+        )
+    )
+    yield from effects.perform(
+        effects.WatchData(
+            [
+                (preferred_election.PATH, PreferredElectionRequested()),
+                (reassignments.PATH, ReassignmentRequested()),
+            ]
+        )
+    )
+
+
+def _load(context: ControllerContext) -> Steps[Written]:
+    live = yield from brokers.read_live()
+    context.brokers.update(live)
+    names = yield from effects.watch_children(topic_znode.PATH, TopicsChanged())
+    yield from topics.load(context, names or [])
+    context.reassigning.update({p.tp: None for p in context.partitions() if p.assignment.is_reassigning})
+    written = yield from _load_states(context, list(context.partitions()))
+    yield from effects.perform(*(OpenPeer(live[broker]) for broker in sorted(live)))
+    return written
+
+
+def _load_states(context: ControllerContext, partitions: Sequence[Partition]) -> Steps[Written]:
+    paths = [partition_state.path(p.tp) for p in partitions]
+    znodes = yield from effects.read(paths)
+    problems: dict[TopicPartition, str] = {}
+    written: Written = {}
+    for partition, path, znode in zip(partitions, paths, znodes, strict=True):
+        if znode is not None:
+            written[partition.tp] = znode.mzxid
+            try:
+                partition.state = partition_state.decode(znode.data, znode.version, path)
+            except CorruptData as problem:
+                problems[partition.tp] = str(problem)
+    if problems:
+        reasons = {str(tp): why for tp, why in problems.items()}
+        yield from effects.note("partition states cannot be read", level="error", reasons=reasons)
+    return written
+
+
+def _pass_over_bounced(context: ControllerContext, written: Written) -> Steps[None]:
+    """Put members that registered after their ISR was written out of it (rule 4)."""
+    away: dict[int, None] = {}
+
+    def decide(partition: Partition, state: PartitionState) -> PartitionState | None:
+        tp, replicas = partition.tp, partition.assignment.replicas
+        living = [b for b in state.isr if context.is_online(b, tp)]
+        anew = [b for b in living if -1 < written.get(tp, -1) < context.brokers[b].epoch]
+        if not anew:
+            return None
+        away.update(dict.fromkeys(anew))
+        if len(anew) == len(living):
+            return state_znodes.next_state(context, state) if state.leader in anew and len(replicas) > 1 else None
+        isr = tuple(b for b in state.isr if b not in anew)
+        leader = state.leader
+        if leader in anew:
+            leader = next((r for r in replicas if r in isr and r in living), NO_LEADER)
+        return state_znodes.next_state(context, state, leader=leader, isr=isr)
+
+    known = [p for p in context.partitions() if p.state is not None and not context.is_deleting(p.tp.topic)]
+    yield from state_znodes.change(context, known, decide, just_read=True)
+    if away:
+        yield from effects.note("brokers were away while nobody was controller", level="warning", brokers=sorted(away))
+
+
+def _start_replicas(context: ControllerContext) -> Steps[None]:
+    """First phases, then LeaderAndIsr to those online, and the others out of their ISRs."""
+    online: list[Replica] = []
+    offline: list[Replica] = []
+    for partition in context.partitions():
+        for broker in partition.assignment.replicas:
+            if context.is_online(broker, partition.tp):
+                partition.replicas[broker] = ReplicaPhase.ONLINE
+                online.append((partition, broker))
+            else:
+                # Not Offline: so that a deletion that waits for this broker is known to have failed here.
+                partition.replicas[broker] = ReplicaPhase.DELETION_INELIGIBLE
+                offline.append((partition, broker))
+    yield from replica_machine.change(context, online, ReplicaPhase.ONLINE)
+    yield from replica_machine.change(context, offline, ReplicaPhase.OFFLINE)
+
+
+def _start_partitions(context: ControllerContext) -> Steps[None]:
+    for partition in context.partitions():
+        if partition.state is None:
+            partition.phase = PartitionPhase.NEW
+        elif context.is_online(partition.state.leader, partition.tp):
+            partition.phase = PartitionPhase.ONLINE
+        else:
+            partition.phase = PartitionPhase.OFFLINE
+    waiting = [
+        p for p in context.partitions() if p.phase is not PartitionPhase.ONLINE and not context.is_deleting(p.tp.topic)
+    ]
+    if waiting:
+        yield from partition_machine.change(context, waiting, PartitionPhase.ONLINE)

@@ -1,0 +1,390 @@
+"""Moving replicas: reassignments by the API (KIP-455), by /admin/reassign_partitions, and by topic znodes.
+
+Rule 1: a move is written into the topic znode first (adding and removing replicas), then into memory,
+        then acted on; so any later controller finds it and goes on (facts §6).
+Rule 2: while the target is not in the ISR the partition has all replicas, old and new (steps A);
+        once it is, the removed ones are stopped and deleted and the znode gets the plain target (steps B).
+Rule 3: the latest request for a partition wins, whichever way it came; what only the superseded one
+        needed is stopped and deleted at once. Cancelling is a move to the replicas of the start.
+Rule 4: /admin/reassign_partitions keeps exactly what is still running of it; entries that cannot be
+        followed are dropped, and the znode goes when it is empty.
+Rule 5: adding and removing replicas that somebody else writes into a topic znode begin to move at the watch, as a
+        request for the same target would (Kafka looks at them at its next failover only).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from logyard.broker.controller import effects, fencing
+from logyard.broker.controller.broker_requests import sending
+from logyard.broker.controller.broker_requests.batch import RequestBatch
+from logyard.broker.controller.context import ControllerContext, Partition, PartitionPhase, ReplicaPhase
+from logyard.broker.controller.effects import Answer, Steps
+from logyard.broker.controller.events import (
+    AlterReassignments,
+    ListReassignments,
+    Outcome,
+    ReassigningStateChanged,
+    ReassignmentRequested,
+)
+from logyard.broker.controller.partitions import partition_machine, replica_machine, state_znodes
+from logyard.broker.controller.partitions.leader_election import Strategy
+from logyard.broker.controller.partitions.replica_machine import Replica
+from logyard.broker.controller.partitions.state_znodes import Failures
+from logyard.broker.controller.topics import deletion, placement, topics
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.model import Assignment, PartitionState, TopicPartition
+from logyard.broker.znodes import partition_state, reassignments
+from logyard.broker.znodes.ops import Delete, SetData, ZkCode
+
+_UNKNOWN = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+_REMOVE_ROUNDS_MAX = 10
+
+
+# Entry points
+
+
+def on_alter(context: ControllerContext, request: AlterReassignments) -> Steps[None]:
+    """Start, change or cancel moves for the API; answers with an Outcome for each partition."""
+    outcomes: dict[TopicPartition, Outcome] = {}
+    moves: dict[TopicPartition, Assignment] = {}
+    for tp, target in request.targets:
+        try:
+            moves[tp] = _plan(context, tp, target)
+        except ApiError as refused:
+            outcomes[tp] = Outcome(refused.code, refused.message)
+    yield from _drop_from_znode(context, lambda tp, _: tp in moves)
+    outcomes |= yield from _start_all(context, moves)
+    yield from effects.perform(Answer({tp: outcomes[tp] for tp, _ in request.targets}))
+
+
+def on_list(context: ControllerContext, request: ListReassignments) -> Steps[None]:
+    """Answer with the running moves."""
+    wanted = context.reassigning if request.partitions is None else request.partitions
+    found = [p for tp in wanted if (p := context.partition(tp)) is not None and p.assignment.is_reassigning]
+    yield from effects.perform(Answer({p.tp: p.assignment for p in found}))
+
+
+def on_requested(context: ControllerContext) -> Steps[set[TopicPartition]]:
+    """Handle /admin/reassign_partitions; return the partitions whose moves were started or resumed from it."""
+    found = (yield from effects.watch_data([(reassignments.PATH, ReassignmentRequested())]))[0]
+    if found is None:
+        return set()
+    try:
+        wanted = reassignments.decode(found.data)
+    except CorruptData as problem:
+        yield from effects.note("reassignments cannot be read", level="error", reason=str(problem))
+        return set()
+    outcomes: dict[TopicPartition, Outcome] = {}
+    moves: dict[TopicPartition, Assignment] = {}
+    for tp, target in wanted.items():
+        try:
+            move = _plan(context, tp, target, only_live=False)
+        except ApiError as refused:
+            outcomes[tp] = Outcome(refused.code, refused.message)
+            continue
+        if tp not in context.reassigning or not _is_running(context, tp, move):
+            moves[tp] = move
+    outcomes |= yield from _start_all(context, moves)
+    failed = {tp: outcome for tp, outcome in outcomes.items() if outcome.error is not ErrorCode.NONE}
+    if failed:
+        reasons = {str(tp): outcome.message for tp, outcome in failed.items()}
+        yield from effects.note("reassignments are dropped", level="warning", reasons=reasons)
+        yield from _drop_from_znode(context, lambda tp, _: tp in failed)
+    return set(outcomes) - set(failed)
+
+
+def on_written(context: ControllerContext, targets: Mapping[TopicPartition, tuple[int, ...]]) -> Steps[None]:
+    """Begin the moves that somebody else has written into topic znodes (rule 5)."""
+    moves: dict[TopicPartition, Assignment] = {}
+    refused: dict[str, str] = {}
+    for tp, target in targets.items():
+        try:
+            moves[tp] = _plan(context, tp, target, only_live=False)
+        except ApiError as problem:
+            refused[str(tp)] = str(problem)
+    if refused:
+        yield from effects.note("moves in topic znodes are not followed", level="warning", reasons=refused)
+    yield from _start_all(context, moves)
+
+
+def take_up(context: ControllerContext, tps: Sequence[TopicPartition]) -> Steps[None]:
+    """Go on with partitions of new topics that were written as moving already."""
+    moving = [p for tp in tps if (p := context.partition(tp)) is not None]
+    yield from _start_all(context, {p.tp: p.assignment for p in moving})
+
+
+def on_failover(context: ControllerContext) -> Steps[None]:
+    """Go on with what the last controller left: the znode's moves supersede those in the topic znodes."""
+    done = yield from on_requested(context)
+    yield from resume(context, lambda p: p.tp not in done)
+
+
+def resume(context: ControllerContext, chosen: Callable[[Partition], bool]) -> Steps[None]:
+    """Take running moves up again."""
+    running = [p for tp in list(context.reassigning) if (p := context.partition(tp)) is not None and chosen(p)]
+    yield from _start_all(context, {p.tp: p.assignment for p in running})
+
+
+def complete_ready(context: ControllerContext, tps: Sequence[TopicPartition]) -> Steps[None]:
+    """Finish those moves whose target has come into the ISR."""
+    known = [p for tp in tps if tp in context.reassigning and (p := context.partition(tp)) is not None]
+    yield from _start_all(context, {p.tp: p.assignment for p in known if _target_in_sync(context, p)})
+
+
+def on_state_changed(context: ControllerContext, tp: TopicPartition) -> Steps[None]:
+    """Handle a watched state znode (below 2.7-IV2, where leaders write their ISR themselves)."""
+    partition = context.partition(tp)
+    if partition is None or tp not in context.reassigning:
+        return
+    yield from effects.watch_data([(partition_state.path(tp), ReassigningStateChanged(tp))])
+    yield from state_znodes.refresh([partition])
+    yield from complete_ready(context, [tp])
+
+
+# Checks
+
+
+def _plan(
+    context: ControllerContext, tp: TopicPartition, target: Sequence[int] | None, *, only_live: bool = True
+) -> Assignment:
+    """Return the assignment that the request leads to; raises ApiError."""
+    partition = context.partition(tp)
+    now = Assignment(()) if partition is None else partition.assignment
+    if target is not None:
+        placement.check_replicas(target)
+        added = now.reassign_to(target).adding
+        dead = [b for b in added if not context.is_live(b)]
+        if only_live and dead and partition is not None:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Replica assignment has brokers that are not alive: {dead}. Alive: {context.live_ids()}.",
+            )
+    if partition is None or context.is_deleting(tp.topic):
+        raise ApiError(_UNKNOWN.error, _UNKNOWN.message or "")
+    if target is None and not now.is_reassigning:
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+    move = now.reassign_to(now.origin if target is None else target)
+    _check_keeps_data(partition, move)
+    return move
+
+
+def _check_keeps_data(partition: Partition, move: Assignment) -> None:
+    """Refuse a move that would at once delete every in-sync replica (KRaft does; Kafka's ZooKeeper mode loses them).
+
+    So it is when the replicas that a superseded or cancelled move has added are the only ones in sync.
+    """
+    state = partition.state
+    if state is not None and not any(broker in move.replicas for broker in state.isr):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"None of {list(move.replicas)} is in sync ({list(state.isr)} is): wait until one is, "
+            "or keep one that is in sync among the replicas.",
+        )
+
+
+def _is_running(context: ControllerContext, tp: TopicPartition, move: Assignment) -> bool:
+    """Whether exactly this move is under way: a rewritten znode is no reason to begin it again."""
+    partition = context.partition(tp)
+    return partition is not None and partition.assignment == move
+
+
+# Moving
+
+
+def _start_all(
+    context: ControllerContext, moves: Mapping[TopicPartition, Assignment]
+) -> Steps[dict[TopicPartition, Outcome]]:
+    """Take partitions as far towards their targets as their ISRs allow, step by step and all of them in each step.
+
+    One write of a topic's znode holds all of its moves: a topic that moves as a whole costs no more per partition.
+    """
+    deletion.mark_ineligible(context, {tp.topic for tp in moves})
+    failures = yield from _adopt(context, moves)
+    moving = [p for tp in moves if tp not in failures and (p := context.partition(tp)) is not None]
+    ready = [p for p in moving if _target_in_sync(context, p)]
+    known = {p.tp for p in ready}
+    yield from _await_targets(context, [p for p in moving if p.tp not in known])
+    failures |= yield from _finish(context, ready)
+    if failures:
+        reasons = {str(tp): why for tp, why in failures.items()}
+        yield from effects.note("reassignments are held up", level="error", reasons=reasons)
+    return {tp: Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, failures[tp]) if tp in failures else Outcome() for tp in moves}
+
+
+def _adopt(context: ControllerContext, moves: Mapping[TopicPartition, Assignment]) -> Steps[Failures]:
+    """Steps U: znodes, memory, and an end to replicas that only a superseded move wanted."""
+    known = {tp: p for tp in moves if (p := context.partition(tp)) is not None}
+    changed = {tp: moves[tp] for tp, partition in known.items() if partition.assignment != moves[tp]}
+    failures = yield from _write_assignments(context, changed)
+    adopted = [known[tp] for tp in changed if tp not in failures]
+    obsolete: list[Replica] = []
+    for partition in adopted:
+        move = changed[partition.tp]
+        obsolete += [(partition, b) for b in partition.assignment.replicas if b not in move.replicas]
+        partition.assignment = move
+    yield from _stop_and_delete(context, obsolete)
+    for partition in adopted:
+        # Stopping takes the stopped replicas out of the assignment in memory; the move never had them.
+        partition.assignment = changed[partition.tp]
+    yield from _replace_stopped_leaders(context, adopted)
+    moving = [tp for tp in known if tp not in failures]
+    context.reassigning.update(dict.fromkeys(moving))
+    if not context.settings.level.alter_partition:
+        yield from effects.watch_data([(partition_state.path(tp), ReassigningStateChanged(tp)) for tp in moving])
+    return failures
+
+
+def _replace_stopped_leaders(context: ControllerContext, adopted: Sequence[Partition]) -> Steps[None]:
+    """A stopped replica may have led (an added one that was preferred already): another takes over at once."""
+    led_by_nobody = [p for p in adopted if p.state is not None and not context.is_online(p.state.leader, p.tp)]
+    if led_by_nobody:
+        yield from partition_machine.change(context, led_by_nobody, PartitionPhase.OFFLINE)
+        yield from partition_machine.change(context, led_by_nobody, PartitionPhase.ONLINE)
+
+
+def _write_assignments(context: ControllerContext, wanted: Mapping[TopicPartition, Assignment]) -> Steps[Failures]:
+    by_topic: dict[str, dict[int, Assignment]] = {}
+    for tp, assignment in wanted.items():
+        by_topic.setdefault(tp.topic, {})[tp.partition] = assignment
+    failed = yield from topics.rewrite(context, by_topic)
+    return {tp: f"the topic znode could not be written: {failed[tp.topic]}" for tp in wanted if tp.topic in failed}
+
+
+def _target_in_sync(context: ControllerContext, partition: Partition) -> bool:
+    """All target replicas are in the ISR, and one of them can lead (Kafka does not ask for the latter)."""
+    state, target = partition.state, partition.assignment.target
+    return (
+        state is not None
+        and all(b in state.isr for b in target)
+        and any(context.is_online(b, partition.tp) for b in target)
+    )
+
+
+def _await_targets(context: ControllerContext, waiting: Sequence[Partition]) -> Steps[None]:
+    """Steps A: every replica hears of the whole list, added ones are started."""
+    if not waiting:
+        return
+    yield from effects.note(
+        "reassignments wait for their targets to be in sync",
+        partitions={str(p.tp): list(p.assignment.target) for p in waiting},
+    )
+    yield from _tell_all_replicas(context, waiting)
+    yield from replica_machine.change(context, _fresh(waiting), ReplicaPhase.NEW)
+
+
+def _fresh(moving: Sequence[Partition]) -> list[Replica]:
+    """Added replicas that have not been started yet."""
+    return [(p, b) for p in moving for b in p.assignment.adding if p.replica_phase(b) is ReplicaPhase.NON_EXISTENT]
+
+
+def _tell_all_replicas(context: ControllerContext, moving: Sequence[Partition]) -> Steps[None]:
+    """Leader epoch + 1, and LeaderAndIsr with the new lists to all replicas, the added ones as new."""
+
+    def bump(_: Partition, state: PartitionState) -> PartitionState:
+        return state_znodes.next_state(context, state)
+
+    failures = yield from state_znodes.change(context, moving, bump)
+    if failures:
+        reasons = {str(tp): why for tp, why in failures.items()}
+        yield from effects.note("leader epochs were not raised", level="error", reasons=reasons)
+    batch = RequestBatch(context)
+    for partition in moving:
+        if partition.tp not in failures:
+            batch.leader_and_isr(partition.assignment.origin, partition)
+            batch.leader_and_isr(partition.assignment.adding, partition, is_new=True)
+    yield from sending.send(batch)
+
+
+def _finish(context: ControllerContext, ready: Sequence[Partition]) -> Steps[Failures]:
+    """Steps B: targets are in sync; drop everything else. Returns what has to wait, and why."""
+    if not ready:
+        return {}
+    moves = {p.tp: p.assignment for p in ready}
+    # A move resumed by another controller or started with its target in sync has not seen these yet.
+    yield from replica_machine.change(context, _fresh(ready), ReplicaPhase.NEW)
+    yield from replica_machine.change(context, [(p, b) for p in ready for b in moves[p.tp].adding], ReplicaPhase.ONLINE)
+    for partition in ready:
+        partition.assignment = Assignment(moves[partition.tp].target)
+    failures = yield from _lead_from_targets(context, ready)
+    for partition in ready:
+        if partition.tp in failures:
+            # Without a leader in the target its old replicas must stay: the move goes on later.
+            partition.assignment = moves[partition.tp]
+    done = [p for p in ready if p.tp not in failures]
+    yield from _stop_and_delete(context, [(p, b) for p in done for b in moves[p.tp].removing])
+    for partition in done:
+        partition.assignment = Assignment(moves[partition.tp].target)
+    failures |= yield from _write_assignments(context, {p.tp: p.assignment for p in done})
+    yield from _conclude(context, [p for p in done if p.tp not in failures])
+    return failures
+
+
+def _lead_from_targets(context: ControllerContext, ready: Sequence[Partition]) -> Steps[Failures]:
+    """A leader that is in the target stays, one that is not (or is gone) gives way to one that is."""
+    staying: list[Partition] = []
+    changing: list[Partition] = []
+    for partition in ready:
+        leader = partition.leader
+        stays = leader in partition.assignment.replicas and context.is_online(leader, partition.tp)
+        (staying if stays else changing).append(partition)
+    if staying:
+        yield from _tell_all_replicas(context, staying)
+    if not changing:
+        return {}
+    return dict((yield from partition_machine.change(context, changing, PartitionPhase.ONLINE, Strategy.REASSIGN)))
+
+
+def _conclude(context: ControllerContext, done: Sequence[Partition]) -> Steps[None]:
+    """The topic znodes hold plain targets: nothing remembers these moves any more."""
+    if not done:
+        return
+    finished = {p.tp: p.assignment.replicas for p in done}
+    for tp in finished:
+        context.reassigning.pop(tp, None)
+    yield from _drop_from_znode(context, lambda tp, target: finished.get(tp) == target)
+    yield from sending.metadata(context, done)
+    yield from effects.note(
+        "reassignments are done", partitions={str(tp): list(target) for tp, target in finished.items()}
+    )
+    yield from deletion.resume_for(context, list(dict.fromkeys(tp.topic for tp in finished)))
+
+
+def _stop_and_delete(context: ControllerContext, theirs: Sequence[Replica]) -> Steps[None]:
+    """Take replicas out of the ISR and delete their files, without waiting for the brokers' answers."""
+    for phase in (
+        ReplicaPhase.OFFLINE,
+        ReplicaPhase.DELETION_STARTED,
+        ReplicaPhase.DELETION_SUCCESSFUL,
+        ReplicaPhase.NON_EXISTENT,
+    ):
+        yield from replica_machine.change(context, theirs, phase)
+
+
+# The znode
+
+
+def _drop_from_znode(
+    context: ControllerContext, finished: Callable[[TopicPartition, tuple[int, ...]], bool]
+) -> Steps[None]:
+    """Take entries out of /admin/reassign_partitions, and the znode away when none is left."""
+    for _ in range(_REMOVE_ROUNDS_MAX):
+        found = (yield from effects.read([reassignments.PATH]))[0]
+        if found is None:
+            return
+        try:
+            entries = reassignments.decode(found.data)
+        except CorruptData:
+            return  # its own event deals with it
+        kept = {tp: target for tp, target in entries.items() if not finished(tp, target)}
+        if len(kept) == len(entries) and entries:
+            return
+        op = (
+            SetData(reassignments.PATH, reassignments.encode(kept), found.version)
+            if kept
+            else Delete(reassignments.PATH, found.version)
+        )
+        result = yield from fencing.write_one(context, op)
+        if result.code is not ZkCode.BAD_VERSION:
+            # Leaves a watch where there is none now, so that the next znode is noticed.
+            yield from effects.perform(effects.Enqueue(ReassignmentRequested()))
+            return

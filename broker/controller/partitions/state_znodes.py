@@ -1,0 +1,126 @@
+"""Reading and conditionally writing the state znodes of partitions, for both state machines.
+
+Rule 1: a state is written on the version that the decision was made on; the memory changes after the write.
+Rule 2: where memory was out of date (BADVERSION: the leader changed its ISR meanwhile), the state is
+        read again and the decision made again on it (facts §4).
+Rule 3: every decision is made on what has just been read, as in Kafka. A leader below 2.7-IV2 (all of them, or one
+        during an upgrade) writes its ISR itself and tells of it seconds later: whom memory would leave alone may be
+        in the ISR by now, or the only one who can lead.
+Rule 4: a state of a newer controller epoch is not touched: somebody else is controller.
+"""
+
+from collections.abc import Callable, Sequence
+
+from logyard.broker.controller import effects, fencing
+from logyard.broker.controller.context import ControllerContext, Partition
+from logyard.broker.controller.effects import Steps
+from logyard.broker.errors import CorruptData
+from logyard.broker.model import PartitionState, TopicPartition
+from logyard.broker.znodes import partition_state
+from logyard.broker.znodes.ops import SetData, ZkCode
+
+ROUNDS_MAX = 20
+
+
+class Refused(Exception):
+    """A decision that a partition cannot be changed, with the reason; the rest of the batch goes on."""
+
+
+Decision = Callable[[Partition, PartitionState], PartitionState | None]
+"""From a partition and its current state to the state to write, or None to leave it. May raise Refused."""
+
+Failures = dict[TopicPartition, str]
+
+
+def refresh(partitions: Sequence[Partition]) -> Steps[Failures]:
+    """Read the states of partitions into memory; a missing or unreadable one leaves None and a reason."""
+    failures: Failures = {}
+    paths = [partition_state.path(p.tp) for p in partitions]
+    znodes = yield from effects.read(paths)
+    for partition, path, znode in zip(partitions, paths, znodes, strict=True):
+        partition.state = None
+        if znode is None:
+            failures[partition.tp] = f"{path} does not exist"
+            continue
+        try:
+            partition.state = partition_state.decode(znode.data, znode.version, path)
+        except CorruptData as problem:
+            failures[partition.tp] = str(problem)
+    return failures
+
+
+def change(
+    context: ControllerContext, partitions: Sequence[Partition], decide: Decision, *, just_read: bool = False
+) -> Steps[Failures]:
+    """Change the states of partitions; return why some were not. Memory and znode agree afterwards.
+
+    `just_read`: what memory holds was read in this very event.
+    """
+    failures = yield from refresh([p for p in partitions if not just_read or p.state is None])
+    waiting = [p for p in partitions if p.tp not in failures]
+    for _ in range(ROUNDS_MAX):
+        wanted = _decide(context, waiting, decide, failures)
+        if not wanted:
+            return failures
+        units = [
+            [SetData(partition_state.path(p.tp), partition_state.encode(state), state.partition_epoch)]
+            for p, state in wanted
+        ]
+        results = yield from fencing.write(context, units)
+        stale: list[Partition] = []
+        for (partition, state), result in zip(wanted, results, strict=True):
+            if result[0].ok:
+                partition.state = _with_version(state, result[0].version)
+            elif result[0].code in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
+                stale.append(partition)
+            else:
+                failures[partition.tp] = f"ZooKeeper refused the state: {result[0].code.value}"
+        failures |= yield from refresh(stale)
+        waiting = [p for p in stale if p.tp not in failures]
+    failures |= {p.tp: f"the state changed under each of {ROUNDS_MAX} attempts" for p in waiting}
+    return failures
+
+
+def _decide(
+    context: ControllerContext, partitions: Sequence[Partition], decide: Decision, failures: Failures
+) -> list[tuple[Partition, PartitionState]]:
+    wanted: list[tuple[Partition, PartitionState]] = []
+    for partition in partitions:
+        state = partition.state
+        assert state is not None
+        if state.controller_epoch > context.epoch:
+            failures[partition.tp] = f"its state is of controller epoch {state.controller_epoch}, ours is older"
+            continue
+        try:
+            new = decide(partition, state)
+        except Refused as reason:
+            failures[partition.tp] = str(reason)
+            continue
+        if new is not None:
+            wanted.append((partition, new))
+    return wanted
+
+
+def next_state(
+    context: ControllerContext,
+    state: PartitionState,
+    *,
+    leader: int | None = None,
+    isr: tuple[int, ...] | None = None,
+    recovering: bool | None = None,
+) -> PartitionState:
+    """Return the state that follows: leader epoch + 1, our controller epoch, other fields kept unless given."""
+    return PartitionState(
+        leader=state.leader if leader is None else leader,
+        leader_epoch=state.leader_epoch + 1,
+        isr=state.isr if isr is None else isr,
+        controller_epoch=context.epoch,
+        partition_epoch=state.partition_epoch,
+        recovering=state.recovering if recovering is None else recovering,
+    )
+
+
+def _with_version(state: PartitionState, version: int) -> PartitionState:
+    return PartitionState(
+        state.leader, state.leader_epoch, state.isr, state.controller_epoch, version, state.recovering
+    )

@@ -1,0 +1,286 @@
+"""CreateTopics and CreatePartitions: every check in Kafka's order, then the znodes that start everything else.
+
+Rule 1: the checks and their codes are those of facts §14, in Kafka 3.9's order; each topic is judged for itself.
+Rule 2: validate_only does all of it but the writing.
+Rule 3: config and topic znode are written in one transaction; whoever made the topic first wins (36).
+Rule 4: what happens next comes from the watch on /brokers/topics, as for a topic made by hand.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from logyard.broker.controller import effects, fencing, notifications
+from logyard.broker.controller.context import ControllerContext, Topic
+from logyard.broker.controller.effects import Answer, Steps
+from logyard.broker.controller.events import (
+    CreatedTopic,
+    CreatePartitions,
+    CreateTopics,
+    NewPartitions,
+    NewTopic,
+    Outcome,
+)
+from logyard.broker.controller.policies import TopicRequest
+from logyard.broker.controller.topics import placement, topics
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.model import ZERO_TOPIC_ID, Assignment, TopicAssignment, TopicId
+from logyard.broker.znodes import configs
+from logyard.broker.znodes import topics as znode
+from logyard.broker.znodes.ops import Create, SetData, ZkCode, ZkOp, Znode
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A topic that passed its checks."""
+
+    placement: placement.Placement
+    configs: Mapping[str, str]
+    topic_id: TopicId | None
+
+
+# CreateTopics
+
+
+def on_create_topics(context: ControllerContext, request: CreateTopics) -> Steps[None]:
+    """Answer CreateTopics; the topics are not led yet when the answer goes out."""
+    given = Counter(topic.name for topic in request.topics)
+    existing = (yield from effects.children([znode.PATH]))[0] or []
+    names = _Names(existing)
+    answers: dict[str, CreatedTopic] = {}
+    plans: dict[str, _Plan] = {}
+    for topic in request.topics:
+        try:
+            if given[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name!r} is in the request more than once.")
+            plans[topic.name] = yield from _plan(context, topic, names, request)
+            names.add(topic.name)
+        except ApiError as refused:
+            answers[topic.name] = CreatedTopic(topic.name, refused.code, refused.message)
+    if not request.validate_only:
+        failures = yield from _write(context, plans)
+        answers |= {name: CreatedTopic(name, why.code, why.message) for name, why in failures.items()}
+    for name, plan in plans.items():
+        answers.setdefault(name, _created(name, plan))
+    yield from effects.perform(Answer(tuple(answers[topic.name] for topic in request.topics)))
+
+
+def _created(name: str, plan: _Plan) -> CreatedTopic:
+    return CreatedTopic(
+        name,
+        num_partitions=len(plan.placement),
+        replication_factor=len(plan.placement[0]),
+        topic_id=plan.topic_id or ZERO_TOPIC_ID,
+        configs=plan.configs,
+    )
+
+
+class _Names:
+    """The topics there are, and what they are called in metrics, where a dot and an underscore are the same."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = dict.fromkeys(names)
+        self._folded: dict[str, str] = {}
+        for name in self._names:
+            self._folded.setdefault(_folded(name), name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        self._names[name] = None
+        self._folded.setdefault(_folded(name), name)
+
+    def colliding(self, name: str) -> str | None:
+        """Return the topic whose metrics `name` would share."""
+        return self._folded.get(_folded(name))
+
+
+def _folded(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _plan(context: ControllerContext, topic: NewTopic, existing: _Names, request: CreateTopics) -> Steps[_Plan]:
+    """Check one topic and place it; raises ApiError. The order is Kafka 3.9's (ZkAdminManager.createTopics)."""
+    _check_existence(context, topic, existing)
+    partitions, factor, placed = yield from _placed(context, topic, rack_aware=request.rack_aware)
+    _check_name(topic.name, existing)
+    if placed is None:
+        placed = placement.check_manual(topic.assignments)
+    overrides = {key: value for key, value in topic.configs.items() if value is not None}
+    context.settings.validate_topic_overrides(overrides)
+    if context.settings.create_policy is not None:
+        manual = placed if topic.assignments else None
+        context.settings.create_policy(TopicRequest(topic.name, partitions, factor, manual, overrides))
+    topic_id: TopicId | None = None
+    if context.settings.level.topic_ids and not request.validate_only:
+        topic_id = (yield from effects.new_topic_ids(1))[0]
+    return _Plan(placed, overrides, topic_id)
+
+
+def _check_existence(context: ControllerContext, topic: NewTopic, existing: _Names) -> None:
+    """What comes before any placement: 36, settings without a value 40, counts beside an assignment 42."""
+    if topic.name in existing:
+        being = " and is being deleted" if context.is_deleting(topic.name) else ""
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists{being}.")
+    empty = sorted(key for key, value in topic.configs.items() if value is None)
+    if empty:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(empty)}")
+    if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. Give one or the other.",
+        )
+
+
+def _placed(
+    context: ControllerContext, topic: NewTopic, *, rack_aware: bool
+) -> Steps[tuple[int | None, int | None, placement.Placement | None]]:
+    """Return both counts, defaults taken, and where the partitions go; three times None for a placement by hand."""
+    if topic.assignments:
+        return None, None, None
+    settings = context.settings
+    partitions = settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+    factor = settings.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+    placed = yield from _place(context, partitions, factor, rack_aware=rack_aware)
+    return partitions, factor, placed
+
+
+def _check_name(name: str, existing: _Names) -> None:
+    """The name itself and its collisions (17)."""
+    problem = topics.name_problem(name)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    other = existing.colliding(name)
+    if other is not None:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topics: {other}",
+        )
+
+
+def _place(context: ControllerContext, partitions: int, factor: int, *, rack_aware: bool) -> Steps[placement.Placement]:
+    live = [(b, context.brokers[b].rack) for b in context.live_ids()]
+    if not rack_aware and any(rack is None for _, rack in live):
+        live = [(b, None) for b, _ in live]
+    bound = max(1, len(live))
+    start, shift = yield from effects.draw([bound, bound])
+    return placement.place(live, partitions, factor, start=start, shift=shift)
+
+
+def _write(context: ControllerContext, plans: Mapping[str, _Plan]) -> Steps[dict[str, ApiError]]:
+    """Write config and topic znodes; return why some topics were not created."""
+    names = list(plans)
+    old_configs = yield from effects.read([configs.topic_path(name) for name in names])
+    units = [_znodes(name, plans[name], old) for name, old in zip(names, old_configs, strict=True)]
+    results = yield from fencing.write(context, units)
+    codes = {name: fencing.deciding(result).code for name, result in zip(names, results, strict=True)}
+    taken = [name for name, code in codes.items() if code is ZkCode.NODE_EXISTS]
+    found = yield from effects.read([znode.topic_path(name) for name in taken])
+    ours = {name for name, node in zip(taken, found, strict=True) if _is_ours(plans[name], node)}
+    failures: dict[str, ApiError] = {}
+    for name, code in codes.items():
+        if code is ZkCode.OK or name in ours:
+            continue
+        if code is ZkCode.NODE_EXISTS:
+            failures[name] = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        else:
+            failures[name] = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused the topic: {code.value}")
+    if plans:
+        yield from effects.note("topics were created", topics=[name for name in names if name not in failures])
+    return failures
+
+
+def _znodes(name: str, plan: _Plan, old_config: Znode | None) -> list[ZkOp]:
+    """A config znode that is there already belonged to a topic that is gone: it is replaced."""
+    path, data = configs.topic_path(name), configs.encode(plan.configs)
+    config: ZkOp = Create(path, data) if old_config is None else SetData(path, data)
+    content = TopicAssignment({number: Assignment(b) for number, b in plan.placement.items()}, plan.topic_id)
+    ops: list[ZkOp] = [config, Create(znode.topic_path(name), znode.encode(content))]
+    if plan.configs:
+        # Kafka's brokers read the config znode when they make a log; ours also hear of it like of any change.
+        ops.append(notifications.config_changed(name))
+    return ops
+
+
+def _is_ours(plan: _Plan, found: Znode | None) -> bool:
+    """A lost reply, not a lost race: the znode carries the very id that was drawn for it."""
+    if found is None or plan.topic_id is None:
+        return False
+    try:
+        return znode.decode(found.data).topic_id == plan.topic_id
+    except CorruptData:
+        return False
+
+
+# CreatePartitions
+
+
+def on_create_partitions(context: ControllerContext, request: CreatePartitions) -> Steps[None]:
+    """Answer CreatePartitions; the watch on the topic znode brings the new partitions up."""
+    given = Counter(wanted.topic for wanted in request.topics)
+    moving = {tp.topic for tp in context.reassigning}
+    outcomes: dict[str, Outcome] = {}
+    changes: dict[str, Mapping[int, Assignment]] = {}
+    for wanted in request.topics:
+        try:
+            if given[wanted.topic] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic {wanted.topic!r} is in the request more than once.")
+            placed = _grow(context, wanted, moving)
+            changes[wanted.topic] = {number: Assignment(brokers) for number, brokers in placed.items()}
+        except ApiError as refused:
+            outcomes[wanted.topic] = Outcome(refused.code, refused.message)
+    if not request.validate_only and changes:
+        failures = yield from topics.rewrite(context, changes)
+        outcomes |= {name: Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, why) for name, why in failures.items()}
+    for name in changes:
+        outcomes.setdefault(name, Outcome())
+    yield from effects.perform(Answer({wanted.topic: outcomes[wanted.topic] for wanted in request.topics}))
+
+
+def _grow(context: ControllerContext, wanted: NewPartitions, moving: Collection[str]) -> placement.Placement:
+    """Check one topic and place its new partitions; raises ApiError."""
+    topic = context.topics.get(wanted.topic)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.topic}' does not exist.")
+    if context.is_deleting(wanted.topic):
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic '{wanted.topic}' is being deleted.")
+    if wanted.topic in moving:
+        raise ApiError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"A partition of '{wanted.topic}' is being reassigned: wait for its end.",
+        )
+    existing = {number: p.assignment.replicas for number, p in sorted(topic.partitions.items())}
+    if 0 not in existing:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Topic '{wanted.topic}' has no usable partition 0 to go by.")
+    if wanted.count <= len(existing):
+        equal, higher = (
+            f"Topic already has {len(existing)} partitions.",
+            (f"Topic currently has {len(existing)} partitions, which is higher than the requested {wanted.count}."),
+        )
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, equal if wanted.count == len(existing) else higher)
+    if wanted.assignments is not None:
+        return _check_added(context, topic, wanted, existing)
+    live = [(b, context.brokers[b].rack) for b in context.live_ids()]
+    return placement.grow(live, existing, wanted.count)
+
+
+def _check_added(
+    context: ControllerContext, topic: Topic, wanted: NewPartitions, existing: Mapping[int, tuple[int, ...]]
+) -> placement.Placement:
+    assignments = wanted.assignments or ()
+    increment = wanted.count - len(existing)
+    if len(assignments) != increment:
+        raise _bad_growth(f"{increment} new partitions need {increment} assignments, found {len(assignments)}")
+    for brokers in assignments:
+        placement.check_replicas(brokers)
+        unknown = [b for b in brokers if b not in context.brokers]
+        if unknown:
+            raise _bad_growth(f"unknown brokers {unknown}")
+        if len(brokers) != len(existing[0]):
+            raise _bad_growth(f"topic '{topic.name}' has replication factor {len(existing[0])}, found {list(brokers)}")
+    return {len(existing) + index: tuple(brokers) for index, brokers in enumerate(assignments)}
+
+
+def _bad_growth(why: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Invalid replica assignment: {why}.")

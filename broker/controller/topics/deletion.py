@@ -1,0 +1,281 @@
+"""Deleting topics: from the request in /admin/delete_topics to the last znode of the topic.
+
+Rule 1: partitions go Offline and NonExistent, brokers hear leader -2, then every replica is stopped and
+        its files deleted; the topic's znodes go only when all replicas have reported success.
+Rule 2: a replica on a dead broker (or one whose deletion failed) makes the topic ineligible: it waits
+        until that broker starts, and is then tried again; what a living broker failed to delete is also
+        tried again after a minute (Kafka waits for its restart). A move is no reason to wait: it might never
+        end, and ends with the request.
+Rule 3: /brokers/topics/T goes first, then /config/topics/T, the request last: a controller that dies
+        between leaves the request, and the next one finishes.
+Rule 4: with delete.topic.enable=false requests are removed and topics stay.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from logyard.broker.controller import effects, fencing, notifications
+from logyard.broker.controller.broker_requests import sending
+from logyard.broker.controller.context import ControllerContext, PartitionPhase, ReplicaPhase
+from logyard.broker.controller.effects import Enqueue, Schedule, Steps
+from logyard.broker.controller.events import (
+    DeletionRequested,
+    DeletionRetryDue,
+    ReassignmentRequested,
+    ReplicasDeleted,
+)
+from logyard.broker.controller.partitions import partition_machine, replica_machine
+from logyard.broker.controller.partitions.replica_machine import Replica
+from logyard.broker.errors import ErrorCode
+from logyard.broker.model import TopicPartition
+from logyard.broker.znodes import configs, delete_topics, partition_state, topics
+from logyard.broker.znodes.ops import Delete, ZkCode, ZkOp
+
+RETRY_S = 60.0
+
+_STARTED, _SUCCESSFUL, _INELIGIBLE = (
+    ReplicaPhase.DELETION_STARTED,
+    ReplicaPhase.DELETION_SUCCESSFUL,
+    ReplicaPhase.DELETION_INELIGIBLE,
+)
+
+
+# Requests
+
+
+def on_requested(context: ControllerContext) -> Steps[None]:
+    """Handle the children of /admin/delete_topics."""
+    names = (yield from effects.watch_children(delete_topics.PATH, DeletionRequested())) or []
+    unknown = [name for name in names if name not in context.topics and not context.is_deleting(name)]
+    if unknown:
+        yield from effects.note("topics to be deleted do not exist", level="warning", topics=unknown)
+        yield from remove_requests(context, unknown)
+    fresh = [name for name in names if name in context.topics and not context.is_deleting(name)]
+    if not fresh:
+        return
+    if not context.settings.delete_topic_enable:
+        yield from effects.note("delete.topic.enable is false: topics stay", topics=fresh)
+        yield from remove_requests(context, fresh)
+        return
+    context.deleting.update(dict.fromkeys(fresh))
+    yield from effects.note("topics are queued for deletion", topics=fresh)
+    yield from _end_moves(context)
+    yield from resume(context)
+
+
+def on_failover(context: ControllerContext) -> Steps[None]:
+    """Queue what the last controller left in /admin/delete_topics; nothing is deleted yet (facts §3, step 6)."""
+    names = (yield from effects.children([delete_topics.PATH]))[0] or []
+    if not context.settings.delete_topic_enable:
+        yield from remove_requests(context, names)
+        return
+    context.deleting.update(dict.fromkeys(names))
+    waiting = {
+        p.tp.topic
+        for p in context.partitions_of(names)
+        if any(not context.is_online(r, p.tp) for r in p.assignment.replicas)
+    }
+    mark_ineligible(context, waiting)
+    yield from _end_moves(context)
+
+
+def _end_moves(context: ControllerContext) -> Steps[None]:
+    """What is to be deleted moves no more; /admin/reassign_partitions is looked at again, and loses its entries."""
+    ended = [tp for tp in context.reassigning if context.is_deleting(tp.topic)]
+    for tp in ended:
+        del context.reassigning[tp]
+    if ended:
+        yield from effects.note("moves end with the deletion of their topics", partitions=[str(tp) for tp in ended])
+        yield from effects.perform(Enqueue(ReassignmentRequested()))
+
+
+def remove_requests(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
+    """Delete requests; one that is gone already is fine."""
+    yield from fencing.write(context, [[Delete(delete_topics.path(name))] for name in names])
+
+
+def mark_ineligible(context: ControllerContext, names: Iterable[str]) -> None:
+    """Hold the deletion of topics back, where it is queued at all."""
+    context.deletion_ineligible.update(name for name in names if context.is_deleting(name))
+
+
+# Progress
+
+
+def resume_for(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
+    """Try topics again that had to wait."""
+    waiting = [name for name in names if context.is_deleting(name)]
+    if waiting:
+        context.deletion_ineligible.difference_update(waiting)
+        yield from resume(context)
+
+
+def resume(context: ControllerContext) -> Steps[None]:
+    """Take every queued topic as far as it can go now."""
+    done = [name for name in context.deleting if _all_successful(context, name)]
+    if done:
+        yield from _complete(context, done)
+    idle = [name for name in context.deleting if not _any_in(context, name, _STARTED)]
+    for_retry = [r for name in idle for r in _in_phase(context, name, _INELIGIBLE)]
+    if for_retry:
+        yield from replica_machine.change(context, for_retry, ReplicaPhase.OFFLINE)
+    eligible = [name for name in idle if name not in context.deletion_ineligible]
+    if eligible:
+        yield from _delete(context, eligible)
+
+
+def _delete(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
+    unseen = [name for name in names if name not in context.deletion_started]
+    if unseen:
+        yield from effects.note("topic deletion starts", topics=unseen)
+        theirs = context.partitions_of(unseen)
+        yield from partition_machine.change(context, theirs, PartitionPhase.OFFLINE)
+        yield from partition_machine.change(context, theirs, PartitionPhase.NON_EXISTENT)
+        context.deletion_started.update(unseen)
+    yield from sending.metadata(context, context.partitions_of(names))
+    yield from _delete_replicas(context, names)
+
+
+def _delete_replicas(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
+    dead: list[Replica] = []
+    alive: list[Replica] = []
+    for partition in context.partitions_of(names):
+        for broker in partition.assignment.replicas:
+            if not context.is_online(broker, partition.tp, count_shutting_down=False):
+                dead.append((partition, broker))
+            elif partition.replica_phase(broker) is not _SUCCESSFUL:
+                alive.append((partition, broker))
+    yield from replica_machine.change(context, [r for r in dead if _may_fail(r)], _INELIGIBLE)
+    yield from replica_machine.change(context, alive, ReplicaPhase.OFFLINE)
+    yield from replica_machine.change(context, alive, _STARTED)
+    if dead:
+        waiting = list(dict.fromkeys(p.tp.topic for p, _ in dead))
+        mark_ineligible(context, waiting)
+        yield from effects.note("topic deletion waits for offline replicas", level="warning", topics=waiting)
+
+
+def _may_fail(replica: Replica) -> bool:
+    """A replica that has gone (or never was there) is not moved: its start is what the topic waits for."""
+    partition, broker = replica
+    return partition.replica_phase(broker) in replica_machine.PREVIOUS[_INELIGIBLE]
+
+
+def fail(context: ControllerContext, failed: Sequence[Replica]) -> Steps[None]:
+    """Take note that replicas could not be deleted."""
+    theirs = [(p, b) for p, b in failed if context.is_deleting(p.tp.topic)]
+    if not theirs:
+        return
+    yield from replica_machine.change(context, [r for r in theirs if _may_fail(r)], _INELIGIBLE)
+    names = list(dict.fromkeys(p.tp.topic for p, _ in theirs))
+    mark_ineligible(context, names)
+    yield from effects.note("replicas could not be deleted", level="warning", topics=names)
+    if any(context.is_live(broker) for _, broker in theirs):
+        yield from effects.perform(Schedule(RETRY_S, DeletionRetryDue(tuple(names))))
+    yield from resume(context)
+
+
+def on_retry_due(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
+    """Try again those that wait for nothing else."""
+    moving = {tp.topic for tp in context.reassigning}
+    blocked = {
+        p.tp.topic
+        for p in context.partitions_of(names)
+        if any(not context.is_online(broker, p.tp) for broker in p.assignment.replicas)
+    }
+    yield from resume_for(context, [name for name in names if name not in moving | blocked])
+
+
+def on_replicas_deleted(context: ControllerContext, event: ReplicasDeleted) -> Steps[None]:
+    """Handle a broker's answer to StopReplica with deletion."""
+    good = _replicas(context, event, failed=False)
+    bad = _replicas(context, event, failed=True)
+    if bad:
+        yield from fail(context, bad)
+    if good:
+        yield from replica_machine.change(context, good, _SUCCESSFUL)
+        yield from resume(context)
+
+
+def _replicas(context: ControllerContext, event: ReplicasDeleted, *, failed: bool) -> list[Replica]:
+    """The replicas of still queued topics that the answer is about."""
+    tps = [
+        tp
+        for tp, code in event.partitions.items()
+        if failed == (code is not ErrorCode.NONE or event.error is not ErrorCode.NONE)
+    ]
+    found = [p for tp in tps if context.is_deleting(tp.topic) and (p := context.partition(tp)) is not None]
+    return [(p, event.broker_id) for p in found if p.replica_phase(event.broker_id) is _STARTED]
+
+
+def _all_successful(context: ControllerContext, name: str) -> bool:
+    return all(
+        p.replica_phase(broker) is _SUCCESSFUL
+        for p in context.partitions_of([name])
+        for broker in p.assignment.replicas
+    )
+
+
+def _any_in(context: ControllerContext, name: str, phase: ReplicaPhase) -> bool:
+    return any(phase is has for p in context.partitions_of([name]) for has in p.replicas.values())
+
+
+def _in_phase(context: ControllerContext, name: str, phase: ReplicaPhase) -> list[Replica]:
+    return [(p, b) for p in context.partitions_of([name]) for b, has in p.replicas.items() if has is phase]
+
+
+# The end
+
+
+def _complete(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
+    """Remove all that is left of topics in ZooKeeper and in memory."""
+    gone = [r for name in names for r in _in_phase(context, name, _SUCCESSFUL)]
+    yield from replica_machine.change(context, gone, ReplicaPhase.NON_EXISTENT)
+    stuck = yield from _remove_topic_znodes(context, names)
+    if stuck:
+        yield from effects.note("topic znodes could not be removed", level="error", reasons=stuck)
+    gone_topics = [name for name in names if name not in stuck]
+    yield from _remove_configs(context, gone_topics)
+    yield from remove_requests(context, gone_topics)
+    for name in gone_topics:
+        context.forget_topic(name)
+    yield from effects.note("topics are deleted", topics=gone_topics)
+
+
+def _remove_configs(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
+    """Delete settings; brokers that have followed them hear of it, so that a topic of the same name starts clean."""
+    found = yield from effects.read([configs.topic_path(name) for name in names])
+    units: list[list[ZkOp]] = []
+    for name, znode in zip(names, found, strict=True):
+        if znode is not None:
+            unit: list[ZkOp] = [Delete(configs.topic_path(name))]
+            if znode.data != configs.encode({}):
+                unit.append(notifications.config_changed(name))
+            units.append(unit)
+    yield from fencing.write(context, units)
+
+
+def _remove_topic_znodes(context: ControllerContext, names: Sequence[str]) -> Steps[dict[str, str]]:
+    """Delete /brokers/topics/T with everything below it, leaves first; return why some could not go.
+
+    What is gone already is fine.
+    """
+    found = yield from effects.children([topics.partitions_path(name) for name in names])
+    leaves: list[list[ZkOp]] = [
+        [
+            Delete(partition_state.path(TopicPartition(name, int(number)))),
+            Delete(topics.partition_path(name, int(number))),
+        ]
+        for name, numbers in zip(names, found, strict=True)
+        for number in numbers or []
+        if number.isdecimal()
+    ]
+    results = yield from fencing.write(context, leaves)
+    # A partition without a state (no replica was ever online) fails on its first op: only the parent is there.
+    stateless = [unit[1:] for unit, result in zip(leaves, results, strict=True) if not result[0].ok]
+    yield from fencing.write(context, stateless)
+    yield from fencing.write(context, [[Delete(topics.partitions_path(name))] for name in names])
+    ends = yield from fencing.write(context, [[Delete(topics.topic_path(name))] for name in names])
+    return {
+        name: end[0].code.value
+        for name, end in zip(names, ends, strict=True)
+        if end[0].code not in (ZkCode.OK, ZkCode.NO_NODE)
+    }

@@ -1,0 +1,292 @@
+"""Topics as their znodes tell of them: new and vanished ones, added partitions, topic ids, rewriting.
+
+Rule 1: whatever made a topic znode (CreateTopics, a tool, a hand), it enters at the watch and goes one way:
+        id given if it has none, replicas and partitions New, partitions Online, replicas Online.
+Rule 2: bad content of one znode is noted and hurts that topic only; it counts as having no (more) partitions.
+Rule 3: of a changed topic znode added partitions count, and moves (adding or removing replicas) that start from the
+        replicas there are; other changed replica lists are ignored (facts §3).
+Rule 4: a topic znode is rewritten on the version that was read, so that partitions written by others
+        meanwhile stay, and always with its topic id; an id that somebody else has dropped or changed is put back.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from logyard.broker.controller import effects, fencing
+from logyard.broker.controller.context import ControllerContext, Partition, PartitionPhase, ReplicaPhase, Topic
+from logyard.broker.controller.effects import Steps
+from logyard.broker.controller.events import PartitionsChanged, TopicsChanged
+from logyard.broker.controller.partitions import partition_machine, replica_machine
+from logyard.broker.controller.topics import placement
+from logyard.broker.errors import ApiError, CorruptData
+from logyard.broker.model import Assignment, TopicAssignment, TopicPartition
+from logyard.broker.znodes import topics as znode
+from logyard.broker.znodes.ops import OpResult, SetData, ZkCode, Znode
+
+NAME_LENGTH_MAX = 249
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_REWRITE_ROUNDS_MAX = 10
+
+
+def name_problem(name: str) -> str | None:
+    """Return why a topic may not be called so (facts §14), or None."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return "'.' or '..' is not allowed"
+    if len(name) > NAME_LENGTH_MAX:
+        return f"the length of {name!r} is longer than the max allowed length {NAME_LENGTH_MAX}"
+    if not _LEGAL_NAME.fullmatch(name):
+        return f"{name!r} contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+# Loading
+
+
+def load(context: ControllerContext, names: Sequence[str]) -> Steps[list[Topic]]:
+    """Read and watch topic znodes into the context, giving ids to those without; return the topics now known."""
+    znodes = yield from effects.watch_data([(znode.topic_path(name), PartitionsChanged(name)) for name in names])
+    loaded: list[Topic] = []
+    for name, found in zip(names, znodes, strict=True):
+        if found is None:
+            continue
+        topic = Topic(name, version=found.version, czxid=found.czxid)
+        context.topics[name] = topic
+        content = yield from _read(topic, found)
+        if content is not None:
+            context.set_topic_id(topic, content.topic_id)
+            loaded.append(topic)
+    yield from _give_ids(context, [topic for topic in loaded if topic.topic_id is None])
+    return loaded
+
+
+def _read(topic: Topic, found: Znode) -> Steps[TopicAssignment | None]:
+    """Take in a topic znode; partitions that are new to memory are added to `topic`."""
+    problem = name_problem(topic.name)
+    content: TopicAssignment | None = None
+    if problem is None:
+        try:
+            content = znode.decode(found.data, znode.topic_path(topic.name))
+        except CorruptData as corrupt:
+            problem = str(corrupt)
+    if content is None:
+        yield from effects.note("a topic znode is left alone", level="error", topic=topic.name, reason=problem)
+        return None
+    for number, assignment in content.partitions.items():
+        if number in topic.partitions:
+            continue
+        try:
+            placement.check_replicas(assignment.replicas)
+        except ApiError as refused:
+            topic.unusable[number] = assignment
+            yield from effects.note(
+                "a partition is left alone", level="error", partition=f"{topic.name}-{number}", reason=str(refused)
+            )
+            continue
+        topic.unusable.pop(number, None)
+        topic.partitions[number] = Partition(TopicPartition(topic.name, number), assignment)
+    return content
+
+
+def _give_ids(context: ControllerContext, bare: Sequence[Topic]) -> Steps[None]:
+    if not context.settings.level.topic_ids or not bare:
+        return
+    ids = yield from effects.new_topic_ids(len(bare))
+    for topic, topic_id in zip(bare, ids, strict=True):
+        context.set_topic_id(topic, topic_id)
+    failures = yield from rewrite(context, {topic.name: {} for topic in bare}, ids_are_fresh=True)
+    for name in failures:
+        context.set_topic_id(context.topics[name], None)
+    if failures:
+        yield from effects.note("topics got no id", level="error", reasons=failures)
+
+
+# Rewriting
+
+
+def rewrite(
+    context: ControllerContext, changes: Mapping[str, Mapping[int, Assignment]], *, ids_are_fresh: bool = False
+) -> Steps[dict[str, str]]:
+    """Write topic znodes as they are in memory with `changes` on top; return why some were not written.
+
+    Memory does not take `changes` over: that is for the caller, after the write. `ids_are_fresh`: no broker has been
+    told the topics' ids yet, so that one found in a znode meanwhile is taken instead.
+    """
+    contents = {
+        name: TopicAssignment({**context.topics[name].znode().partitions, **change}, context.topics[name].topic_id)
+        for name, change in changes.items()
+    }
+    failures: dict[str, str] = {}
+    for _ in range(_REWRITE_ROUNDS_MAX):
+        names = list(contents)
+        units = [[SetData(znode.topic_path(n), znode.encode(contents[n]), context.topics[n].version)] for n in names]
+        results = yield from fencing.write(context, units)
+        stale = _after_write(context, names, [r[0] for r in results], failures)
+        if not stale:
+            return failures
+        ours = {name: contents[name] for name in stale}
+        contents = yield from _merge_newer(context, ours, failures, ids_are_fresh=ids_are_fresh)
+    return failures | dict.fromkeys(contents, "its znode changed under every attempt")
+
+
+def _after_write(
+    context: ControllerContext, names: Sequence[str], results: Sequence[OpResult], failures: dict[str, str]
+) -> list[str]:
+    """File results; return topics whose znode was newer than memory."""
+    stale: list[str] = []
+    for name, result in zip(names, results, strict=True):
+        if result.ok:
+            context.topics[name].version = result.version
+        elif result.code is ZkCode.BAD_VERSION:
+            stale.append(name)
+        else:
+            failures[name] = f"{znode.topic_path(name)}: {result.code.value}"
+    return stale
+
+
+def _merge_newer(
+    context: ControllerContext,
+    contents: Mapping[str, TopicAssignment],
+    failures: dict[str, str],
+    *,
+    ids_are_fresh: bool,
+) -> Steps[dict[str, TopicAssignment]]:
+    """Read changed znodes again, and keep what others added to them."""
+    names = list(contents)
+    znodes = yield from effects.read([znode.topic_path(name) for name in names])
+    merged: dict[str, TopicAssignment] = {}
+    for name, found in zip(names, znodes, strict=True):
+        if found is None:
+            failures[name] = f"{znode.topic_path(name)} does not exist any more"
+            continue
+        try:
+            theirs = znode.decode(found.data, znode.topic_path(name))
+        except CorruptData as problem:
+            failures[name] = str(problem)
+            continue
+        ours = contents[name]
+        context.topics[name].version = found.version
+        topic_id = ours.topic_id or theirs.topic_id
+        if theirs.topic_id is not None and ids_are_fresh:
+            topic_id = theirs.topic_id
+        merged[name] = TopicAssignment({**theirs.partitions, **ours.partitions}, topic_id)
+        context.set_topic_id(context.topics[name], topic_id)
+    return merged
+
+
+# New partitions
+
+
+def bring_up(context: ControllerContext, new: Sequence[Partition]) -> Steps[None]:
+    """Take partitions that memory has just learnt of from nothing to Online."""
+    if not new:
+        return
+    everywhere = [(p, broker) for p in new for broker in p.assignment.replicas]
+    yield from partition_machine.change(context, new, PartitionPhase.NEW)
+    yield from replica_machine.change(context, everywhere, ReplicaPhase.NEW)
+    yield from partition_machine.change(context, new, PartitionPhase.ONLINE)
+    yield from replica_machine.change(context, everywhere, ReplicaPhase.ONLINE)
+
+
+# Events
+
+
+def on_topics_changed(context: ControllerContext) -> Steps[tuple[list[str], list[TopicPartition]]]:
+    """Handle the children of /brokers/topics.
+
+    Returns vanished topics that were queued for deletion, and partitions of new topics that were written as moving.
+    """
+    names = yield from effects.watch_children(znode.PATH, TopicsChanged())
+    found = dict.fromkeys(names or [])
+    vanished = [name for name in context.topics if name not in found]
+    queued = [name for name in vanished if context.is_deleting(name)]
+    for name in vanished:
+        context.forget_topic(name)
+    context.deleting.update(dict.fromkeys(queued))
+    new = [name for name in found if name not in context.topics]
+    if vanished or new:
+        yield from effects.note("topics changed", new=new, vanished=vanished)
+    return queued, (yield from _begin(context, new))
+
+
+def _begin(context: ControllerContext, names: Sequence[str]) -> Steps[list[TopicPartition]]:
+    """Take topics in that nobody knew; return those of their partitions that were written as moving."""
+    loaded = yield from load(context, names)
+    partitions_of_all = [p for topic in loaded for p in topic.partitions.values()]
+    yield from bring_up(context, partitions_of_all)
+    return [p.tp for p in partitions_of_all if p.assignment.is_reassigning]
+
+
+def on_partitions_changed(context: ControllerContext, name: str) -> Steps[dict[TopicPartition, tuple[int, ...]]]:
+    """Handle a changed topic znode: partitions are added; a topic made anew under the same name starts afresh.
+
+    Returns the moves that somebody else has written into it: partition → the replicas it is to have.
+    """
+    if name not in context.topics:
+        return {}
+    found = (yield from effects.watch_data([(znode.topic_path(name), PartitionsChanged(name))]))[0]
+    topic = context.topics[name]
+    if found is None:
+        return {}  # the children of /brokers/topics changed too, and that event does the rest
+    if found.czxid != topic.czxid:
+        context.forget_topic(name)
+        moving = yield from _begin(context, [name])
+        return {tp: context.topics[name].partitions[tp.partition].assignment.target for tp in moving}
+    topic.version = found.version
+    known = set(topic.partitions)
+    content = yield from _read(topic, found)
+    if content is None:
+        return {}
+    new = [partition for number, partition in topic.partitions.items() if number not in known]
+    if new and context.is_deleting(name):
+        for partition in new:
+            del topic.partitions[partition.tp.partition]
+        yield from _undo_added_partitions(context, topic)
+        return {}
+    if new:
+        yield from effects.note("partitions were added", partitions=[str(p.tp) for p in new])
+    yield from _keep_id(context, topic, content)
+    yield from bring_up(context, new)
+    moving = [p.tp for p in new if p.assignment.is_reassigning]
+    return {tp: content.partitions[tp.partition].target for tp in moving} | _moves_by_others(context, topic, content)
+
+
+def _keep_id(context: ControllerContext, topic: Topic, content: TopicAssignment) -> Steps[None]:
+    """A topic without an id takes the znode's or gets one; a known one is put back where it is gone from the znode."""
+    if topic.topic_id is None:
+        context.set_topic_id(topic, content.topic_id)
+        yield from _give_ids(context, [topic] if topic.topic_id is None else [])
+    elif content.topic_id != topic.topic_id:
+        # A tool of before 2.8 has written the znode; another id would make brokers refuse the topic for good (§22).
+        yield from effects.note("a topic's id is put back", level="warning", topic=topic.name)
+        failures = yield from rewrite(context, {topic.name: _written_moves(topic, content)})
+        if failures:
+            yield from effects.note("a topic's id could not be put back", level="error", reasons=failures)
+
+
+def _written_moves(topic: Topic, content: TopicAssignment) -> dict[int, Assignment]:
+    return {n: a for n, a in content.partitions.items() if n in topic.partitions and _is_move(topic.partitions[n], a)}
+
+
+def _moves_by_others(
+    context: ControllerContext, topic: Topic, content: TopicAssignment
+) -> dict[TopicPartition, tuple[int, ...]]:
+    if context.is_deleting(topic.name):
+        return {}
+    return {TopicPartition(topic.name, n): a.target for n, a in _written_moves(topic, content).items()}
+
+
+def _is_move(partition: Partition, written: Assignment) -> bool:
+    """A move not of our own writing that starts from the replicas there are (else it is old news, written back)."""
+    now = partition.assignment
+    return written.is_reassigning and written != now and set(written.origin) == set(now.origin)
+
+
+def _undo_added_partitions(context: ControllerContext, topic: Topic) -> Steps[None]:
+    """A topic that is being deleted does not grow: write back the partitions it had."""
+    yield from effects.note("partitions were added to a topic that is being deleted", level="warning", topic=topic.name)
+    op = SetData(znode.topic_path(topic.name), znode.encode(topic.znode()), topic.version)
+    result = yield from fencing.write_one(context, op)
+    if result.ok:
+        topic.version = result.version
