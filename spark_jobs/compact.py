@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.decision_format import Decision
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import session
 from logyard.spark_jobs.keytable import BYTES_PER_KEY

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from logyard.broker.compaction.cleaner import Batch, rewrite_batches, survey_batches
-from logyard.broker.compaction.decision import Decision
-from logyard.broker.compaction.dirty import AgainstDirty, DirtyKeys
+from logyard.broker.compaction.decision import ActiveProducer, Survey
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.dirty_keys import AgainstDirty, DirtyKeys
 from logyard.broker.compaction.old_formats import completed, expired_offsets
+from logyard.broker.compaction.passes import Batch, rewrite_batches, survey_batches
 from logyard.broker.compaction.ranges import SegmentRange, group_segments
 from logyard.broker.compaction.rewrite import Tally
-from logyard.broker.compaction.survey import ActiveProducer, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.log import layout

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from logyard.broker.compaction.dirty import BYTES_PER_KEY
+from logyard.broker.compaction.dirty_keys import BYTES_PER_KEY
 from logyard.broker.config.broker import BrokerConfig
 
 KEYS_MIN = 1000

@@ -1,29 +1,89 @@
-"""What one compaction run decided for a partition: by offset, so that it fits every replica however its segments
-are cut."""
+"""Pass 1: walk one replica's batches in offset order and decide which offsets survive.
 
-import base64
-import hashlib
-import json
+Rule 1: everything here is fed batch by batch, in offset order, from the first leased segment to `range_end`.
+Rule 2: a record stays iff it is the last of its key and has a value, or its delete horizon has not passed (KIP-534);
+        a record without a key goes; aborted data goes; markers follow transactions.py.
+Rule 3: a tombstone or marker goes only below `tombstone_cutoff`: what every assigned replica holds and has cleaned.
+The key map is a port: a dict here, an open-addressing table in the Spark jobs. Both see the same calls.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from heapq import merge
+from operator import itemgetter
+from typing import NamedTuple, Protocol
 
-from logyard.broker.compaction.offsets import OffsetSet
-from logyard.broker.errors import CorruptData
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.offset_set import OffsetSet
+from logyard.broker.compaction.transactions import AbortedTransaction, Fate, TransactionFilter
+from logyard.broker.records.header import BatchHeader
 
-_MAGIC = b"LYCD\x01"
-# What a broker keeps of a run (docs/leases.md, `decision.bytes`).
-KEPT_BYTES_MAX = 1 << 20
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+HORIZON = 0x40
+# No bit of the wire: the batch is of a format that has no delete horizon (old_formats.py).
+OLD_FORMAT = 0x10000
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The outcome of pass 1, the input of pass 2 on every replica.
+class BatchFacts(NamedTuple):
+    """What the survey needs of a batch header; `marker_type` only for control batches (None when empty)."""
 
-    Records in [range_start, range_end) stay iff their offset is in `survivors`; all others stay as they are.
-    `stamped`: surviving tombstones and spent markers; a batch that holds one gets the delete horizon `now_ms +
-    delete_retention_ms`
-    unless it carries one (KIP-534). `kept_batches`: last offsets of batches that stay though empty, for their
-    producer's state.
-    """
+    base_offset: int
+    last_offset: int
+    attributes: int
+    base_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    marker_type: int | None = None
+
+
+def flags_of(header: BatchHeader) -> int:
+    """Return the attributes that `Survey.tombstone` is told of a batch."""
+    return header.attributes if header.magic >= 2 else header.attributes | OLD_FORMAT
+
+
+class KeyMap(Protocol):
+    """Last offset of each key."""
+
+    def put(self, key: bytes | memoryview, offset: int) -> None:
+        """Note that `key` was written at `offset`; offsets only grow."""
+        ...
+
+    def last_offsets(self) -> OffsetSet:
+        """Return the last offset of every key."""
+        ...
+
+
+class DictKeyMap:
+    """A key map for logs whose keys fit a dict: 128-bit digests, so that long keys cost no more than short ones."""
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, int] = {}
+
+    def put(self, key: bytes | memoryview, offset: int) -> None:
+        self._last[blake2b(key, digest_size=16).digest()] = offset
+
+    def last_offsets(self) -> OffsetSet:
+        return OffsetSet(self._last.values())
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+
+class ActiveProducer(NamedTuple):
+    """A live producer: the last offset of its last data batch (-1: only markers are known) and its epoch."""
+
+    last_offset: int
+    producer_epoch: int
+
+
+@dataclass(slots=True)
+class Survey:
+    """The state of pass 1 over one partition."""
 
     topic: str
     partition: int
@@ -33,67 +93,98 @@ class Decision:
     now_ms: int
     delete_retention_ms: int
     tombstone_cutoff: int
-    survivors: OffsetSet = field(default_factory=OffsetSet)
-    stamped: OffsetSet = field(default_factory=OffsetSet)
-    kept_batches: OffsetSet = field(default_factory=OffsetSet)
+    aborted: Iterable[AbortedTransaction] = ()
+    producers: Mapping[int, ActiveProducer] = field(default_factory=dict)
+    # [first, last] of the segments whose old tombstones may go, ascending (old_formats.expired_offsets).
+    expired: Sequence[tuple[int, int]] = ()
+    keyless: int = 0
+    _transactions: TransactionFilter = field(init=False)
+    # Offsets met so far, ascending: markers that stay, those of them that are spent, tombstones that stay or may go if
+    # they are the last of their key, batches that stay though empty. Flat arrays: there may be millions.
+    _markers: "array[int]" = field(default_factory=partial(array, "q"))
+    _spent: "array[int]" = field(default_factory=partial(array, "q"))
+    _tombstones: "array[int]" = field(default_factory=partial(array, "q"))
+    _droppable: "array[int]" = field(default_factory=partial(array, "q"))
+    _kept_batches: "array[int]" = field(default_factory=partial(array, "q"))
 
-    @property
-    def horizon_ms(self) -> int:
-        return self.now_ms + self.delete_retention_ms
+    def __post_init__(self) -> None:
+        self._transactions = TransactionFilter(self.aborted)
 
-    def encode(self) -> bytes:
-        """Return the decision as bytes; equal decisions give equal bytes."""
-        sets = [s.encode() for s in (self.survivors, self.stamped, self.kept_batches)]
-        head = json.dumps({**self._plain(), "sets": [len(s) for s in sets]}, sort_keys=True).encode()
-        return b"".join([_MAGIC, len(head).to_bytes(4, "big"), head, *sets])
+    def batch(self, facts: BatchFacts) -> bool:
+        """Take a batch; return whether its records are to be fed to the key map and to `tombstone`."""
+        if facts.base_offset >= self.range_end:
+            return False
+        if facts.producer_id >= 0 and self._is_last_of_producer(facts):
+            self._kept_batches.append(facts.last_offset)
+        if facts.attributes & CONTROL:
+            self._take_marker(facts)
+            return False
+        if facts.attributes & TRANSACTIONAL:
+            return self._transactions.data(facts.producer_id, facts.last_offset) is Fate.RECORDS
+        return True
 
-    @classmethod
-    def decode(cls, data: bytes) -> "Decision":
-        """Read what `encode` wrote; raises CorruptData."""
-        if data[:5] != _MAGIC:
-            raise CorruptData("compaction decision: it does not start with LYCD 1")
-        end = 9 + int.from_bytes(data[5:9], "big")
-        try:
-            head = json.loads(data[9:end])
-            lengths = head.pop("sets")
-            sets = []
-            for length in lengths:
-                sets.append(OffsetSet.decode(data[end : end + length]))
-                end += length
-            return cls(**head, survivors=sets[0], stamped=sets[1], kept_batches=sets[2])
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise CorruptData(f"compaction decision: {error}") from error
+    def tombstone(self, offset: int, attributes: int, base_timestamp: int) -> None:
+        """Take a keyed record without a value, of a batch with these attributes (`flags_of`) and base timestamp."""
+        if self._has_passed(offset, attributes, base_timestamp):
+            self._droppable.append(offset)
+        elif not attributes & OLD_FORMAT:
+            self._tombstones.append(offset)
 
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.encode()).hexdigest()
+    def next_group(self, range_start: int) -> None:
+        """Go on behind what was decided: what follows is decided by itself, the transactions go on."""
+        self.range_start = range_start
+        for gathered in (self._markers, self._spent, self._tombstones, self._droppable, self._kept_batches):
+            del gathered[:]
 
-    def summary(self) -> dict[str, int | str]:
-        """Return what the broker is told at commit (docs/leases.md)."""
-        return {
-            "sha256": self.sha256,
-            "range_start": self.range_start,
-            "range_end": self.range_end,
-            "now_ms": self.now_ms,
-            "tombstone_cutoff": self.tombstone_cutoff,
-            "survivors": len(self.survivors),
-        }
+    def decide(self, keys: KeyMap) -> Decision:
+        """Return the decision once every batch has been taken."""
+        return self.decide_offsets(keys.last_offsets())
 
-    def to_commit(self) -> dict[str, int | str]:
-        """Return the summary with the decision itself, where it is small enough to be kept for absent replicas."""
-        data = self.encode()
-        if len(data) > KEPT_BYTES_MAX:
-            return self.summary()
-        return {**self.summary(), "bytes": base64.b64encode(data).decode()}
+    def decide_offsets(self, last_of_key: OffsetSet) -> Decision:
+        """Return the decision from the last offset of every key."""
+        survivors = last_of_key
+        if self._droppable:
+            survivors = survivors.without(o for o in self._droppable if o in last_of_key)
+        if self._markers:
+            survivors = OffsetSet(merge(survivors, self._markers), is_sorted=True)
+        stamped = merge(self._spent, (o for o in self._tombstones if o in last_of_key))
+        return Decision(
+            topic=self.topic,
+            partition=self.partition,
+            leader_epoch=self.leader_epoch,
+            range_start=self.range_start,
+            range_end=self.range_end,
+            now_ms=self.now_ms,
+            delete_retention_ms=self.delete_retention_ms,
+            tombstone_cutoff=self.tombstone_cutoff,
+            survivors=survivors,
+            stamped=OffsetSet(stamped, is_sorted=True),
+            kept_batches=OffsetSet(self._kept_batches),
+        )
 
-    def _plain(self) -> dict[str, int | str]:
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "leader_epoch": self.leader_epoch,
-            "range_start": self.range_start,
-            "range_end": self.range_end,
-            "now_ms": self.now_ms,
-            "delete_retention_ms": self.delete_retention_ms,
-            "tombstone_cutoff": self.tombstone_cutoff,
-        }
+    def _take_marker(self, facts: BatchFacts) -> None:
+        fate = self._transactions.marker(facts.producer_id, facts.last_offset, facts.marker_type)
+        if facts.marker_type is None:
+            return  # nothing in it survives; kept_batches says whether its header does
+        if fate is Fate.SPENT_MARKER:
+            if self._has_passed(facts.last_offset, facts.attributes, facts.base_timestamp):
+                return
+            self._spent.append(facts.last_offset)
+        self._markers.append(facts.last_offset)
+
+    def _has_passed(self, offset: int, attributes: int, base_timestamp: int) -> bool:
+        if attributes & OLD_FORMAT:
+            return offset < self.tombstone_cutoff and self._is_expired(offset)
+        return bool(attributes & HORIZON) and base_timestamp <= self.now_ms and offset < self.tombstone_cutoff
+
+    def _is_expired(self, offset: int) -> bool:
+        at = bisect_right(self.expired, offset, key=itemgetter(0)) - 1
+        return at >= 0 and offset <= self.expired[at][1]
+
+    def _is_last_of_producer(self, facts: BatchFacts) -> bool:
+        producer = self.producers.get(facts.producer_id)
+        if producer is None:
+            return False
+        if producer.last_offset >= 0:
+            return facts.last_offset == producer.last_offset
+        return bool(facts.attributes & CONTROL) and facts.producer_epoch == producer.producer_epoch

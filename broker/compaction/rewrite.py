@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from struct import pack_into
 from typing import NamedTuple
 
-from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.decision import HORIZON
+from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.old_formats import OLDEST_WITH_HORIZON, filtered
-from logyard.broker.compaction.survey import HORIZON
 from logyard.broker.errors import CorruptData
 from logyard.broker.records import compression
 from logyard.broker.records.crc import crc32c

@@ -5,7 +5,7 @@ import binascii
 import hashlib
 from typing import Any, NamedTuple
 
-from logyard.broker.compaction.decision import KEPT_BYTES_MAX, Decision
+from logyard.broker.compaction.decision_format import KEPT_BYTES_MAX, Decision
 from logyard.broker.errors import CorruptData
 from logyard.broker.leases.requests import CommitRequest, refused
 from logyard.broker.model import TopicPartition

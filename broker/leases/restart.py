@@ -5,7 +5,7 @@ from functools import partial
 
 import structlog
 
-from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.leases import persistence
 from logyard.broker.leases.book import OWN_RUNS, REMEMBERED_MS, Lease, LeaseState, Purpose

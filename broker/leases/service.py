@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.errors import LogyardError, StorageError
 from logyard.broker.leases import commits, grants, parts, persistence, replica_status
 from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, ended

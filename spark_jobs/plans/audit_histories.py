@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from logyard.broker.compaction.survey import TRANSACTIONAL
+from logyard.broker.compaction.decision import TRANSACTIONAL
 from logyard.broker.compaction.transactions import ABORT_MARKER
 from logyard.broker.log import layout
 from logyard.broker.log.segment.index import AbortedTxn

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from logyard.broker.compaction.facts import marker_type
-from logyard.broker.compaction.survey import CONTROL
+from logyard.broker.compaction.batch_facts import marker_type
+from logyard.broker.compaction.decision import CONTROL
 from logyard.broker.compaction.transactions import ABORT_MARKER, COMMIT_MARKER
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.log.checkpoints import decode_epochs

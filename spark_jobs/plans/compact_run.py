@@ -10,10 +10,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.decision import ActiveProducer, Survey
+from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.old_formats import expired_offsets
 from logyard.broker.compaction.ranges import SegmentRange, dirty_ratio, is_due
-from logyard.broker.compaction.survey import ActiveProducer, Survey
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster

@@ -15,12 +15,12 @@ from typing import IO, Any
 import numpy as np
 from crc32c import crc32c
 
-from logyard.broker.compaction.decision import Decision
-from logyard.broker.compaction.facts import batch_facts
-from logyard.broker.compaction.offsets import OffsetSet
+from logyard.broker.compaction.batch_facts import batch_facts
+from logyard.broker.compaction.decision import OLD_FORMAT, Survey
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.offset_set import OffsetSet
 from logyard.broker.compaction.ranges import SegmentRange, group_segments
 from logyard.broker.compaction.rewrite import Tally, held_end, rewrite_batch
-from logyard.broker.compaction.survey import OLD_FORMAT, Survey
 from logyard.broker.records import compression
 from logyard.broker.records.header import parse_header
 from logyard.spark_jobs import rewrite_kernels as rk

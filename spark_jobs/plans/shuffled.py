@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from logyard.broker.compaction.decision import Decision
-from logyard.broker.compaction.offsets import OffsetSet
-from logyard.broker.compaction.survey import Survey
+from logyard.broker.compaction.decision import Survey
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.offset_set import OffsetSet
 from logyard.broker.errors import LogyardError
 from logyard.spark_jobs.keytable import H1, NEXT, KeyTable
 from logyard.spark_jobs.plans.compacting import (

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from logyard.broker.compaction.facts import marker_type
+from logyard.broker.compaction.batch_facts import marker_type
 from logyard.broker.compaction.transactions import ABORT_MARKER, COMMIT_MARKER, AbortedTransaction
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from crc32c import crc32c
 
-from logyard.broker.compaction.decision import Decision
-from logyard.broker.compaction.survey import Survey
+from logyard.broker.compaction.decision import Survey
+from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Record
 from logyard.spark_jobs.keytable import KeyTable

@@ -7,7 +7,7 @@ import pytest
 
 from logyard.broker.cleaner import cleaning
 from logyard.broker.clock import ManualClock
-from logyard.broker.compaction.survey import ActiveProducer, Survey
+from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.log import layout
 from logyard.broker.log.disk.memory import MemoryDisk

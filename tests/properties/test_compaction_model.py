@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from logyard.broker.compaction.cleaner import rewrite_group, survey_segments
-from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.decision import ActiveProducer, DictKeyMap, Survey
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
-from logyard.broker.compaction.survey import ActiveProducer, DictKeyMap, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, HORIZON, Batch, Seen, read_back

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from logyard.broker.compaction.cleaner import rewrite_group, survey_segments
-from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.decision import DictKeyMap, Survey
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
-from logyard.broker.compaction.survey import DictKeyMap, Survey
 from logyard.spark_jobs.keytable import KeyTable
 from logyard.spark_jobs.plans import compacting, shuffled
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory

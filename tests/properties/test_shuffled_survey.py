@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from logyard.broker.compaction.decision import Decision
-from logyard.broker.compaction.survey import Survey
+from logyard.broker.compaction.decision import Survey
+from logyard.broker.compaction.decision_format import Decision
 from logyard.spark_jobs.plans import shuffled
 from logyard.spark_jobs.plans.shuffled import Piece
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory

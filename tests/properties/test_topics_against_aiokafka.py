@@ -12,7 +12,7 @@ import pytest
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.legacy_records import _LegacyRecordBatchBuilderPy, _LegacyRecordBatchPy
 
-from logyard.broker.compaction.survey import Survey
+from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.keytable import KeyTable

@@ -4,10 +4,10 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from logyard.broker.compaction.cleaner import rewrite_group, survey_segments
-from logyard.broker.compaction.decision import Decision
+from logyard.broker.compaction.decision import ActiveProducer, DictKeyMap, Survey
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
-from logyard.broker.compaction.survey import ActiveProducer, DictKeyMap, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.records.batch import iter_headers
 from logyard.spark_jobs.leases.client import BrokerHttp, Lease

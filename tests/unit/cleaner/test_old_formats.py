@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.compaction.cleaner import rewrite_group, survey_segments
+from logyard.broker.compaction.decision import DictKeyMap, Survey
+from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
-from logyard.broker.compaction.survey import DictKeyMap, Survey
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import layout
 from logyard.broker.log.log import PartitionLog

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.compaction.cleaner import batches_of, rewrite_group, survey_segments
-from logyard.broker.compaction.dirty import DirtyKeys
+from logyard.broker.compaction.decision import DictKeyMap, Survey
+from logyard.broker.compaction.dirty_keys import DirtyKeys
 from logyard.broker.compaction.old_formats import expired_offsets
+from logyard.broker.compaction.passes import batches_of, rewrite_group, survey_segments
 from logyard.broker.compaction.ranges import SegmentRange
 from logyard.broker.compaction.rewrite import Tally
-from logyard.broker.compaction.survey import DictKeyMap, Survey
 from logyard.broker.errors import CorruptData
 from tests.support.batches import Rec, batch
 from tests.support.old_logs import AnyBatch, old, read_any, seen, sizes

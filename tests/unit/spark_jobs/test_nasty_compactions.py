@@ -13,7 +13,7 @@ import pytest
 from crc32c import crc32c
 
 from logyard.broker.cleaner import cleaning
-from logyard.broker.compaction.survey import ActiveProducer, Survey
+from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
 from logyard.broker.log.disk.real import OsDisk

@@ -9,11 +9,11 @@ from array import array
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from logyard.broker.compaction.cleaner import Batch
-from logyard.broker.compaction.facts import marker_type
-from logyard.broker.compaction.offsets import OffsetSet
+from logyard.broker.compaction.batch_facts import marker_type
+from logyard.broker.compaction.decision import CONTROL, TRANSACTIONAL
+from logyard.broker.compaction.offset_set import OffsetSet
 from logyard.broker.compaction.old_formats import keys
-from logyard.broker.compaction.survey import CONTROL, TRANSACTIONAL
+from logyard.broker.compaction.passes import Batch
 from logyard.broker.compaction.transactions import AbortedTransaction, Fate, TransactionFilter
 
 # What a key costs in a dict of 16-byte digests: the digest, the offset, its slot, and the room a growing dict wants.

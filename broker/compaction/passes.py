@@ -6,11 +6,11 @@ read or written here.
 
 from collections.abc import Iterable, Iterator
 
-from logyard.broker.compaction.decision import Decision
-from logyard.broker.compaction.facts import batch_facts
+from logyard.broker.compaction.batch_facts import batch_facts
+from logyard.broker.compaction.decision import KeyMap, Survey, flags_of
+from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.old_formats import completed, keys
 from logyard.broker.compaction.rewrite import Tally, held_end, rewrite_batch
-from logyard.broker.compaction.survey import KeyMap, Survey, flags_of
 from logyard.broker.records.header import BatchHeader, iter_headers
 
 Batch = tuple[BatchHeader, memoryview]

@@ -1,6 +1,6 @@
 """What a survey asks of a batch beyond its header, in plain Python: the Spark jobs ship it."""
 
-from logyard.broker.compaction.survey import CONTROL, BatchFacts
+from logyard.broker.compaction.decision import CONTROL, BatchFacts
 from logyard.broker.errors import CorruptData
 from logyard.broker.records import compression
 from logyard.broker.records.header import HEADER_SIZE, BatchHeader

@@ -1,7 +1,7 @@
 import pytest
 
-from logyard.broker.compaction.decision import Decision
-from logyard.broker.compaction.offsets import OffsetSet
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.offset_set import OffsetSet
 from logyard.broker.errors import CorruptData
 
 

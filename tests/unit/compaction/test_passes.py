@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.compaction.cleaner import rewrite_group, survey_segments
-from logyard.broker.compaction.decision import Decision
-from logyard.broker.compaction.offsets import OffsetSet
+from logyard.broker.compaction.decision import ActiveProducer, DictKeyMap, Survey
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.offset_set import OffsetSet
+from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
-from logyard.broker.compaction.survey import ActiveProducer, DictKeyMap, Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
 from tests.support.batches import (
