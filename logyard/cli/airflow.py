@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from logyard.local.dag_files import DAGS, DagFile, install
+from logyard.local.airflow.dag_files import DAGS, DagFile, install
 
 app = typer.Typer(help="Logyard's DAGs in an Airflow of your own.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -7,21 +7,9 @@ from collections.abc import Sequence
 import typer
 
 from logyard.broker.errors import LogyardError
-from logyard.cli import (
-    airflow,
-    brokers,
-    cluster,
-    configs,
-    dump_log,
-    groups,
-    leaders,
-    platform,
-    reassign,
-    spark,
-    story,
-    topics,
-    zk,
-)
+from logyard.cli import airflow, brokers, cluster, configs, groups, leaders, platform, reassign, spark, story, zk
+from logyard.cli.dump_log import command as dump_log
+from logyard.cli.topics import command as topics
 from logyard.local import interrupts
 from logyard.local.errors import LocalError
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from logyard.local import files, interrupts
-from logyard.local.airflow import Airflow
-from logyard.local.airflow_settings import connections
+from logyard.local.airflow.processes import Airflow
+from logyard.local.airflow.settings import connections
 from logyard.local.cluster import BROKER_COMMAND, Cluster
 from logyard.local.errors import LocalError
 from logyard.local.java import find_java

@@ -39,7 +39,9 @@ def test_planted_violations_are_found() -> None:
     assert floors.violations(bare, "operators.topics")
     too_wide = "from logyard.broker.controller.runner import ControllerRunner\n"
     assert floors.violations(too_wide, "admin.cluster.client")
-    assert not floors.violations("from logyard.broker.controller.topics import placement\n", "admin.reassignment.planner")
+    assert not floors.violations(
+        "from logyard.broker.controller.topics import placement\n", "admin.reassignment.planner"
+    )
 
 
 def test_package_init_files_are_empty() -> None:

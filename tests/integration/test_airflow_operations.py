@@ -14,8 +14,8 @@ import pytest
 from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.reassignment.throttles import settings
-from logyard.local.airflow_api import Run, TaskView
-from logyard.local.dag_files import DAGS
+from logyard.local.airflow.api import Run, TaskView
+from logyard.local.airflow.dag_files import DAGS
 from tests.integration.conftest import CONFIG
 from tests.support.airflow_yard import Yard, running_yard
 from tests.support.real_cluster import eventually

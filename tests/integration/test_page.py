@@ -15,7 +15,7 @@ from logyard.admin.reassignment.execution import Move
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.throttles.records import MemoryRecords
 from logyard.broker.model import TopicPartition as AdminPartition
-from logyard.local.dag_files import DAGS
+from logyard.local.airflow.dag_files import DAGS
 from tests.integration.conftest import CONFIG
 from tests.support.airflow_yard import Yard, running_yard
 from tests.support.browser import Browser, browser_or_skip, severe

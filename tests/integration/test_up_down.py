@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from logyard.local.airflow_api import AirflowApi
+from logyard.local.airflow.api import AirflowApi
 from logyard.local.identity import is_alive
 from logyard.local.platform import Platform
 from logyard.local.ports import answers

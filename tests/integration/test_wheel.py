@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from logyard.local.dag_files import DAGS
+from logyard.local.airflow.dag_files import DAGS
 
 pytestmark = [pytest.mark.long, pytest.mark.integration, pytest.mark.airflow, pytest.mark.timeout(600)]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.settings import ClusterSettings
-from logyard.local.airflow import Airflow
-from logyard.local.airflow_api import AirflowApi, Run, TaskView
-from logyard.local.airflow_settings import connections
+from logyard.local.airflow.api import AirflowApi, Run, TaskView
+from logyard.local.airflow.dag_files import DAGS, DagFile, install
+from logyard.local.airflow.processes import Airflow
+from logyard.local.airflow.settings import connections
 from logyard.local.cluster import Cluster
-from logyard.local.dag_files import DAGS, DagFile, install
 from logyard.local.java import find_java
 from logyard.local.layout import Settings
 from tests.support.real_cluster import RealCluster

@@ -3,7 +3,7 @@
 from typing import Any
 
 from logyard.admin.cluster.snapshot import NewTopic
-from logyard.local.airflow_api import Run
+from logyard.local.airflow.api import Run
 from tests.support.airflow_yard import Yard
 from tests.support.browser import Browser
 from tests.support.real_cluster import eventually

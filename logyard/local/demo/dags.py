@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from logyard.local.airflow_api import AirflowApi, AirflowError, Run
+from logyard.local.airflow.api import AirflowApi, AirflowError, Run
 from logyard.local.errors import LocalError
 
 KNOWN_S = 90.0

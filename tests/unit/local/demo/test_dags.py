@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from logyard.local.airflow_api import AirflowApi
+from logyard.local.airflow.api import AirflowApi
 from logyard.local.demo.dags import DagRuns
 from logyard.local.demo.steps import result
 

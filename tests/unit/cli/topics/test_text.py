@@ -2,8 +2,8 @@ import pytest
 
 from logyard.admin.cluster.snapshot import ConfigValue, PartitionView, TopicView
 from logyard.broker.model import Assignment, TopicPartition
-from logyard.cli.topic_text import PartitionLine, Report, TopicLines, describe, matching, parse_assignment
-from logyard.cli.topics_by_brokers import topic_lines
+from logyard.cli.topics.brokers import topic_lines
+from logyard.cli.topics.text import PartitionLine, Report, TopicLines, describe, matching, parse_assignment
 from logyard.local.errors import LocalError
 
 ID = "A" * 22

@@ -7,7 +7,7 @@ from logyard.admin.cluster.snapshot import ConfigValue, NewTopic, TopicView
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, TopicPartition
-from logyard.cli.topic_text import PartitionLine, TopicLines
+from logyard.cli.topics.text import PartitionLine, TopicLines
 
 
 class BrokerTopics:

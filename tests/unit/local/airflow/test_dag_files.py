@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from logyard.cli import main
-from logyard.local.dag_files import DAGS, DagFile, install
+from logyard.local.airflow.dag_files import DAGS, DagFile, install
 from logyard.local.errors import LocalError
 
 WEST = DagFile("west_", "kafka_west", "spark_west")
-REPOSITORY = Path(__file__).resolve().parents[3]
+REPOSITORY = Path(__file__).resolve().parents[4]
 
 
 def test_there_is_one_for_every_packaged_dag() -> None:

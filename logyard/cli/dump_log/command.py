@@ -11,7 +11,7 @@ from logyard.broker.errors import CorruptData
 from logyard.local.errors import LocalError
 
 if TYPE_CHECKING:
-    from logyard.cli.dump_text import Detail, Faults
+    from logyard.cli.dump_log.text import Detail, Faults
 
 Dump = Callable[[Path], Iterator[str] | None]
 
@@ -59,14 +59,14 @@ def dump_log(
         logyard dump-log --files 00000000000000000000.index,00000000000000000000.timeindex --verify-index-only
     """
     # The codecs are loaded only where they are needed.
-    from logyard.cli import dump_offsets, dump_text, dump_transaction_log
+    from logyard.cli.dump_log import offsets, text, transaction_log
 
-    faults = dump_text.Faults()
-    decode: dump_text.Decode | None = None
+    faults = text.Faults()
+    decode: text.Decode | None = None
     if offsets_decoder or transaction_log_decoder:
-        decode = dump_offsets.decode if offsets_decoder else dump_transaction_log.decode
+        decode = offsets.decode if offsets_decoder else transaction_log.decode
     contents = print_data_log or skip_record_metadata or decode is not None
-    detail = dump_text.Detail(deep_iteration, contents, skip_record_metadata, decode, max_bytes)
+    detail = text.Detail(deep_iteration, contents, skip_record_metadata, decode, max_bytes)
     dump = _dump_by_name(detail, faults, sanity_only=index_sanity_check, verify_only=verify_index_only)
     for name in files.split(","):
         _print(Path(name), dump, faults)
@@ -79,21 +79,21 @@ def dump_log(
 
 def _dump_by_name(detail: "Detail", faults: "Faults", *, sanity_only: bool, verify_only: bool) -> Dump:
     """How each kind of file is shown; None for a file of no kind."""
-    from logyard.cli import dump_text
+    from logyard.cli.dump_log import text
 
     def dump(path: Path) -> Iterator[str] | None:
         match path.suffix:
             case ".log":
-                return dump_text.dump_log(path, detail, faults)
+                return text.dump_log(path, detail, faults)
             case ".index":
-                return dump_text.dump_index(path, faults, sanity_only=sanity_only, verify_only=verify_only)
+                return text.dump_index(path, faults, sanity_only=sanity_only, verify_only=verify_only)
             case ".timeindex":
-                return dump_text.dump_time_index(path, faults, sanity_only=sanity_only, verify_only=verify_only)
+                return text.dump_time_index(path, faults, sanity_only=sanity_only, verify_only=verify_only)
             case ".snapshot":
-                return dump_text.dump_snapshot(path)
+                return text.dump_snapshot(path)
             case ".txnindex":
-                return dump_text.dump_transactions(path)
-        return dump_text.dump_checkpoint(path) if path.name in _CHECKPOINTS else None
+                return text.dump_transactions(path)
+        return text.dump_checkpoint(path) if path.name in _CHECKPOINTS else None
 
     return dump
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from logyard.local.airflow_settings import Home, environment
+from logyard.local.airflow.settings import Home, environment
 from logyard.local.errors import LocalError
 from logyard.local.java import Java
 from logyard.local.ports import HOST, Ports, is_free

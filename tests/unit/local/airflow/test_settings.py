@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from logyard.local.airflow_settings import Home, connections, dags_folder, environment
+from logyard.local.airflow.settings import Home, connections, dags_folder, environment
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_everything_is_bound_to_loopback_and_ours(home: Home) -> None:
 
 
 def test_dags_are_the_packages_own() -> None:
-    assert dags_folder() == Path(__file__).resolve().parents[3] / "dags"
+    assert dags_folder() == Path(__file__).resolve().parents[4] / "dags"
 
 
 def test_connections_of_a_cluster(tmp_path: Path) -> None:

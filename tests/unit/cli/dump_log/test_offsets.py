@@ -6,17 +6,17 @@ import pytest
 
 from logyard.broker.coordinator import storage
 from logyard.broker.coordinator.events import OffsetCommit
-from logyard.cli import dump_offsets
+from logyard.cli.dump_log import offsets
 
 
 def test_an_offset_and_its_end() -> None:
     key = storage.offset_key("g", "t", 3)
     commit = OffsetCommit("t", 3, offset=7, leader_epoch=2, metadata="m", commit_ms=9)
-    assert dump_offsets.decode(0, key, storage.offset_value(commit)) == (
+    assert offsets.decode(0, key, storage.offset_value(commit)) == (
         '{"type":"1","data":{"group":"g","topic":"t","partition":3}}',
         '{"version":"3","data":{"offset":7,"leaderEpoch":2,"metadata":"m","commitTimestamp":9}}',
     )
-    assert dump_offsets.decode(0, key, None)[1] == "<DELETE>"
+    assert offsets.decode(0, key, None)[1] == "<DELETE>"
 
 
 def string(text: str | None) -> bytes:
@@ -33,7 +33,7 @@ def test_a_group_with_what_its_members_said() -> None:
     member = string("m") + string(None) + string("c") + string("/h") + bytes(4) + bytes(4)
     value = b"\x00\x03" + string("consumer") + b"\x00\x00\x00\x05" + string("range") + string("m") + bytes(8)
     value += b"\x00\x00\x00\x02" + member + blob(subscription) + blob(assignment) + member + blob(b"?") + blob(b"")
-    key, payload = dump_offsets.decode(0, storage.group_key("g"), value)
+    key, payload = offsets.decode(0, storage.group_key("g"), value)
     assert key == '{"type":"2","data":{"group":"g"}}'
     assert payload is not None
     first, second = json.loads(payload)["data"]["members"]
@@ -53,9 +53,9 @@ def test_a_group_with_what_its_members_said() -> None:
     ],
 )
 def test_what_cannot_be_read(key: bytes, value: bytes, said: str) -> None:
-    assert dump_offsets.decode(5, key, value) == (said, None)
+    assert offsets.decode(5, key, value) == (said, None)
 
 
 def test_a_record_without_a_key() -> None:
     with pytest.raises(ValueError, match="missing key"):
-        dump_offsets.decode(5, None, b"")
+        offsets.decode(5, None, b"")

@@ -66,7 +66,7 @@ class Home:
 
 def dags_folder() -> Path:
     """The DAGs that come with the package, by their real place."""
-    return (Path(__file__).resolve().parents[1] / "dags").resolve()
+    return (Path(__file__).resolve().parents[2] / "dags").resolve()
 
 
 def environment(home: Home, port: int, connections: Mapping[str, str], base: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from logyard.cli.dump_fields import Field, Reader, Unreadable, present
+from logyard.cli.dump_log.fields import Field, Reader, Unreadable, present
 
 _VALUE_MAX = 3
 _CONSUMER = "consumer"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.records.batch import Record, build
-from logyard.cli import dump_transaction_log
+from logyard.cli.dump_log import transaction_log
 
 
 def string(text: str) -> bytes:
@@ -28,14 +28,14 @@ NONE = struct.pack(">i", -1)
 def test_an_open_transaction_its_end_and_a_tombstone() -> None:
     key = "transaction_metadata::transactionalId=loader"
     end = "txnLastUpdateTimestamp=1700000000123,txnTimeoutMs=60000"
-    assert dump_transaction_log.decode(0, KEY, value(1, ONE_TOPIC)) == (
+    assert transaction_log.decode(0, KEY, value(1, ONE_TOPIC)) == (
         key,
         f"producerId:4000,producerEpoch:3,state=Ongoing,partitions=[flights-0,flights-4],{end}",
     )
-    assert dump_transaction_log.decode(0, KEY, value(0, NONE))[1] == (
+    assert transaction_log.decode(0, KEY, value(0, NONE))[1] == (
         f"producerId:4000,producerEpoch:3,state=Empty,partitions=[],{end}"
     )
-    assert dump_transaction_log.decode(0, KEY, None) == (key, "<DELETE>")
+    assert transaction_log.decode(0, KEY, None) == (key, "<DELETE>")
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_an_open_transaction_its_end_and_a_tombstone() -> None:
     ],
 )
 def test_what_cannot_be_read(key: bytes, data: bytes | None, said: str) -> None:
-    assert dump_transaction_log.decode(5, key, data) == (said, None)
+    assert transaction_log.decode(5, key, data) == (said, None)
 
 
 def test_a_record_without_a_key() -> None:
     with pytest.raises(ValueError, match=r"offset 5 .*missing key"):
-        dump_transaction_log.decode(5, None, b"")
+        transaction_log.decode(5, None, b"")
 
 
 def test_the_command_shows_them(run: Any, tmp_path: Path) -> None:

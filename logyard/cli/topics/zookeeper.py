@@ -21,7 +21,7 @@ from logyard.broker.model import NO_LEADER, Assignment, TopicAssignment, TopicPa
 from logyard.broker.znodes import brokers, config_changes, configs, delete_topics, partition_state, topics
 from logyard.broker.znodes.ops import Znode
 from logyard.broker.znodes.paths import BROKER_IDS, CONFIG_CHANGES
-from logyard.cli.topic_text import INTERNAL, PartitionLine, TopicLines
+from logyard.cli.topics.text import INTERNAL, PartitionLine, TopicLines
 from logyard.local.errors import LocalError
 
 CONNECT_S = 15.0

@@ -6,7 +6,7 @@ they were written; Kafka's tool shows them in that of a hash set.
 
 from typing import Any
 
-from logyard.cli.dump_fields import Field, Reader, Unreadable, present
+from logyard.cli.dump_log.fields import Field, Reader, Unreadable, present
 
 _STATES = (
     "Empty",

@@ -11,14 +11,14 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.cli import command_config
 from logyard.cli.cluster import parse_config
 from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper, one_way
-from logyard.cli.topic_text import (
+from logyard.cli.topics.text import (
     COLLISION_WARNING,
     Report,
     TopicLines,
     matching,
     parse_assignment,
 )
-from logyard.cli.topic_text import (
+from logyard.cli.topics.text import (
     describe as described,
 )
 from logyard.local.errors import LocalError
@@ -230,11 +230,11 @@ def _open(bootstrap: str | None, zookeeper: str | None, config_file: Path | None
     one_way(bootstrap, zookeeper, config_file)
     topics: Topics
     if zookeeper is not None:
-        from logyard.cli.topics_by_zookeeper import ZooKeeperTopics
+        from logyard.cli.topics.zookeeper import ZooKeeperTopics
 
         topics = ZooKeeperTopics(zookeeper)
     else:
-        from logyard.cli.topics_by_brokers import BrokerTopics
+        from logyard.cli.topics.brokers import BrokerTopics
 
         properties = command_config.read(config_file) if config_file is not None else {}
         topics = BrokerTopics(command_config.settings(bootstrap or "", properties))
