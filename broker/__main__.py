@@ -16,7 +16,7 @@ from logyard.broker import log_lines, tasks
 from logyard.broker.app import Broker
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import LogyardError
-from logyard.broker.records import resting
+from logyard.broker.records import pauses
 
 EXAMPLE = """example:
   python -m logyard.broker --config server.properties --override broker.id=1 --override listeners=PLAINTEXT://127.0.0.1:9092
@@ -123,5 +123,5 @@ def _raise_open_file_limit() -> None:
 
 if __name__ == "__main__":
     status = main()
-    resting.end()
+    pauses.end()
     sys.exit(status)

@@ -30,7 +30,7 @@ from logyard.broker.http.server import HttpServer
 from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.node import Node, read_identity
-from logyard.broker.records import resting
+from logyard.broker.records import pauses
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
 from logyard.broker.server.answers import Answers
 from logyard.broker.server.listener import Listener
@@ -56,7 +56,7 @@ def real_world(config: BrokerConfig) -> World:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     pool = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
     openers = ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="records")
-    resting.use(_give_way)
+    pauses.use(_give_way)
     clock = SystemClock()
     limits = limits_from(config)
     admission = Admission(limits, lambda: clock.monotonic() * 1000)

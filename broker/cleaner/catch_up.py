@@ -26,7 +26,7 @@ from logyard.broker.clock import Clock
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.leases.book import CATCH_UP_RUN, LeaseError
 from logyard.broker.leases.snapshot import compaction_end
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import TopicPartition
 
 FIRST_LOOK_S = 1.0

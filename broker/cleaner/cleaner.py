@@ -28,7 +28,7 @@ from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.leases.book import CLEANER_RUN, LeaseError
 from logyard.broker.leases.snapshot import compaction_end
 from logyard.broker.log import layout
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.model import TopicPartition
 from logyard.broker.records.batch import HEADER_SIZE, parse_header

@@ -7,7 +7,7 @@ from typing import Any
 from logyard.broker.clock import Clock
 from logyard.broker.coordinator.ports import KeyValue, StoredBatch
 from logyard.broker.errors import CorruptData, ErrorCode, StorageError
-from logyard.broker.log.log import Origin
+from logyard.broker.log.partition_log import Origin
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch

@@ -18,7 +18,7 @@ from logyard.broker.leases.requests import CommitRequest
 from logyard.broker.leases.snapshot import LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, remove_if_there
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.segment import swap
 
 SaveCleanOffset = Callable[[int], Awaitable[None]]

@@ -8,7 +8,7 @@ from logyard.broker.leases.book import Lease, LeaseError
 from logyard.broker.leases.requests import Group, refused
 from logyard.broker.leases.snapshot import LeasedSegment
 from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from logyard.broker.leases.leased_log import Holding
 from logyard.broker.leases.parts import RunBlocking
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import NO_LEADER, TopicPartition
 from logyard.broker.replication.partition import Partition

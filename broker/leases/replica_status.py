@@ -7,7 +7,7 @@ from logyard.broker.leases.snapshot import offsets_of
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.layout import DirectoryKind
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import TopicPartition
 
 BETWEEN_PAUSES = 100

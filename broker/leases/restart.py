@@ -15,7 +15,7 @@ from logyard.broker.leases.leases import HeldLeases
 from logyard.broker.leases.persistence import Found, Shelf
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 
 LOGS_TOGETHER = 256
 

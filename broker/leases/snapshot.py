@@ -14,7 +14,7 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.leases.book import Purpose
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, read_whole
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.index import OFFSET_ENTRY_SIZE, AbortedTxn, decode_aborted
 from logyard.broker.model import topic_id_text

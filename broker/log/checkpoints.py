@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from logyard.broker.errors import CorruptData, LogyardError
-from logyard.broker.log.epochs import EpochEntry
+from logyard.broker.log.leader_epochs import EpochEntry
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_from_text, topic_id_text
 
 CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, DiskFile, remove_if_there
+from logyard.broker.log.flush import SeenUnsynced
 from logyard.broker.log.segment.segment import Segment
-from logyard.broker.log.unsynced import SeenUnsynced
 from logyard.broker.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ from operator import attrgetter
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log import checkpoints, layout, retention
-from logyard.broker.log.appending import bounds_of
+from logyard.broker.log.append import bounds_of
 from logyard.broker.log.disk.port import Disk, remove_if_there, write_whole
-from logyard.broker.log.epochs import EpochCache, EpochEntry
+from logyard.broker.log.flush import Unsynced
 from logyard.broker.log.keeping import FlushPlan, LogKeeper, NoKeeper
+from logyard.broker.log.leader_epochs import EpochCache, EpochEntry
 from logyard.broker.log.recovery import recovery, replay
 from logyard.broker.log.segment import index_builder, swap
 from logyard.broker.log.segment.open_segments import OpenSegments
 from logyard.broker.log.segment.segment import Segment
-from logyard.broker.log.unsynced import Unsynced
 from logyard.broker.model import TopicId, TopicPartition
 
 _by_base = attrgetter("base_offset")

@@ -16,15 +16,15 @@ from logyard.broker.clock import Clock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.log import layout
+from logyard.broker.log.background import Chores
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import Found, LogDirectories, LogDirectory, agreed_identity
 from logyard.broker.log.disk.port import DirectoryLocked, Disk, DiskError
-from logyard.broker.log.inventory import Inventory
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import moves, recovery
 from logyard.broker.log.recovery.loading import read_logs
 from logyard.broker.log.recovery.replay import Reload
-from logyard.broker.log.runner import Chores
+from logyard.broker.log.registry import Inventory
 from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.log.settings import StoreSettings as StoreSettings
 from logyard.broker.log.upkeep import Upkeep

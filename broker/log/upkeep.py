@@ -13,7 +13,7 @@ from logyard.broker.errors import LogyardError, StorageError
 from logyard.broker.log import layout
 from logyard.broker.log.directory import LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk.port import Disk, remove_if_there
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.model import TopicPartition
 

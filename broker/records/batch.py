@@ -20,7 +20,7 @@ from logyard.broker.records.header import (
     iter_headers,
     parse_header,
 )
-from logyard.broker.records.validate import (
+from logyard.broker.records.header_validation import (
     Bounds,
     check_produce_version,
     crc_matches,

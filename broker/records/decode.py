@@ -1,6 +1,6 @@
 """Batches opened: their records, for internal topics, compacted topics and tools.
 
-`walk.py` opens them, one after the other, within a bound.
+`reader.py` opens them, one after the other, within a bound.
 """
 
 import struct
@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.records.header import BatchHeader, parse_header
-from logyard.broker.records.large import Record as Record
-from logyard.broker.records.walk import whole_records
+from logyard.broker.records.reader import whole_records
+from logyard.broker.records.stream import Record as Record
 
 ABORT: Final = 0
 COMMIT: Final = 1

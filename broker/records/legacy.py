@@ -13,7 +13,9 @@ from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records import compression as codecs
 from logyard.broker.records.build import append_record, seal
 from logyard.broker.records.compression import Recoding
+from logyard.broker.records.compression_stream import Packer
 from logyard.broker.records.decode import Record
+from logyard.broker.records.decompression_stream import HELD_BYTES_MAX, PIECE_BYTES
 from logyard.broker.records.header import (
     HEADER_SIZE,
     LENGTH_AT,
@@ -27,12 +29,10 @@ from logyard.broker.records.header import (
     TimestampType,
     iter_headers,
 )
-from logyard.broker.records.inspection import Refused
+from logyard.broker.records.header_validation import Bounds, crc_matches
 from logyard.broker.records.message_set import unpacked
-from logyard.broker.records.packing import Packer
-from logyard.broker.records.pieces import HELD_BYTES_MAX, PIECE_BYTES
-from logyard.broker.records.resting import MESSAGES, rest
-from logyard.broker.records.validate import Bounds, crc_matches
+from logyard.broker.records.pauses import MESSAGES, rest
+from logyard.broker.records.record_validation import Refused
 
 _LENGTH = struct.Struct(">i")
 _KEY_AT = (18, 26)

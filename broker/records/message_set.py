@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.records import compression
+from logyard.broker.records.compression_stream import Packer
 from logyard.broker.records.crc import crc32
+from logyard.broker.records.decompression_stream import HELD_BYTES_MAX, Buffer, pieces
 from logyard.broker.records.header import NO_TIMESTAMP
-from logyard.broker.records.large import Record
-from logyard.broker.records.packing import Packer
-from logyard.broker.records.pieces import HELD_BYTES_MAX, Buffer, pieces
+from logyard.broker.records.stream import Record
 from logyard.broker.records.xxhash32 import xxhash32
 
 _OVERHEAD = struct.Struct(">qi")

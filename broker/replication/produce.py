@@ -1,7 +1,7 @@
 """Produce: append to led partitions, and for acks=all wait for the high watermark (facts §10, §15).
 
 No record is looked at here. The append happens at once; only the answer waits. Where batches have to be opened first
-and that may take long, they go through a thread (log/opening.py).
+and that may take long, they go through a thread (log/validation.py).
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -12,7 +12,7 @@ from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.errors import CorruptData, ErrorCode
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.configs import DynamicConfigs

@@ -10,8 +10,8 @@ import numpy as np
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.records.build import append_record
 from logyard.broker.records.header import parse_header
+from logyard.broker.records.header_validation import crc_matches
 from logyard.broker.records.legacy import ordered
-from logyard.broker.records.validate import crc_matches
 from logyard.spark_jobs.segments import kernels as k
 from logyard.spark_jobs.segments.kernels import Array
 

@@ -15,7 +15,7 @@ from logyard.broker.protocol import codec
 from logyard.broker.records import build, compression
 from logyard.broker.records.crc import crc32, crc32c
 from logyard.broker.records.header import COUNT_AT, CRC_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD
-from logyard.broker.records.large import Record
+from logyard.broker.records.stream import Record
 from logyard.broker.records.varint import write_varint
 from tests.benchmarks import frames, harness
 from tests.benchmarks.harness import Row, Server, Wire

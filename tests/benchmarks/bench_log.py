@@ -13,7 +13,7 @@ from pathlib import Path
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.real import OsDisk
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.model import TopicPartition

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 
-from logyard.broker.log.opening import is_little, opened
+from logyard.broker.log.validation import is_little, opened
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Bounds, Record
 from tests.benchmarks.frames import RECORD_MS

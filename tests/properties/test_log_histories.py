@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
-from logyard.broker.log.log import Origin, PartitionLog
+from logyard.broker.log.partition_log import Origin, PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.records import batch

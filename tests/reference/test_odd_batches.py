@@ -13,7 +13,7 @@ import pytest
 
 from logyard.broker.protocol import codec
 from logyard.broker.records import batch
-from logyard.broker.records.pieces import pieces
+from logyard.broker.records.decompression_stream import pieces
 from tests.support import kafka
 from tests.support.odd_batches import UNREADABLE, Odd, requests
 from tests.support.real_cluster import RealCluster, eventually

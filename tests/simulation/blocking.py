@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import greenlet
 
-from logyard.broker.log.reading import LogSlice
+from logyard.broker.log.fetch import LogSlice
 from tests.simulation.process import PROCESS, Process
 from tests.simulation.trace import Trace
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.memory import MemoryDisk
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.records import batch as records

@@ -53,7 +53,7 @@ NARROW = {
         "broker.compaction",
         "broker.log.layout",
         "broker.log.segment.index",
-        "broker.log.epochs",
+        "broker.log.leader_epochs",
         "broker.log.producers",
         "broker.log.checkpoints",
         "spark_jobs",
@@ -74,7 +74,7 @@ PURE_PACKAGES = (
     "broker.records",
     "broker.znodes",
 )
-SHELLS = ("runner", "fetcher", "store", "real")
+SHELLS = ("background", "runner", "fetcher", "store", "real")
 IMPURE = ("asyncio", "kazoo", "logging", "os", "random", "socket", "threading", "time")
 
 

@@ -21,7 +21,7 @@ from logyard.broker.leases.leases import LeasingPorts
 from logyard.broker.leases.service import SegmentLeasing
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.log.epochs import EpochCache, EpochEntry
+from logyard.broker.log.leader_epochs import EpochCache, EpochEntry
 from logyard.broker.model import TopicId, TopicPartition
 
 HEADER = struct.Struct(">qiiqi")  # base offset, leader epoch, records, timestamp, payload size

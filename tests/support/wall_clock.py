@@ -129,8 +129,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "operators.reports:RetentionReportOperator.execute",
     ),
     "a segment's creation, which stands in where records have no timestamps, as in Kafka": (
-        "broker.log.inventory:Inventory._create",
-        "broker.log.inventory:Inventory.take_in",
+        "broker.log.registry:Inventory._create",
+        "broker.log.registry:Inventory.take_in",
         "broker.log.store:LogStore._load_found.worker",
     ),
     "held against what a file system or ZooKeeper has dated": (

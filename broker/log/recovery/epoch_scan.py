@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.log.epochs import EpochEntry
+from logyard.broker.log.leader_epochs import EpochEntry
 from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.segment import Segment
 

@@ -15,7 +15,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import checkpoints, layout
 from logyard.broker.log.disk.port import Disk, read_whole, remove_if_there, write_whole
-from logyard.broker.log.epochs import EpochCache, EpochEntry, EpochRun, reconcile
+from logyard.broker.log.leader_epochs import EpochCache, EpochEntry, EpochRun, reconcile
 from logyard.broker.log.producers import ProducerStates
 from logyard.broker.log.recovery import epoch_scan, replay
 from logyard.broker.log.segment import index_builder, scan, swap

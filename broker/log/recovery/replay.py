@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
-from logyard.broker.log.appending import Staged
+from logyard.broker.log.append import Staged
 from logyard.broker.log.disk.port import Disk, read_whole, remove_if_there, write_whole
 from logyard.broker.log.producers import Origin, ProducerStates, decode_snapshot, encode_snapshot
 from logyard.broker.log.segment import scan

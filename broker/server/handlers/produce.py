@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Sequence
 
 from logyard.broker import tasks
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.log.log import Origin
+from logyard.broker.log.partition_log import Origin
 from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import produce
 from logyard.broker.records import batch
 from logyard.broker.records.header import is_transactional
-from logyard.broker.records.inspection import EFFORT_MAX, effort
+from logyard.broker.records.record_validation import EFFORT_MAX, effort
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.produce import AfterOpening
 from logyard.broker.server.leaders import endpoints_of

@@ -6,7 +6,7 @@ from typing import Any
 from logyard.broker.cleaner.catch_up import CatchUp, CatchUpPorts
 from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.log.disk.memory import MemoryDisk
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record

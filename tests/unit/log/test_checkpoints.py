@@ -7,7 +7,7 @@ import pytest
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.log import checkpoints
 from logyard.broker.log.checkpoints import DirectoryIdentity
-from logyard.broker.log.epochs import EpochEntry
+from logyard.broker.log.leader_epochs import EpochEntry
 from logyard.broker.model import TopicPartition
 
 

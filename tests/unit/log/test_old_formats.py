@@ -5,7 +5,7 @@ import pytest
 from logyard.broker.log.checkpoints import encode_epochs
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import write_whole
-from logyard.broker.log.epochs import EpochEntry
+from logyard.broker.log.leader_epochs import EpochEntry
 from tests.support.batches import Rec
 from tests.support.logs import DIRECTORY, NOW, fetched, new_log, opened
 from tests.support.old_logs import OldBatch, old

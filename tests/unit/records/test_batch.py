@@ -9,7 +9,7 @@ from kafka.record.memory_records import MemoryRecords
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, RecordErrors
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Bounds, Record
-from logyard.broker.records.inspection import inspect
+from logyard.broker.records.record_validation import inspect
 
 NOW = 1_700_000_000_000
 RECORDS = [

@@ -9,7 +9,7 @@ from aiokafka import codec as theirs
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records import compression
-from logyard.broker.records.pieces import pieces
+from logyard.broker.records.decompression_stream import pieces
 from logyard.broker.records.xxhash32 import xxhash32
 
 RANDOM = random.Random(7)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from logyard.broker.log.epochs import EpochCache, EpochEntry
+from logyard.broker.log.leader_epochs import EpochCache, EpochEntry
 from logyard.broker.replication.follower import (
     UNDEFINED,
     OutOfRange,

@@ -14,11 +14,11 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
-from logyard.broker.log.log import Origin
+from logyard.broker.log.partition_log import Origin
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.header import parse_request_header
 from logyard.broker.records import batch as records
-from logyard.broker.records import compression, pieces, walk
+from logyard.broker.records import compression, decompression_stream, reader
 from logyard.broker.records.crc import crc32c
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.handlers import produce
@@ -46,7 +46,7 @@ class Wire:
             view = view[4 + size :]
 
     def writelines(self, pieces: Any) -> None:
-        self.write(b"".join(bytes(piece) for piece in pieces))
+        self.write(b"".join(bytes(piece) for piece in decompression_stream))
 
     def close(self) -> None:
         self.closed = True
@@ -250,9 +250,9 @@ async def test_of_what_came_compressed_only_little_is_opened_on_the_loop(
 
     def noted(*asked: Any) -> Any:
         threads.add(threading.get_ident())
-        return pieces.pieces(*asked)
+        return decompression_stream.pieces(*asked)
 
-    monkeypatch.setattr(walk, "piecewise", SimpleNamespace(pieces=noted))
+    monkeypatch.setattr(reader, "piecewise", SimpleNamespace(pieces=noted))
     broker = Broker(**COMPACTED)
     swollen = records.build([records.Record(0, NOW_MS, b"k", bytes(100_000))], compression=codec)
     assert len(swollen) < 10_000

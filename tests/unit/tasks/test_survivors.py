@@ -17,7 +17,7 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.errors import ErrorCode, StorageError
-from logyard.broker.log.runner import Chores
+from logyard.broker.log.background import Chores
 from logyard.broker.model import Endpoint, TopicPartition
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.server.admission import Admission, Limits

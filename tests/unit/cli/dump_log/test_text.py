@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.log import checkpoints
-from logyard.broker.log.epochs import EpochEntry
+from logyard.broker.log.leader_epochs import EpochEntry
 from logyard.broker.model import TopicPartition
 from tests.support import dumped
 from tests.support.logs import NOW

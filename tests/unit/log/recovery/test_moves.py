@@ -16,7 +16,7 @@ from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log import layout
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
 from logyard.broker.log.disk.port import read_whole
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.model import TopicPartition
 from tests.support.logs import content, names, produced

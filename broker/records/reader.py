@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.records import pieces as piecewise
+from logyard.broker.records import decompression_stream as piecewise
 from logyard.broker.records.compression import NONE, BrokenStream, Buffer
 from logyard.broker.records.header import (
     ATTRIBUTES_AT,
@@ -23,8 +23,8 @@ from logyard.broker.records.header import (
     LOG_OVERHEAD,
     BatchHeader,
 )
-from logyard.broker.records.large import Stream, outline, record
-from logyard.broker.records.resting import RECORDS, rest
+from logyard.broker.records.pauses import RECORDS, rest
+from logyard.broker.records.stream import Stream, outline, record
 from logyard.broker.slim_import import without_front_page
 
 with without_front_page("aiokafka"):

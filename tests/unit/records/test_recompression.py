@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.log.opening import opened
+from logyard.broker.log.validation import opened
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Bounds, Record
 from logyard.broker.records.compression import Recoding, recoding

@@ -152,7 +152,7 @@ def admit_for_leader(
 ) -> Chunk | SeenBatch:
     """Number and stamp what a leader is to append; a SeenBatch is the answer to a duplicate.
 
-    What comes from a client was checked before (opening.py). Raises ApiError: for other batches what
+    What comes from a client was checked before (validation.py). Raises ApiError: for other batches what
     `validate_client_batch` raises; RECORD_LIST_TOO_LARGE, and the producers' refusals.
     """
     if len(data) > log.config.segment_bytes:

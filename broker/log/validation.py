@@ -22,11 +22,11 @@ from logyard.broker.records.header import (
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
 )
-from logyard.broker.records.inspection import LITTLE_BYTES, Inspected, inspect
-from logyard.broker.records.inspection import is_little as is_little_batch
 from logyard.broker.records.legacy import upconvert
-from logyard.broker.records.recode import is_recoded, recoded
-from logyard.broker.records.resting import rest
+from logyard.broker.records.pauses import rest
+from logyard.broker.records.recompression import is_recoded, recoded
+from logyard.broker.records.record_validation import LITTLE_BYTES, Inspected, inspect
+from logyard.broker.records.record_validation import is_little as is_little_batch
 
 # Old messages are read one by one in Python: 150 of them.
 LITTLE_OLD_BYTES = 4 * 1024

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.records.build import append_record, seal
 from logyard.broker.records.compression import Recoding
+from logyard.broker.records.compression_stream import Packer
+from logyard.broker.records.decompression_stream import PIECE_BYTES, Buffer, pieces
 from logyard.broker.records.header import (
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
@@ -17,11 +19,9 @@ from logyard.broker.records.header import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
-from logyard.broker.records.inspection import Inspected
-from logyard.broker.records.large import Record
-from logyard.broker.records.packing import Packer
-from logyard.broker.records.pieces import PIECE_BYTES, Buffer, pieces
-from logyard.broker.records.walk import whole_records
+from logyard.broker.records.reader import whole_records
+from logyard.broker.records.record_validation import Inspected
+from logyard.broker.records.stream import Record
 
 
 def is_recoded(header: BatchHeader, wanted: Recoding | None) -> bool:

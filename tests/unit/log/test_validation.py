@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import ApiError, ErrorCode, RecordErrors
-from logyard.broker.log.opening import is_little, opened
+from logyard.broker.log.validation import is_little, opened
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Bounds, Record
 from logyard.broker.records.compression import Recoding

@@ -18,10 +18,10 @@ from logyard.broker.records.header import (
     NO_TIMESTAMP,
     BatchHeader,
 )
-from logyard.broker.records.large import wrapped
-from logyard.broker.records.validate import LONG_MAX, Bounds
+from logyard.broker.records.header_validation import LONG_MAX, Bounds
+from logyard.broker.records.reader import REFUSED_BY_C, one_window, outlines
+from logyard.broker.records.stream import wrapped
 from logyard.broker.records.varint import read_varint
-from logyard.broker.records.walk import REFUSED_BY_C, one_window, outlines
 
 # Up to here a batch is read in one go where it lies; a larger one piece by piece.
 WINDOW_BYTES = 64 * 1024

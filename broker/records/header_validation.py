@@ -1,6 +1,6 @@
 """What a leader checks in a batch before it appends it, from the header alone, and what it stamps into it.
 
-`inspection.py` looks at the records of a client's batch then.
+`record_validation.py` looks at the records of a client's batch then.
 """
 
 import struct

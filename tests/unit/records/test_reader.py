@@ -11,11 +11,11 @@ import pytest
 import zstandard
 
 from logyard.broker.errors import ApiError, CorruptData
-from logyard.broker.records import build, compression, decode, walk
-from logyard.broker.records import pieces as piecewise
+from logyard.broker.records import build, compression, decode, reader
+from logyard.broker.records import decompression_stream as piecewise
+from logyard.broker.records.decompression_stream import pieces
 from logyard.broker.records.header import COUNT_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, parse_header
-from logyard.broker.records.large import Record
-from logyard.broker.records.pieces import pieces
+from logyard.broker.records.stream import Record
 from logyard.broker.records.varint import write_varint
 
 CODECS = range(5)
@@ -51,7 +51,7 @@ def test_small_and_large_records_come_out_as_they_went_in(codec: int) -> None:
     batch = memoryview(build.build(records, compression=codec))
     header = parse_header(batch)
     assert decode.records(batch) == records
-    seen = [(r.offset, r.timestamp, r.key is None, r.value is None) for r in walk.outlines(batch, header)]
+    seen = [(r.offset, r.timestamp, r.key is None, r.value is None) for r in reader.outlines(batch, header)]
     assert seen == [(r.offset, r.timestamp, r.key is None, r.value is None) for r in records]
 
 
@@ -59,7 +59,7 @@ def test_small_and_large_records_come_out_as_they_went_in(codec: int) -> None:
 @pytest.mark.parametrize("count", [1, 1023, 1025, 2**31 - 1])
 def test_a_count_that_lies_is_found(codec: int, count: int) -> None:
     batch = of_body(record_bytes(b"k", b"v") * 1024, codec, count)
-    for act in (walk.outlines, walk.whole_records):
+    for act in (reader.outlines, reader.whole_records):
         with pytest.raises(CorruptData):
             list(act(batch, parse_header(batch)))
 
@@ -70,7 +70,7 @@ def test_a_batch_cut_short_is_found(codec: int, where: int) -> None:
     body = record_bytes(b"k", bytes(500_000))
     batch = of_body(body[: len(body) - where], codec, 1)
     with pytest.raises(CorruptData):
-        list(walk.outlines(batch, parse_header(batch)))
+        list(reader.outlines(batch, parse_header(batch)))
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -93,7 +93,7 @@ def test_a_bomb_takes_a_window_of_memory(codec: int) -> None:
         batch = of_body(body, codec, count)
         tracemalloc.start()
         try:
-            assert sum(1 for _ in walk.outlines(batch, parse_header(batch))) == count
+            assert sum(1 for _ in reader.outlines(batch, parse_header(batch))) == count
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -112,7 +112,7 @@ def test_a_count_of_one_decompresses_no_more_than_a_piece(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(piecewise, "pieces", counted)
     with pytest.raises(CorruptData, match="behind its 1 records"):
-        list(walk.outlines(batch, parse_header(batch)))
+        list(reader.outlines(batch, parse_header(batch)))
     assert len(taken) == 1
 
 
@@ -120,7 +120,7 @@ def test_a_header_name_that_is_not_utf8_is_read_as_kafka_reads_it() -> None:
     headers = write_varint(1) + write_varint(2) + b"\xff\xfe" + write_varint(-1)
     body = record_bytes(b"a", b"1") + record_bytes(None, b"2", headers) + record_bytes(b"c", b"3")
     batch = of_body(body, compression.NONE, 3)
-    assert [r.key is None for r in walk.outlines(batch, parse_header(batch))] == [False, True, False]
+    assert [r.key is None for r in reader.outlines(batch, parse_header(batch))] == [False, True, False]
     found = decode.records(batch)
     assert found[1].headers == (("\udcff\udcfe", None),)
     again = decode.records(build.build([r._replace(offset=n) for n, r in enumerate(found)]))
@@ -160,7 +160,7 @@ def test_every_broken_record_is_corrupt_data_and_nothing_else() -> None:
         broken[at] = byte
         for codec in (compression.NONE, compression.ZSTD):
             batch = of_body(bytes(broken), codec, 1)
-            for act in (walk.outlines, walk.whole_records):
+            for act in (reader.outlines, reader.whole_records):
                 try:
                     list(act(batch, parse_header(batch)))
                 except CorruptData:

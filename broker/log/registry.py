@@ -19,7 +19,7 @@ from logyard.broker.log.directory import DuplicateReplica, LogDirectories, LogDi
 from logyard.broker.log.disk.port import Disk, DiskError
 from logyard.broker.log.keeping import LogKeeper
 from logyard.broker.log.layout import DirectoryKind
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery.recovery import LogState
 from logyard.broker.log.segment.open_segments import OpenSegments
 from logyard.broker.log.settings import StoreSettings

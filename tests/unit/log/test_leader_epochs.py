@@ -2,7 +2,7 @@
 
 import pytest
 
-from logyard.broker.log.epochs import EpochCache, EpochEntry, EpochRun, reconcile
+from logyard.broker.log.leader_epochs import EpochCache, EpochEntry, EpochRun, reconcile
 
 
 def cache(*entries: tuple[int, int], end: int = 100) -> EpochCache:

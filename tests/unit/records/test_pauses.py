@@ -8,8 +8,8 @@ import time
 import pytest
 
 from logyard.broker.errors import ApiError
-from logyard.broker.log import opening
-from logyard.broker.records import batch, resting
+from logyard.broker.log import validation
+from logyard.broker.records import batch, pauses
 from logyard.broker.records.crc import crc32c
 
 SMALLEST = b"\x0c\0\0\0\1\1\0"
@@ -32,18 +32,18 @@ def test_what_a_thread_still_looks_into_does_not_keep_a_broker_from_ending(monke
         begun.set()
         time.sleep(0.001)
 
-    monkeypatch.setattr(resting, "_between", pause)
+    monkeypatch.setattr(pauses, "_between", pause)
     problems: list[ApiError] = []
 
     def look() -> None:
         try:
-            opening.opened(swelling(2_000_000), batch.Bounds(), 1000, piecewise=True)
+            validation.opened(swelling(2_000_000), batch.Bounds(), 1000, piecewise=True)
         except ApiError as problem:
             problems.append(problem)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     assert begun.wait(20)
-    resting.end()
+    pauses.end()
     thread.join(20)
     assert [problem.message for problem in problems] == ["the broker is stopping"]

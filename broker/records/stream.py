@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData
+from logyard.broker.records.decompression_stream import HELD_BYTES_MAX, Buffer
 from logyard.broker.records.header import BatchHeader, TimestampType
-from logyard.broker.records.pieces import HELD_BYTES_MAX, Buffer
 from logyard.broker.records.varint import read_varint
 
 # The longest varint; more than this many bytes ahead, one can be read without looking whether it is all there.

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
-from logyard.broker.log import layout, opening
-from logyard.broker.log.appending import (
+from logyard.broker.log import layout, validation
+from logyard.broker.log.append import (
     NO_TIME,
     Admission,
     AppendInfo,
@@ -18,10 +18,10 @@ from logyard.broker.log.appending import (
     admit_from_leader,
 )
 from logyard.broker.log.disk.port import Disk
+from logyard.broker.log.fetch import LogSlice, Span, Wanted, locate
 from logyard.broker.log.keeping import LogKeeper, SegmentInfo, segment_info
 from logyard.broker.log.producers import Origin as Origin
 from logyard.broker.log.producers import SeenBatch
-from logyard.broker.log.reading import LogSlice, Span, Wanted, locate
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.segment import index_builder, scan, swap, timestamps
 from logyard.broker.log.segment.index import AbortedTxn
@@ -93,7 +93,7 @@ class PartitionLog(SegmentedLog):
         bounds = self.bounds
         by_client = origin is Origin.CLIENT
         if (by_client or bounds.recoding is not None) and opened != bounds:
-            batches = opening.opened(batches, bounds, now_ms, from_client=by_client)
+            batches = validation.opened(batches, bounds, now_ms, from_client=by_client)
         admission = Admission(self.log_end_offset, self.config, self.bounds, self.producers)
         chunk = admit_for_leader(batches, admission, leader_epoch, now_ms, origin)
         if isinstance(chunk, SeenBatch):
@@ -117,7 +117,7 @@ class PartitionLog(SegmentedLog):
 
         None where that would not take long (but see `always`), or was done by the same bounds. See `opening.opener`.
         """
-        work = None if opened == self.bounds else opening.opener(batches, self.bounds, now_ms, always=always)
+        work = None if opened == self.bounds else validation.opener(batches, self.bounds, now_ms, always=always)
         return None if work is None else (work, self.bounds)
 
     def append_as_follower(self, data: memoryview, *, now_ms: int | None = None) -> AppendInfo:

@@ -8,7 +8,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import DiskFile
-from logyard.broker.log.log import PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.log.segment.open_segments import OpenSegments
 from tests.support.logs import (
