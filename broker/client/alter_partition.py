@@ -107,7 +107,7 @@ class AlterPartitionSender:
                     "partition_index": tp.partition,
                     "leader_epoch": change.leader_epoch,
                     "new_isr": list(change.new_isr),
-                    # -1: not known. A Kafka controller in ZooKeeper mode does not look at them (facts §21b).
+                    # -1: not known. A Kafka controller in ZooKeeper mode does not look at them (facts §10).
                     "new_isr_with_epochs": [
                         {"broker_id": b, "broker_epoch": change.broker_epochs.get(b, -1)} for b in change.new_isr
                     ],

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from logyard.broker import tasks
 from logyard.broker.errors import ApiError, ErrorCode
 
-# The next block is asked for when the last tenth of the present one is begun (facts §21b).
+# The next block is asked for when the last tenth of the present one is begun (facts §17).
 PREFETCH_AT_LAST = 10
 RETRY_S = 0.2
 

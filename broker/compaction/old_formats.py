@@ -5,7 +5,7 @@ Rule 1: a message is opened once for its header: first offset, last offset and c
 Rule 2: a wrapper that loses messages keeps magic, codec, timestamp type and the offsets of those that stay. Its own
         offset is that of its last one, so it may end earlier than it did (`rewrite.held_end`).
 Rule 3: there is no place for a delete horizon: a tombstone goes by the age of its segment's file (`expired_offsets`).
-Source: facts §13, §21b; KIP-31, KIP-32, KIP-57.
+Source: facts §13; KIP-31, KIP-32, KIP-57.
 """
 
 from collections.abc import Iterable, Iterator

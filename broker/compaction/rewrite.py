@@ -11,7 +11,7 @@ Rule 3: a batch left without records goes, unless its producer's state needs it 
         an open transaction when the log is loaded.
 Rule 4: a wrapper of the old formats is filtered by old_formats.py; where it ends a group and loses its last messages, a
         placeholder follows that ends the group where it ended.
-Source: facts §13, §21b; KIP-534; the end-of-group rule is ours (a shorter output could bring a replaced segment back).
+Source: facts §13; KIP-534; the end-of-group rule is ours (a shorter output could bring a replaced segment back).
 """
 
 from collections.abc import Collection

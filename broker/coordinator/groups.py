@@ -277,7 +277,7 @@ def resign(group: Group, now: Now) -> fx.Effects:
 
 
 def commit_refusal(group: Group, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
-    """Whether a commit from this member and generation may be written (facts §16, §21b)."""
+    """Whether a commit from this member and generation may be written (facts §16)."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation < 0 and group.state is GroupState.EMPTY:

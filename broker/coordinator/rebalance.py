@@ -99,7 +99,7 @@ def complete_join(group: Group, now: Now) -> fx.Effects:
 
 
 def sync_deadline(group: Group, now: Now, initial_delay_ms: int) -> fx.Effects:
-    """Members that sent no SyncGroup in time are dropped, and another round starts (facts §21b)."""
+    """Members that sent no SyncGroup in time are dropped, and another round starts (facts §16)."""
     if group.state is not GroupState.COMPLETING:
         return []
     late = [m for m in group.members.values() if m.sync_ticket is None]

@@ -82,7 +82,7 @@ class MetadataCache:
             del self._topics[tp.topic]
 
     def _set_id(self, topic: str, topic_id: TopicId) -> None:
-        """A zero id erases what was known (facts §21b); a deleted topic's id goes with it."""
+        """A zero id erases what was known (facts §9); a deleted topic's id goes with it."""
         known = self._ids.get(topic)
         wanted = topic_id if topic_id != ZERO_TOPIC_ID and topic in self._topics else None
         if known == wanted:

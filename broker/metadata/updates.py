@@ -24,7 +24,7 @@ class PartitionUpdate:
 class UpdateMetadata:
     """One UpdateMetadata request. `brokers` replaces the live brokers; `partitions` are merged.
 
-    A topic of `partitions` that is missing from `topic_ids` loses the id it had (facts §21b).
+    A topic of `partitions` that is missing from `topic_ids` loses the id it had (facts §9).
     """
 
     controller_id: int

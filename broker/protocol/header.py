@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import wire
 
-# API keys by their first version with compact lengths and tagged fields (KIP-482); facts §19 and §21b. Not in it:
+# API keys by their first version with compact lengths and tagged fields (KIP-482); facts §19. Not in it:
 # SaslHandshake (17) and OffsetDelete (47), which have none. A test holds it against the schemas.
 _KEYS_BY_FIRST_FLEXIBLE: Final = {
     0: (45, 46, 50, 51, 56, 57, 58, 60, 61, 65, 66, 67, 68, 69),

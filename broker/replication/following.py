@@ -1,4 +1,4 @@
-"""How a follower takes in what its leader answers, one partition at a time (facts §10, §11, §21b).
+"""How a follower takes in what its leader answers, one partition at a time (facts §10, §11).
 
 Rule 1: an answer counts only if it belongs to the question: same leader epoch, same offset.
 Rule 2: records go into the log byte for byte; then the watermark and the log's start follow the leader's.

@@ -1,7 +1,7 @@
 """Who is in sync: the leader's view of its followers, and the one change of the ISR that may be under way.
 
 Rule 1: at most one change per partition is in flight; while it is, the ISR that counts for the high watermark is
-the *maximal* one: members to be removed still count, members to be added already do (facts §10, §21b, KIP-497).
+the *maximal* one: members to be removed still count, members to be added already do (facts §10, KIP-497).
 Rule 2: the committed ISR comes only from the controller: by LeaderAndIsr or as the answer to our change.
 Times are milliseconds of a clock that never goes back; offsets of -1 are unknown.
 """

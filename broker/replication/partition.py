@@ -84,7 +84,7 @@ class Partition:
         self.remotes: dict[int, RemoteReplica] = {}
         self.observers: dict[Observer, None] = {}
 
-    # Transitions (facts §9, §21b)
+    # Transitions (facts §9)
 
     def lead(self, order: LeaderAndIsrPartition, log: Log) -> bool:
         """Become (or stay) leader as the controller says; returns whether this broker did not lead before.

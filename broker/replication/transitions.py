@@ -1,4 +1,4 @@
-"""LeaderAndIsr, StopReplica and UpdateMetadata: the controller's orders, carried out (facts §9, §21b).
+"""LeaderAndIsr, StopReplica and UpdateMetadata: the controller's orders, carried out (facts §9).
 
 Rule 1: a request of a broker epoch before ours is for an earlier life of this broker (77); one of a controller epoch
 before the last seen is from a controller that is no longer one (11).

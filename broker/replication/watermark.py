@@ -1,4 +1,4 @@
-"""Where committed ends: the rules of the high watermark and of the low watermark (facts §10, §21b).
+"""Where committed ends: the rules of the high watermark and of the low watermark (facts §10).
 
 Rule 1: on a leader the high watermark never goes back, and does not move while the committed ISR is smaller than
 the effective min.insync.replicas.
@@ -16,7 +16,7 @@ from logyard.broker.replication.isr import RemoteReplica
 
 
 def effective_min_isr(min_insync_replicas: int, assigned: int) -> int:
-    """Topics with fewer replicas than min.insync.replicas need only those they have (facts §21b)."""
+    """Topics with fewer replicas than min.insync.replicas need only those they have (facts §10)."""
     return min(min_insync_replicas, assigned) if assigned else min_insync_replicas
 
 

@@ -4,7 +4,7 @@ Under any history of fetches, of partitions that sessions forget, of ISR changes
 Kafka's rule, applied anew at every moment, would have it.
 
 The model is that rule by itself: every request of a session is a fetch of each partition that the session holds, asked
-in the epoch of the last question about it (facts §10, §21b). It knows no heartbeats, no quiet partitions and no timers.
+in the epoch of the last question about it (facts §10). It knows no heartbeats, no quiet partitions and no timers.
 """
 
 import itertools

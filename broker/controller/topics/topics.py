@@ -258,7 +258,7 @@ def _keep_id(context: ControllerContext, topic: Topic, content: TopicAssignment)
         context.set_topic_id(topic, content.topic_id)
         yield from _give_ids(context, [topic] if topic.topic_id is None else [])
     elif content.topic_id != topic.topic_id:
-        # A tool of before 2.8 has written the znode; another id would make brokers refuse the topic for good (§22).
+        # A tool from before 2.8 wrote the znode; with another id brokers refuse the topic for good (facts §22).
         yield from effects.note("a topic's id is put back", level="warning", topic=topic.name)
         failures = yield from rewrite(context, {topic.name: _written_moves(topic, content)})
         if failures:

@@ -1,6 +1,6 @@
 """Replacing closed segments by rewritten ones so that a crash at any point leaves the old set or the new one.
 
-Order (spark-facts, "The swap with a live broker"): parts become `.cleaned` with their indexes, all synced; then, from
+Order (facts §46): parts become `.cleaned` with their indexes, all synced; then, from
 the highest base down, `.cleaned` → `.swap`, each group's log last. The last of these renames decides: before it,
 opening the directory drops everything new; after it, opening carries the swap to its end. Then old files → `.deleted`,
 and `.swap` → final from the lowest base up.

@@ -1,6 +1,6 @@
 """Evening out bytes over brokers by moving as few of them as possible; pure.
 
-A band, not a point (operations-facts): only brokers above the band give, always to the emptiest that may take, and
+A band, not a point (facts §30): only brokers above the band give, always to the emptiest that may take, and
 of the fullest broker's replicas the one that comes nearest to half of the gap. Where no single replica helps, a large
 one is exchanged for a small one. What is reached already is left alone, so a second run finds nothing to do.
 Where the disks' capacities are known, a broker is as full as the share of its disks that it holds.

@@ -1,6 +1,6 @@
 """How full brokers' disks get while replicas move; pure.
 
-A replica that moves is there twice until its new copy is in sync (operations-facts, guard rail 6): what comes needs
+A replica that moves is there twice until its new copy is in sync (facts §36, guard rail 6): what comes needs
 room beside all that is there now, whatever leaves later.
 """
 

@@ -1,7 +1,7 @@
 """Carrying out a reassignment: plan documents, what is done and what runs, waves, and throttles; decisions are pure.
 
 Done means: the replicas are the target, no reassignment of the partition runs, the ISR holds every target
-(operations-facts, guard rail 18; the leader is the operator's last step). A repeated run adopts moves that are
+(facts §36, guard rail 18; the leader is the operator's last step). A repeated run adopts moves that are
 under way and equal the plan; a move whose topic has vanished is dropped alone.
 """
 

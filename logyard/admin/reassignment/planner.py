@@ -1,6 +1,6 @@
 """Where replicas should be: greedy plans with as little movement as possible; pure, and the same for the same seed.
 
-In the order of what may not be given up (operations-facts, "A planner for Logyard"):
+In the order of what may not be given up (facts §35):
 1. repair: slots on brokers that are dead, leaving or not allowed get another broker, all other slots stay;
 2. the replication factor, where one is asked for;
 3. racks: no rack twice in a partition while another has none;

@@ -8,7 +8,7 @@
       orders.created: {}
       orders.current: {partitions: 12, configs: {cleanup.policy: compact}}
 
-Guard rails (operations-facts 1, 2, 12 to 15, 19): settings that are not named are left as they are; partitions never
+Guard rails (facts §36, numbers 1, 2, 12 to 15, 19): settings that are not named are left as they are; partitions never
 get fewer; topics that are owned and not listed are deleted only where that is asked for, never all of them and at
 most so many; what an approved plan does not name is not done.
 """

@@ -1,4 +1,4 @@
-"""The metadata cache under UpdateMetadata (facts §9, §21b)."""
+"""The metadata cache under UpdateMetadata (facts §9)."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""LeaderAndIsr, StopReplica, UpdateMetadata and failing directories (facts §9, §21b)."""
+"""LeaderAndIsr, StopReplica, UpdateMetadata and failing directories (facts §9)."""
 
 import uuid
 

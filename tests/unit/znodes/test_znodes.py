@@ -1,4 +1,4 @@
-"""Each znode's text against the facts page, and what is tolerated or refused when reading."""
+"""Each znode's text against facts §1, and what is tolerated or refused when reading."""
 
 import json
 import uuid
