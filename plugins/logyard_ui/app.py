@@ -1,6 +1,6 @@
-"""The page's application: GET only, closed to whoever is not logged in and may not see plugins.
+"""The page's FastAPI application: GET only, for users who are logged in and may see plugins.
 
-Actions go through Airflow's own API, so that its permissions decide and its audit log records.
+Actions go through Airflow's own API, so that its permissions decide and its audit log records them.
 """
 
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
@@ -9,25 +9,42 @@ from fastapi import Depends, FastAPI
 
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.plugins.logyard_ui import static_files
-from logyard.plugins.logyard_ui.cluster.clusters import Clusters
-from logyard.plugins.logyard_ui.dependencies import Page
+from logyard.plugins.logyard_ui.cluster.clusters import CachedClusters
+from logyard.plugins.logyard_ui.dependencies import Services
 from logyard.plugins.logyard_ui.responses.responses import add_handlers
-from logyard.plugins.logyard_ui.views import cluster_routes, page_routes
+from logyard.plugins.logyard_ui.views import (
+    actions,
+    api_docs,
+    brokers,
+    connections,
+    groups,
+    overview,
+    plan,
+    polls,
+    reassignments,
+    replica_map,
+    topic,
+    topics,
+)
+
+_API = (overview, topics, topic, replica_map, brokers, reassignments, plan, groups, connections, actions, polls)
 
 
-def make_app(page: Page | None = None) -> FastAPI:
-    """The FastAPI application that Airflow mounts under /logyard."""
+def make_app(services: Services | None = None) -> FastAPI:
+    """The application that Airflow mounts under /logyard."""
     app = FastAPI(
         title="Logyard",
         description="Clusters of partitioned logs, as this Airflow's connections name them. Everything is read only.",
-        # FastAPI's own pages of this kind are open to everybody, and fetch their scripts elsewhere.
+        # FastAPI's own documentation pages are open to everybody, and load scripts from other servers.
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
     )
-    app.state.page = page or Page(Clusters(ClusterHook.connector))
+    app.state.services = services or Services(CachedClusters(ClusterHook.connector))
     add_handlers(app)
     closed = [Depends(get_user), Depends(requires_access_view(AccessView.PLUGINS))]
-    for router in (cluster_routes.router, page_routes.router, static_files.router):
-        app.include_router(router, dependencies=closed)
+    for view in _API:
+        app.include_router(view.router, prefix="/api", dependencies=closed)
+    for module in (static_files, api_docs):
+        app.include_router(module.router, dependencies=closed)
     return app

@@ -23,8 +23,8 @@ def viewer(cluster: RealCluster) -> Iterator[Asked]:
         known.add("logyard_default", host=cluster.bootstrap, extra=json.dumps({"zookeeper": zookeeper}))
         app = make_app(connector=RealConnector())
         yield Asked(app)
-        for watched in app.state.page.clusters.known().values():
-            watched.poll.close()
+        for watched in app.state.services.clusters.by_connection().values():
+            watched.cache.close()
 
 
 def _complete(viewer: Asked, path: str) -> dict[str, Any]:

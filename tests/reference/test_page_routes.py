@@ -40,5 +40,5 @@ def test_the_quorums_leader_is_the_controller(bootstrap: str) -> None:
         sensitive = [c for c in viewer.json("/api/broker?id=0")["configs"] if c["sensitive"]]
         assert sensitive
         assert all(config["value"] is None for config in sensitive)
-        for watched in app.state.page.clusters.known().values():
-            watched.poll.close()
+        for watched in app.state.services.clusters.by_connection().values():
+            watched.cache.close()

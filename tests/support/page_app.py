@@ -84,15 +84,17 @@ def make_app(
     cluster: MemoryCluster | None = None, clock: Clock | None = None, connector: Connector | None = None
 ) -> Any:
     """The application on a cluster in memory, or that connector's; with a clock, time stands still until told."""
+    from logyard.plugins.logyard_ui.access.connections import Connections as AirflowConnections
     from logyard.plugins.logyard_ui.app import make_app as real
     from logyard.plugins.logyard_ui.cache.cache import Clocks
-    from logyard.plugins.logyard_ui.cluster.clusters import Clusters
-    from logyard.plugins.logyard_ui.dependencies import Page
+    from logyard.plugins.logyard_ui.cluster.clusters import CachedClusters
+    from logyard.plugins.logyard_ui.dependencies import Services
 
     _signer()
     clocks = Clocks(clock, clock.ms) if clock is not None else None
+    found = AirflowConnections(clock) if clock is not None else AirflowConnections()
     connector = connector or MemoryConnector(cluster or MemoryCluster({1: None}))
-    return real(Page(Clusters(connector, clocks, idle_s=5.0)))
+    return real(Services(CachedClusters(connector, clocks, idle_s=5.0), found))
 
 
 class Asked:

@@ -85,9 +85,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.leases.service:SegmentLeasing._pieces",
         "broker.leases.restart:_live_on",
         "broker.leases.grants:_set_up",
-        "plugins.logyard_ui.cluster.clusters:Cluster._look",
-        "plugins.logyard_ui.cluster.clusters:Cluster.sizes.ask",
-        "plugins.logyard_ui.cache.cache:Poll._look",
+        "plugins.logyard_ui.cluster.clusters:CachedCluster._read_state",
+        "plugins.logyard_ui.cluster.clusters:CachedCluster.sizes.read",
+        "plugins.logyard_ui.cache.cache:ClusterCache._read",
     ),
     "a number that no counting can have reached, where the count is lost": ("broker.node:Node._producer_ids",),
     "a date in a file's head, a report or a name": (

@@ -1,4 +1,4 @@
-"""The DAGs that act on a cluster, as Airflow has them: their ids and connections are whoever installed them chose."""
+"""The DAGs that act on a cluster, found in Airflow: whoever installed them chose their ids and connections."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 
 from logyard.operators.hooks.cluster import ClusterHook
 
-# By the ends of their ids: `<prefix>reassign_replicas`.
+# An action is known by the end of its DAG's id: `<prefix>reassign_replicas`.
 ACTIONS = (
     "create_topic",
     "topic_lifecycle",
@@ -34,7 +34,7 @@ DAGS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
-class ActingDag:
+class ActionDag:
     """A DAG made by one of our factories, and the connection that its tasks name."""
 
     action: str
@@ -44,22 +44,25 @@ class ActingDag:
 
 
 class Actions:
-    """Read from the serialized DAGs, once in ten seconds for everybody."""
+    """Read from the serialized DAGs, at most once in KEPT_S for all users."""
 
     def __init__(
-        self, read: "Callable[[], Iterable[ActingDag]] | None" = None, clock: Callable[[], float] = time.monotonic
+        self, read: "Callable[[], Iterable[ActionDag]] | None" = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._read, self._clock = read or read_dags, clock
         self._lock = threading.Lock()
-        self._kept: tuple[float, tuple[ActingDag, ...]] = (float("-inf"), ())
+        self._kept: tuple[float, tuple[ActionDag, ...]] = (float("-inf"), ())
 
     def of(self, conn_id: str, user: Any) -> list[dict[str, Any]]:
-        """For that connection, those that the user may see; the shortest id first where several do the same."""
+        """The DAGs for that connection that the user may see; the shortest id first where several have one action.
+
+        Entries are `{action, dag_id, paused, may_run}`.
+        """
         manager = get_auth_manager()
-        mine = [dag for dag in self._dags() if dag.conn_id == conn_id]
-        teams = _teams([dag.dag_id for dag in mine])
+        dags = [dag for dag in self._dags() if dag.conn_id == conn_id]
+        teams = _teams([dag.dag_id for dag in dags])
         found = []
-        for dag in sorted(mine, key=lambda dag: (ACTIONS.index(dag.action), len(dag.dag_id), dag.dag_id)):
+        for dag in sorted(dags, key=lambda dag: (ACTIONS.index(dag.action), len(dag.dag_id), dag.dag_id)):
             details = DagDetails(id=dag.dag_id, team_name=teams.get(dag.dag_id))
             if manager.is_authorized_dag(method="GET", details=details, user=user):
                 may_run = manager.is_authorized_dag(
@@ -70,7 +73,7 @@ class Actions:
                 )
         return found
 
-    def _dags(self) -> tuple[ActingDag, ...]:
+    def _dags(self) -> tuple[ActionDag, ...]:
         with self._lock:
             taken, dags = self._kept
             if self._clock() - taken >= KEPT_S:
@@ -79,8 +82,8 @@ class Actions:
             return dags
 
 
-def read_dags() -> list[ActingDag]:
-    """Every DAG with our tag whose id ends like one of ours. Waits for Airflow's database."""
+def read_dags() -> list[ActionDag]:
+    """Every DAG with TAG whose id ends with an action. Blocks: reads Airflow's database."""
     from airflow.models.dag import DagModel, DagTag
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.utils.session import create_session
@@ -99,7 +102,7 @@ def read_dags() -> list[ActingDag]:
             return []
         stored = SerializedDagModel.get_latest_serialized_dags(dag_ids=list(paused), session=session)
         return [
-            ActingDag(action_of(dag.dag_id) or "", dag.dag_id, conn_id, paused[dag.dag_id])
+            ActionDag(action_of(dag.dag_id) or "", dag.dag_id, conn_id, paused[dag.dag_id])
             for dag in stored
             for conn_id in sorted(connections_of(dag.data or {}))
         ]
@@ -110,7 +113,7 @@ def action_of(dag_id: str) -> str | None:
 
 
 def connections_of(data: Mapping[str, Any]) -> set[str]:
-    """The connections that a serialized DAG's tasks name; a task of ours that names none has the default."""
+    """The connections that a serialized DAG's tasks name; an operator of Logyard that names none uses the default."""
     found = set()
     for task in data.get("dag", {}).get("tasks", ()):
         fields = task.get("__var", {})

@@ -1,4 +1,4 @@
-"""Which connections a user sees, and what is behind them; nobody makes this server talk to any other host."""
+"""The connections that a user may see, with their settings. The page contacts no other hosts than these name."""
 
 import os
 import threading
@@ -24,8 +24,8 @@ EVERY = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A connection of type logyard: its settings, or what is wrong with them."""
+class ClusterConnection:
+    """A connection of type logyard with its settings; None where they are wrong (`problem` says how)."""
 
     conn_id: str
     settings: ClusterSettings | None
@@ -35,72 +35,73 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """`complete` False: there may be others, which cannot be listed."""
+    """`complete` False: there may be more connections, which Airflow cannot list."""
 
-    known: tuple[Known, ...]
+    connections: tuple[ClusterConnection, ...]
     complete: bool
 
 
 class Connections:
-    """Connections as Airflow keeps them, each looked up once in ten seconds: a secrets backend may be slow and paid."""
+    """Airflow's connections, each looked up at most once in KEPT_S: a secrets backend may be slow and cost money."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock, self._looking = threading.Lock(), threading.Lock()
-        self._kept: OrderedDict[str, tuple[float, Known | None]] = OrderedDict()
+        self._lock, self._lookup_lock = threading.Lock(), threading.Lock()
+        self._kept: OrderedDict[str, tuple[float, ClusterConnection | None]] = OrderedDict()
 
-    def find(self, conn_id: str, user: Any) -> Known | None:
-        """The connection, if there is one of our type and the user may see it. Waits for Airflow's database."""
-        return self._known(conn_id) if may_see(conn_id, user) else None
+    def find(self, conn_id: str, user: Any) -> ClusterConnection | None:
+        """The connection, if it is of type logyard and the user may see it. Blocks: reads Airflow's database."""
+        return self._connection(conn_id) if may_see(conn_id, user) else None
 
     def listing(self, user: Any) -> Listing:
-        """Those that can be listed and that the user may see: of the database, the environment and the option."""
+        """The connections that the user may see, of the database, the environment and `[logyard] page_connections`."""
         stored = _stored_ids(LISTED_MAX + 1)
         named = [name.removeprefix(_ENVIRONMENT).lower() for name in os.environ if name.startswith(_ENVIRONMENT)]
-        ids = sorted({*stored, *named, *_everybodys(), ClusterHook.default_conn_name} - {EVERY})
-        # Permissions first: what is not shown is not looked up either.
-        found = [self._known(conn_id) for conn_id in ids[: LISTED_MAX + 1] if may_see(conn_id, user)]
-        known = [one for one in found if one is not None]
-        elsewhere = bool(conf.get("secrets", "backend", fallback=""))
-        return Listing(tuple(known[:LISTED_MAX]), len(ids) <= LISTED_MAX and not elsewhere)
+        ids = sorted({*stored, *named, *_public_ids(), ClusterHook.default_conn_name} - {EVERY})
+        # Permissions first: a connection that is not shown is not looked up.
+        found = [self._connection(conn_id) for conn_id in ids[: LISTED_MAX + 1] if may_see(conn_id, user)]
+        connections = [connection for connection in found if connection is not None]
+        has_backend = bool(conf.get("secrets", "backend", fallback=""))
+        return Listing(tuple(connections[:LISTED_MAX]), len(ids) <= LISTED_MAX and not has_backend)
 
-    def _known(self, conn_id: str) -> Known | None:
-        fresh, known = self._fresh(conn_id)
+    def _connection(self, conn_id: str) -> ClusterConnection | None:
+        fresh, connection = self._cached(conn_id)
         if fresh:
-            return known
-        # One at a time: fifty viewers whose answers age at the same moment ask the backend once.
-        with self._looking:
-            fresh, known = self._fresh(conn_id)
+            return connection
+        # One look-up at a time: many viewers whose cached values expire at the same moment ask the backend once.
+        with self._lookup_lock:
+            fresh, connection = self._cached(conn_id)
             if fresh:
-                return known
-            known = _look_up(conn_id)
+                return connection
+            connection = _look_up(conn_id)
             with self._lock:
-                self._kept[conn_id] = (self._clock(), known)
+                self._kept[conn_id] = (self._clock(), connection)
                 self._kept.move_to_end(conn_id)
                 while len(self._kept) > KEPT_MAX:
                     self._kept.popitem(last=False)
-            return known
+            return connection
 
-    def _fresh(self, conn_id: str) -> tuple[bool, Known | None]:
+    def _cached(self, conn_id: str) -> tuple[bool, ClusterConnection | None]:
+        """Whether the cached value is fresh, and the value."""
         with self._lock:
-            taken, known = self._kept.get(conn_id, (float("-inf"), None))
-            return self._clock() - taken < KEPT_S, known
+            taken, connection = self._kept.get(conn_id, (float("-inf"), None))
+            return self._clock() - taken < KEPT_S, connection
 
 
 def may_see(conn_id: str, user: Any) -> bool:
-    """Whoever may read the connection in Airflow, and everybody for what `[logyard] page_connections` names.
+    """Whether the user may read the connection in Airflow, or `[logyard] page_connections` shows it to everybody.
 
-    A team's connection (multi-team Airflow) is never everybody's.
+    A team's connection (multi-team Airflow) is never shown to everybody.
     """
     team = _team(conn_id)
     details = ConnectionDetails(conn_id=conn_id, team_name=team)
     if get_auth_manager().is_authorized_connection(method="GET", details=details, user=user):
         return True
-    shown = _everybodys()
-    return team is None and (EVERY in shown or conn_id in shown)
+    public = _public_ids()
+    return team is None and (EVERY in public or conn_id in public)
 
 
-def _everybodys() -> set[str]:
+def _public_ids() -> set[str]:
     text = conf.get(CONFIG_SECTION, "page_connections", fallback=EVERY) or ""
     return {name.strip() for name in text.split(",") if name.strip()}
 
@@ -114,18 +115,18 @@ def _team(conn_id: str) -> str | None:
     return team
 
 
-def _look_up(conn_id: str) -> Known | None:
+def _look_up(conn_id: str) -> ClusterConnection | None:
     try:
         connection = ClusterHook.get_connection(conn_id)
-    except Exception:  # Airflow has several ways to say that there is none
+    except Exception:  # Airflow raises several types where there is none
         return None
     if connection.conn_type != ClusterHook.conn_type:
         return None
     description = getattr(connection, "description", None)
     try:
-        return Known(conn_id, read_connection(connection), description=description)
+        return ClusterConnection(conn_id, read_connection(connection), description=description)
     except BadSettings as problem:
-        return Known(conn_id, None, str(problem), description)
+        return ClusterConnection(conn_id, None, str(problem), description)
 
 
 def _stored_ids(most: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is known of one cluster, part by part: asked for once for everybody, as seldom as each part allows."""
+"""What is known of one cluster: each query runs once for all viewers, and no more often than its result gets stale."""
 
 import asyncio
 import threading
@@ -10,34 +10,40 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 from logyard.admin.ports import DescribingClient
-from logyard.plugins.logyard_ui.cache.worker import IDLE_S, Lane
+from logyard.plugins.logyard_ui.cache.worker import IDLE_S, Worker
 
 T = TypeVar("T")
 
 KEPT_MAX = 64
-# A look that took a second is not taken again for four more: never more than a fifth of the time is spent looking.
+# After a read that took one second the next one waits four: at most a fifth of the time is spent reading.
 PAUSE_FACTOR = 4.0
 PAUSE_MAX_S = 300.0
-# Whoever misses something in what is fresh has it looked at again, but not more often than this.
-ANEW_S = 0.5
+# A caller that misses something in a fresh value has it read again, but no more often than this.
+REFRESH_S = 0.5
 
 
 @dataclass(frozen=True)
-class Part(Generic[T]):
-    """One thing to know. `every_s`: how long it counts as fresh; `about`: which topic, group or broker, if any;
-    `kept_max`: of how many of those the values are kept."""
+class Query(Generic[T]):
+    """One thing to know about a cluster.
+
+    `worker`: the name of the worker that reads it; `fresh_s`: for how long a value counts as fresh; `key`: the topic,
+    group or broker that it is about, if any; `kept_max`: for how many keys values are kept.
+    """
 
     name: str
-    lane: str
-    every_s: float
-    look: Callable[[DescribingClient], T]
-    about: str = ""
+    worker: str
+    fresh_s: float
+    read: Callable[[DescribingClient], T]
+    key: str = ""
     kept_max: int = KEPT_MAX
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
-    """The last value there is, and what the last look met. `pending`: a look is under way and there is no value yet."""
+class Cached(Generic[T]):
+    """The last value, if there is one, and the error of the last read, if it failed.
+
+    `pending`: there is neither yet, and a read is in flight. `taken_ms`: when the value was read, in ms since 1970.
+    """
 
     value: T | None = None
     problem: Exception | None = None
@@ -48,34 +54,30 @@ class Found(Generic[T]):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Entry:
     name: str
-    every_s: float
+    fresh_s: float
     value: Any = None
     problem: Exception | None = None
     ended: float = float("-inf")
     taken_ms: int | None = None
     took_s: float = 0.0
-    asked: int = 0
-    looks: int = 0
-    failures: int = 0
-    total_s: float = 0.0
-    under_way: "Future[Any] | None" = None
+    in_flight: "Future[Any] | None" = None
 
     @property
     def pause_s(self) -> float:
-        return self.pause_of(self.every_s)
+        return self.pause_of(self.fresh_s)
 
     def pause_of(self, least_s: float) -> float:
         return max(least_s, min(self.took_s * PAUSE_FACTOR, PAUSE_MAX_S))
 
 
 @dataclass(slots=True)
-class PartCost:
-    """What a part has cost so far, everything of its name together. Times in seconds."""
+class QueryCost:
+    """What the queries of one name have cost so far. Times in seconds."""
 
-    asked: int = 0
-    looks: int = 0
+    requests: int = 0
+    reads: int = 0
     failures: int = 0
     total_s: float = 0.0
     last_s: float = 0.0
@@ -92,8 +94,9 @@ class Clocks:
     wall_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
 
 
-class Poll:
-    """The parts of one cluster. Its threads, clients and values last while somebody asks, its costs for ever."""
+class ClusterCache:
+    """The queries of one cluster with their values. Threads, clients and values last while somebody asks; the cost
+    counts last as long as the process."""
 
     def __init__(
         self,
@@ -103,135 +106,136 @@ class Poll:
     ) -> None:
         self._connect, self._clocks, self._idle_s = connect, clocks or Clocks(), idle_s
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
-        self._lanes: dict[str, Lane] = {}
-        self._costs: dict[str, PartCost] = {}
+        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
+        self._workers: dict[str, Worker] = {}
+        self._costs: dict[str, QueryCost] = {}
 
-    async def get(self, part: Part[T], wait_s: float) -> Found[T]:
-        """The part, looked at anew where it is no longer fresh; waits no longer than that. Raises Busy."""
-        kept, future = self._start(part)
+    async def get(self, query: Query[T], wait_s: float) -> Cached[T]:
+        """The value; a stale one is read again. Waits for that read `wait_s` at most. Raises Busy."""
+        entry, future = self._read_if_stale(query)
         if future is not None and wait_s > 0:
-            # `wait` leaves the future alone when it gives up: the answer is kept for the next who asks.
+            # `wait` does not cancel the future when it gives up: the value is kept for the next caller.
             await asyncio.wait({asyncio.ensure_future(_ended(future))}, timeout=wait_s)
         with self._lock:
-            return Found(
-                value=cast("T | None", kept.value),
-                problem=kept.problem,
-                pending=kept.value is None and kept.problem is None,
-                taken_ms=kept.taken_ms,
-                took_s=kept.took_s,
-                every_s=kept.pause_s,
+            return Cached(
+                value=cast("T | None", entry.value),
+                problem=entry.problem,
+                pending=entry.value is None and entry.problem is None,
+                taken_ms=entry.taken_ms,
+                took_s=entry.took_s,
+                every_s=entry.pause_s,
             )
 
-    async def get_anew(self, part: Part[T], wait_s: float) -> Found[T]:
-        """The part from a look that begins only now, though it is fresh, as soon as what looks cost allows it."""
+    async def refresh(self, query: Query[T], wait_s: float) -> Cached[T]:
+        """The value of a read that begins only now, even if the last one is fresh, as soon as its cost allows it."""
         with self._lock:
-            kept = self._kept.get((part.name, part.about)) or _Kept(part.name, part.every_s)
-            under_way = kept.under_way
-        if under_way is not None:
-            await asyncio.wait({asyncio.ensure_future(_ended(under_way))}, timeout=wait_s)
+            entry = self._entries.get((query.name, query.key)) or _Entry(query.name, query.fresh_s)
+            in_flight = entry.in_flight
+        if in_flight is not None:
+            await asyncio.wait({asyncio.ensure_future(_ended(in_flight))}, timeout=wait_s)
         with self._lock:
-            rest_s = kept.ended + kept.pause_of(ANEW_S) - self._clocks.monotonic()
+            rest_s = entry.ended + entry.pause_of(REFRESH_S) - self._clocks.monotonic()
         await asyncio.sleep(min(max(rest_s, 0.0), wait_s))
         with self._lock:
-            kept.ended = float("-inf")
-        return await self.get(part, wait_s)
+            entry.ended = float("-inf")
+        return await self.get(query, wait_s)
 
-    def peek(self, name: str, about: str = "") -> Any:
-        """The value that is kept just now, however old, or None; asks nobody."""
+    def peek(self, name: str, key: str = "") -> Any:
+        """The value that is kept now, however old, or None; starts no read."""
         with self._lock:
-            kept = self._kept.get((name, about))
-            return None if kept is None else kept.value
+            entry = self._entries.get((name, key))
+            return None if entry is None else entry.value
 
     def expire(self, name: str) -> None:
-        """Have every part of that name looked at anew when it is asked for next."""
+        """Have every query of that name read again at its next request."""
         with self._lock:
-            for kept in self._kept.values():
-                if kept.name == name:
-                    kept.ended = float("-inf")
+            for entry in self._entries.values():
+                if entry.name == name:
+                    entry.ended = float("-inf")
 
     def close(self) -> None:
-        """End the lanes; values are forgotten when they have ended."""
+        """End the workers; the values are dropped when they have ended."""
         with self._lock:
-            lanes, self._lanes = list(self._lanes.values()), {}
-        for lane in lanes:
-            lane.close()
+            workers, self._workers = list(self._workers.values()), {}
+        for worker in workers:
+            worker.close()
 
-    def costs(self) -> dict[str, PartCost]:
-        """By the parts' names, with how many values are kept now."""
+    def costs(self) -> dict[str, QueryCost]:
+        """By the queries' names, with the number of values that are kept now."""
         with self._lock:
             for cost in self._costs.values():
                 cost.kept = 0
-            for kept in self._kept.values():
-                self._costs[kept.name].kept += kept.value is not None
+            for entry in self._entries.values():
+                self._costs[entry.name].kept += entry.value is not None
             return dict(self._costs)
 
-    def age_s(self, cost: PartCost) -> float:
+    def age_s(self, cost: QueryCost) -> float:
         return self._clocks.monotonic() - cost.ended
 
     @property
     def threads(self) -> int:
         with self._lock:
-            return sum(lane.thread is not None for lane in self._lanes.values())
+            return sum(worker.thread is not None for worker in self._workers.values())
 
-    def _start(self, part: Part[T]) -> "tuple[_Kept, Future[Any] | None]":
-        """Find what is kept and, where it is not fresh, the look that is under way or begins now."""
-        key = (part.name, part.about)
+    def _read_if_stale(self, query: Query[T]) -> "tuple[_Entry, Future[Any] | None]":
+        """The query's entry and, where its value is not fresh, the read that is in flight or begins now."""
+        key = (query.name, query.key)
         with self._lock:
-            kept = self._kept.setdefault(key, _Kept(part.name, part.every_s))
-            kept.every_s = part.every_s
-            self._kept.move_to_end(key)
-            self._forget(part)
-            cost = self._costs.setdefault(part.name, PartCost())
-            cost.asked += 1
-            if kept.under_way is not None and kept.under_way.done():
-                # It ended without having looked: no client could be made.
-                problem = kept.under_way.exception()
-                kept.problem = problem if isinstance(problem, Exception) else None
-                kept.under_way, kept.ended = None, self._clocks.monotonic()
-            if kept.under_way is not None or self._clocks.monotonic() - kept.ended < kept.pause_s:
-                return kept, kept.under_way
-            lane = self._lanes.get(part.lane)
-            if lane is None:
-                lane = self._lanes[part.lane] = Lane(self._connect, self._on_idle, self._idle_s)
-            kept.under_way = lane.submit(lambda client: self._look(part, kept, cost, client))
-            return kept, kept.under_way
+            entry = self._entries.setdefault(key, _Entry(query.name, query.fresh_s))
+            entry.fresh_s = query.fresh_s
+            self._entries.move_to_end(key)
+            self._evict(query)
+            cost = self._costs.setdefault(query.name, QueryCost())
+            cost.requests += 1
+            if entry.in_flight is not None and entry.in_flight.done():
+                # It ended without a read: no client could be made.
+                problem = entry.in_flight.exception()
+                entry.problem = problem if isinstance(problem, Exception) else None
+                entry.in_flight, entry.ended = None, self._clocks.monotonic()
+            if entry.in_flight is not None or self._clocks.monotonic() - entry.ended < entry.pause_s:
+                return entry, entry.in_flight
+            worker = self._workers.get(query.worker)
+            if worker is None:
+                worker = self._workers[query.worker] = Worker(self._connect, self._on_idle, self._idle_s)
+            entry.in_flight = worker.submit(lambda client: self._read(query, entry, cost, client))
+            return entry, entry.in_flight
 
-    def _look(self, part: Part[T], kept: _Kept, cost: PartCost, client: DescribingClient) -> None:
+    def _read(self, query: Query[T], entry: _Entry, cost: QueryCost, client: DescribingClient) -> None:
         started = self._clocks.monotonic()
         value: T | None = None
         problem: Exception | None = None
         try:
-            value = part.look(client)
+            value = query.read(client)
         except Exception as raised:
             problem = raised
         with self._lock:
             now = self._clocks.monotonic()
-            kept.ended, kept.took_s, kept.problem, kept.under_way = now, now - started, problem, None
+            entry.ended, entry.took_s, entry.problem, entry.in_flight = now, now - started, problem, None
             if problem is None:
-                kept.value, kept.taken_ms = value, self._clocks.wall_ms()
-            cost.looks += 1
+                entry.value, entry.taken_ms = value, self._clocks.wall_ms()
+            cost.reads += 1
             cost.failures += problem is not None
-            cost.total_s += kept.took_s
-            cost.last_s, cost.ended, cost.every_s = kept.took_s, now, kept.pause_s
+            cost.total_s += entry.took_s
+            cost.last_s, cost.ended, cost.every_s = entry.took_s, now, entry.pause_s
         if problem is not None:
-            raise problem  # to the lane, which may need another client
+            raise problem  # to the worker, which may need another client
 
-    def _forget(self, part: Part[T]) -> None:
-        """Drop what was not asked for the longest, never what is being looked at."""
-        alike = [key for key, kept in self._kept.items() if kept.name == part.name and kept.under_way is None]
-        for key in alike[: max(len(alike) - part.kept_max, 0)]:
-            del self._kept[key]
+    def _evict(self, query: Query[T]) -> None:
+        """Drop the least recently requested values of that name, except those that are being read."""
+        idle = [key for key, entry in self._entries.items() if entry.name == query.name and entry.in_flight is None]
+        for key in idle[: max(len(idle) - query.kept_max, 0)]:
+            del self._entries[key]
 
     def _on_idle(self) -> None:
-        """Nobody watches any more: a large cluster's values are not worth their memory."""
+        """Drop all values once no worker runs: those of a large cluster take much memory."""
         with self._lock:
-            if not any(lane.thread is not None for lane in self._lanes.values()):
-                self._kept = OrderedDict((k, kept) for k, kept in self._kept.items() if kept.under_way is not None)
+            if not any(worker.thread is not None for worker in self._workers.values()):
+                in_flight = {key: entry for key, entry in self._entries.items() if entry.in_flight is not None}
+                self._entries = OrderedDict(in_flight)
 
 
 async def _ended(future: "Future[Any]") -> None:
     try:
         await asyncio.wrap_future(future)
-    except Exception:  # whatever it was is kept beside the value
+    except Exception:  # the entry keeps it beside the value
         return

@@ -1,4 +1,4 @@
-"""The clusters that somebody watches: for each one poll, whoever asks, and the parts that it is made of."""
+"""The clusters that viewers look at: for each connection one cache, whoever asks, and the queries that it holds."""
 
 import threading
 from collections import OrderedDict
@@ -10,34 +10,34 @@ from logyard.admin.connector import Connector
 from logyard.admin.ports import EARLIEST, DescribingClient
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
-from logyard.plugins.logyard_ui.cache.cache import Clocks, Found, Part, Poll
+from logyard.plugins.logyard_ui.cache.cache import Cached, Clocks, ClusterCache, Query
 from logyard.plugins.logyard_ui.cache.worker import IDLE_S
 from logyard.plugins.logyard_ui.cluster.controllers import ControllerHistory
 from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, read_group, read_lag
+from logyard.plugins.logyard_ui.cluster.plan_preview import PlanRequest, preview
+from logyard.plugins.logyard_ui.cluster.progress import Progress, Running, read_progress
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes, read_sizes, sizes_json
-from logyard.plugins.logyard_ui.cluster.state import EpochView, Seen, look
+from logyard.plugins.logyard_ui.cluster.state import ClusterState, ControllerEpoch, read_state
 from logyard.plugins.logyard_ui.responses.document import Document
-from logyard.plugins.logyard_ui.views.plan import PlanQuestion, preview
-from logyard.plugins.logyard_ui.views.reassignments import Progress, Running, read_progress
 
 CLUSTERS_MAX = 32
 PARTITIONS_MAX = 5_000
-# A page is not worth a long wait: it is asked for again in a moment.
+# The page gives up soon: it asks again in a moment.
 _REQUEST_S, _TOTAL_S = 3.0, 4.0
 
-SNAPSHOT, MOVES, EPOCH = "snapshot", "moves", "epoch"
+STATE, EPOCH = "snapshot", "epoch"
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Where the partitions of a topic begin and end; those without a living leader are missing."""
+    """The first and the end offset of each of a topic's partitions; those without a living leader are missing."""
 
     start: dict[TopicPartition, int]
     end: dict[TopicPartition, int]
 
 
-class Cluster:
-    """One cluster. Every method asks for one part and waits `wait_s` at most. They raise Busy."""
+class CachedCluster:
+    """One cluster. Every method asks its cache for one thing and waits `wait_s` at most. They raise Busy."""
 
     def __init__(
         self,
@@ -50,135 +50,127 @@ class Cluster:
         brief = replace(settings, request_timeout_s=_REQUEST_S, total_timeout_s=_TOTAL_S)
         self._brief = brief
         self._history = ControllerHistory()
-        self.poll = Poll(lambda: connector.cluster(brief), self._clocks, idle_s)
+        self.cache = ClusterCache(lambda: connector.cluster(brief), self._clocks, idle_s)
 
-    async def seen(self, wait_s: float, topics: Iterable[str] = ()) -> Found[Seen]:
-        """What was seen of the cluster lately; looked at again where one of these topics is not in it (yet)."""
-        part = Part(SNAPSHOT, "snapshot", 2.0, self._look)
-        found = await self.poll.get(part, wait_s)
-        if found.value is None or found.value.snapshot.topics.keys() >= set(topics):
-            return found
-        return await self.poll.get_anew(part, wait_s)
+    async def state(self, wait_s: float, topics: Iterable[str] = ()) -> Cached[ClusterState]:
+        """The cluster's state; read again where one of these topics is missing in it (it may be new)."""
+        query = Query(STATE, "snapshot", 2.0, self._read_state)
+        cached = await self.cache.get(query, wait_s)
+        if cached.value is None or cached.value.snapshot.topics.keys() >= set(topics):
+            return cached
+        return await self.cache.refresh(query, wait_s)
 
-    async def running(self, wait_s: float) -> Found[Running]:
-        return await self.poll.get(Part(MOVES, "moves", 2.0, lambda c: c.list_reassignments()), wait_s)
+    async def running(self, wait_s: float) -> Cached[Running]:
+        """The reassignments that run now."""
+        return await self.cache.get(Query("moves", "moves", 2.0, lambda c: c.list_reassignments()), wait_s)
 
-    async def progress(self, running: Running, snapshot: ClusterSnapshot, wait_s: float) -> Found[Progress]:
-        def ask(client: DescribingClient) -> Progress:
-            return read_progress(client, running, snapshot, self.poll.peek("progress"), self._clocks.monotonic())
+    async def progress(self, running: Running, snapshot: ClusterSnapshot, wait_s: float) -> Cached[Progress]:
+        def read(client: DescribingClient) -> Progress:
+            return read_progress(client, running, snapshot, self.cache.peek("progress"), self._clocks.monotonic())
 
-        return await self.poll.get(Part("progress", "moves", 4.0, ask), wait_s)
+        return await self.cache.get(Query("progress", "moves", 4.0, read), wait_s)
 
-    async def epoch(self) -> None:
-        """Have ZooKeeper asked for the controller's epoch, where the connection names one; nobody waits for it."""
+    async def refresh_epoch(self) -> None:
+        """Start a read of the controller's epoch in ZooKeeper, where the connection names one; waits for nothing."""
         if self.settings.zookeeper is None:
             return
-        seen: Seen | None = self.poll.peek(SNAPSHOT)
-        known = seen is not None and bool(seen.controllers) and seen.controllers[0]["epoch"] is not None
-        await self.poll.get(Part(EPOCH, "zookeeper", 30.0 if known else 3.0, self._ask_epoch), 0)
+        state: ClusterState | None = self.cache.peek(STATE)
+        known = state is not None and bool(state.controllers) and state.controllers[0]["epoch"] is not None
+        await self.cache.get(Query(EPOCH, "zookeeper", 30.0 if known else 3.0, self._read_epoch), 0)
 
-    async def sizes(self, snapshot: ClusterSnapshot, wait_s: float) -> Found[Sizes]:
-        def ask(client: DescribingClient) -> Sizes:
-            found = read_sizes(client, sorted(snapshot.brokers))
-            content = {"taken_at_ms": self._clocks.wall_ms()} | sizes_json(found, snapshot)
-            return replace(found, document=Document.plain(content))
+    async def sizes(self, snapshot: ClusterSnapshot, wait_s: float) -> Cached[Sizes]:
+        def read(client: DescribingClient) -> Sizes:
+            sizes = read_sizes(client, sorted(snapshot.brokers))
+            content = {"taken_at_ms": self._clocks.wall_ms()} | sizes_json(sizes, snapshot)
+            return replace(sizes, document=Document.plain(content))
 
-        return await self.poll.get(Part("sizes", "sizes", 15.0, ask), wait_s)
+        return await self.cache.get(Query("sizes", "sizes", 15.0, read), wait_s)
 
-    async def groups(self, wait_s: float) -> Found[list[GroupView]]:
-        return await self.poll.get(Part("groups", "groups", 10.0, lambda c: c.groups()), wait_s)
+    async def groups(self, wait_s: float) -> Cached[list[GroupView]]:
+        return await self.cache.get(Query("groups", "groups", 10.0, lambda c: c.groups()), wait_s)
 
-    async def lag(self, groups: list[GroupView], snapshot: ClusterSnapshot, wait_s: float) -> Found[Lag]:
+    async def lag(self, groups: list[GroupView], snapshot: ClusterSnapshot, wait_s: float) -> Cached[Lag]:
         names = [group.group_id for group in groups]
 
-        def ask(client: DescribingClient) -> Lag:
-            return read_lag(client, names, snapshot, self.poll.peek("lag"))
+        def read(client: DescribingClient) -> Lag:
+            return read_lag(client, names, snapshot, self.cache.peek("lag"))
 
-        return await self.poll.get(Part("lag", "groups", 10.0, ask), wait_s)
+        return await self.cache.get(Query("lag", "groups", 10.0, read), wait_s)
 
-    async def group(self, name: str, snapshot: ClusterSnapshot, wait_s: float) -> Found[GroupDetail]:
-        return await self.poll.get(Part("group", "details", 3.0, lambda c: read_group(c, name, snapshot), name), wait_s)
+    async def group(self, name: str, snapshot: ClusterSnapshot, wait_s: float) -> Cached[GroupDetail]:
+        query = Query("group", "details", 3.0, lambda c: read_group(c, name, snapshot), name)
+        return await self.cache.get(query, wait_s)
 
-    async def offsets(self, topic: str, snapshot: ClusterSnapshot, wait_s: float) -> Found[Offsets]:
+    async def offsets(self, topic: str, snapshot: ClusterSnapshot, wait_s: float) -> Cached[Offsets]:
         views = snapshot.topics[topic].partitions[:PARTITIONS_MAX]
         led = [TopicPartition(topic, view.partition) for view in views if view.leader in snapshot.brokers]
 
-        def ask(client: DescribingClient) -> Offsets:
+        def read(client: DescribingClient) -> Offsets:
             return Offsets(client.offsets(led, EARLIEST), client.offsets(led)) if led else Offsets({}, {})
 
-        return await self.poll.get(Part("offsets", "details", 3.0, ask, topic), wait_s)
+        return await self.cache.get(Query("offsets", "details", 3.0, read, topic), wait_s)
 
-    async def topic_configs(self, topic: str, wait_s: float) -> Found[dict[str, ConfigValue]]:
-        return await self.poll.get(
-            Part("topic configs", "details", 10.0, lambda c: c.topic_configs(topic), topic), wait_s
-        )
+    async def topic_configs(self, topic: str, wait_s: float) -> Cached[dict[str, ConfigValue]]:
+        query = Query("topic configs", "details", 10.0, lambda c: c.topic_configs(topic), topic)
+        return await self.cache.get(query, wait_s)
 
-    async def broker_configs(self, broker: int, wait_s: float) -> Found[dict[str, ConfigValue]]:
-        return await self.poll.get(
-            Part("broker configs", "details", 10.0, lambda c: c.broker_configs(broker), str(broker)), wait_s
-        )
+    async def broker_configs(self, broker: int, wait_s: float) -> Cached[dict[str, ConfigValue]]:
+        query = Query("broker configs", "details", 10.0, lambda c: c.broker_configs(broker), str(broker))
+        return await self.cache.get(query, wait_s)
 
     async def plan(
-        self, question: PlanQuestion, snapshot: ClusterSnapshot, running: Running | None, sizes: Sizes, wait_s: float
-    ) -> Found[Document]:
-        return await self.poll.get(
-            Part(
-                "plan",
-                "plan",
-                5.0,
-                lambda _: Document.plain(
-                    preview(question, snapshot, running, sizes.replicas, self.settings.disk_capacities)
-                ),
-                repr(question),
-                4,
-            ),
-            wait_s,
-        )
+        self, request: PlanRequest, snapshot: ClusterSnapshot, running: Running | None, sizes: Sizes, wait_s: float
+    ) -> Cached[Document]:
+        def make(_: DescribingClient) -> Document:
+            return Document.plain(preview(request, snapshot, running, sizes.replicas, self.settings.disk_capacities))
 
-    def _look(self, client: DescribingClient) -> Seen:
-        before: Seen | None = self.poll.peek(SNAPSHOT)
-        epoch: EpochView | None = self.poll.peek(EPOCH)
-        seen = look(
+        return await self.cache.get(Query("plan", "plan", 5.0, make, repr(request), 4), wait_s)
+
+    def _read_state(self, client: DescribingClient) -> ClusterState:
+        before: ClusterState | None = self.cache.peek(STATE)
+        epoch: ControllerEpoch | None = self.cache.peek(EPOCH)
+        state = read_state(
             client, self.settings, before, self._history, epoch, self._clocks.wall_ms(), self._clocks.monotonic()
         )
-        if before is not None and before.controller.id != seen.controller.id:
-            self.poll.expire(EPOCH)
-        return seen
+        if before is not None and before.controller.id != state.controller.id:
+            self.cache.expire(EPOCH)
+        return state
 
-    def _ask_epoch(self, _: DescribingClient) -> EpochView:
+    def _read_epoch(self, _: DescribingClient) -> ControllerEpoch:
         asked_s = self._clocks.monotonic()
         ensemble = self._connector.ensemble(self._brief)
         try:
             view = ensemble.controller()
         finally:
             ensemble.close()
-        return EpochView(view.holder, view.epoch, asked_s)
+        return ControllerEpoch(view.holder, view.epoch, asked_s)
 
 
-class Clusters:
-    """By connection id; the one that was not asked for the longest goes when there are too many."""
+class CachedClusters:
+    """By connection id; beyond CLUSTERS_MAX the least recently requested one is closed."""
 
     def __init__(self, connector: Connector, clocks: Clocks | None = None, idle_s: float = IDLE_S) -> None:
         self._connector, self._clocks, self._idle_s = connector, clocks, idle_s
         self._lock = threading.Lock()
-        self._clusters: OrderedDict[str, Cluster] = OrderedDict()
+        self._clusters: OrderedDict[str, CachedCluster] = OrderedDict()
 
-    def cluster(self, conn_id: str, settings: ClusterSettings) -> Cluster:
-        """The cluster behind a connection; another one when the connection's settings have changed."""
-        gone: list[Cluster] = []
+    def cluster(self, conn_id: str, settings: ClusterSettings) -> CachedCluster:
+        """The cluster behind a connection; a new one when the connection's settings have changed."""
+        closed: list[CachedCluster] = []
         with self._lock:
             cluster = self._clusters.get(conn_id)
             if cluster is None or cluster.settings != settings:
                 if cluster is not None:
-                    gone.append(cluster)
-                cluster = self._clusters[conn_id] = Cluster(settings, self._connector, self._clocks, self._idle_s)
+                    closed.append(cluster)
+                cluster = CachedCluster(settings, self._connector, self._clocks, self._idle_s)
+                self._clusters[conn_id] = cluster
             self._clusters.move_to_end(conn_id)
             while len(self._clusters) > CLUSTERS_MAX:
-                gone.append(self._clusters.popitem(last=False)[1])
-        for old in gone:
-            old.poll.close()
+                closed.append(self._clusters.popitem(last=False)[1])
+        for old in closed:
+            old.cache.close()
         return cluster
 
-    def known(self) -> dict[str, Cluster]:
+    def by_connection(self) -> dict[str, CachedCluster]:
         with self._lock:
             return dict(self._clusters)

@@ -1,4 +1,4 @@
-"""Who was controller, as far as somebody looked."""
+"""Who was controller and when, as far as the page has read the cluster."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ REMEMBERED = 50
 
 
 @dataclass(slots=True)
-class Reign:
-    """`id` None: there was no controller. `since_ms`: when it was first seen so, `until_ms`: when another one was.
+class ControllerTerm:
+    """The time of one controller; `id` None: there was none.
 
-    `begun_s` is `since_ms` on the clock that never goes back.
+    `since_ms`: when the page first read it, `until_ms`: when it first read another one, both in ms since 1970.
+    `begun_s`: `since_ms` on the clock that never goes back.
     """
 
     id: int | None
@@ -25,26 +26,26 @@ class Reign:
 
 
 class ControllerHistory:
-    """The last changes of controllers. Fed by one look after the other."""
+    """The last terms of controllers, from one read after the other."""
 
     def __init__(self) -> None:
-        self._reigns: deque[Reign] = deque(maxlen=REMEMBERED)
+        self._terms: deque[ControllerTerm] = deque(maxlen=REMEMBERED)
 
     @property
-    def current(self) -> Reign | None:
-        return self._reigns[-1] if self._reigns else None
+    def current(self) -> ControllerTerm | None:
+        return self._terms[-1] if self._terms else None
 
-    def saw(self, controller: int | None, epoch: int | None, now_ms: int, now_s: float) -> bool:
-        """Take what a look has seen; whether that is another controller, or the same one elected again."""
+    def add(self, controller: int | None, epoch: int | None, now_ms: int, now_s: float) -> bool:
+        """Add what was read; returns whether another controller, or the same one again, was elected."""
         last = self.current
         if last is not None and last.id == controller and (last.epoch == epoch or None in (last.epoch, epoch)):
             last.epoch = epoch if last.epoch is None else last.epoch
             return False
         if last is not None:
             last.until_ms = now_ms
-        self._reigns.append(Reign(controller, epoch, now_ms, now_s))
+        self._terms.append(ControllerTerm(controller, epoch, now_ms, now_s))
         return True
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The newest first."""
-        return [reign.as_json() for reign in reversed(self._reigns)]
+        """The current term first."""
+        return [term.as_json() for term in reversed(self._terms)]

@@ -1,6 +1,6 @@
-"""Everything that the page counts of a snapshot, in one pass over its partitions; pure.
+"""What the page counts in a snapshot, in one pass over its partitions; pure.
 
-A list of 10,000 topics is made here once for each change of the cluster, not for each viewer.
+With 10,000 topics this takes a while, so it is done once for each change of the cluster, not for each viewer.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from logyard.admin.cluster.snapshot import BrokerNode, TopicView
 
-TROUBLES_MAX = 100
+UNHEALTHY_MAX = 100
 
 TOPIC_COLUMNS = (
     "name",
@@ -23,7 +23,7 @@ TOPIC_COLUMNS = (
 
 @dataclass(slots=True)
 class BrokerCounts:
-    """What one broker has: replicas, partitions it leads, those it ought to lead, replicas that are not in sync."""
+    """Of one broker: replicas, partitions it leads, partitions whose preferred leader it is, replicas out of sync."""
 
     replicas: int = 0
     leaders: int = 0
@@ -32,7 +32,7 @@ class BrokerCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class UnhealthyPartition:
     """A partition whose ISR lacks a replica, or (`offline`) without a living leader."""
 
     topic: str
@@ -44,9 +44,12 @@ class Trouble:
 
 
 @dataclass(slots=True)
-class Tally:
-    """`columns`: the brokers' ids, living or only named by a replica; `placed` and `led` have a row for each topic with
-    a number for each of them. `rows` are by TOPIC_COLUMNS."""
+class ClusterCounts:
+    """Counts of a whole cluster.
+
+    `columns`: the ids of all brokers, alive or only named by a replica. `placed` and `led`: for each topic the number
+    of replicas and of led partitions on each of these brokers. `rows`: for each topic the values of TOPIC_COLUMNS.
+    """
 
     columns: list[int] = field(default_factory=list)
     rows: list[list[str | int]] = field(default_factory=list)
@@ -58,23 +61,23 @@ class Tally:
     under_replicated: int = 0
     offline: int = 0
     not_preferred: int = 0
-    troubles: list[Trouble] = field(default_factory=list)
+    unhealthy: list[UnhealthyPartition] = field(default_factory=list)
 
 
-def tally(topics: Mapping[str, TopicView], alive: Mapping[int, BrokerNode]) -> Tally:
-    """Count; topics in the order of their names, troubles with the offline ones first."""
+def count_cluster(topics: Mapping[str, TopicView], alive: Mapping[int, BrokerNode]) -> ClusterCounts:
+    """Count. Topics are in the order of their names; unhealthy partitions begin with the offline ones."""
     known = set(alive)
     for topic in topics.values():
         for view in topic.partitions:
             known.update(view.replicas)
     columns = sorted(known)
-    found = Tally(columns, brokers={broker: BrokerCounts() for broker in columns})
+    found = ClusterCounts(columns, brokers={broker: BrokerCounts() for broker in columns})
     place = {broker: index for index, broker in enumerate(columns)}
-    offline: list[Trouble] = []
-    lagging: list[Trouble] = []
+    offline: list[UnhealthyPartition] = []
+    lagging: list[UnhealthyPartition] = []
     for name in sorted(topics):
         _count_topic(topics[name], alive, place, found, offline, lagging)
-    found.troubles = (offline + lagging)[:TROUBLES_MAX]
+    found.unhealthy = (offline + lagging)[:UNHEALTHY_MAX]
     return found
 
 
@@ -82,9 +85,9 @@ def _count_topic(
     topic: TopicView,
     alive: Mapping[int, BrokerNode],
     place: Mapping[int, int],
-    found: Tally,
-    offline: list[Trouble],
-    lagging: list[Trouble],
+    found: ClusterCounts,
+    offline: list[UnhealthyPartition],
+    lagging: list[UnhealthyPartition],
 ) -> None:
     placed, led = [0] * len(place), [0] * len(place)
     under = lost = moved = factor = 0
@@ -109,9 +112,10 @@ def _count_topic(
         under += behind > 0
         lost += leader not in alive
         if behind or leader not in alive:
-            troubles = lagging if leader in alive else offline
-            if len(troubles) < TROUBLES_MAX:
-                troubles.append(Trouble(topic.name, view.partition, leader, replicas, isr, leader not in alive))
+            unhealthy = lagging if leader in alive else offline
+            if len(unhealthy) < UNHEALTHY_MAX:
+                is_offline = leader not in alive
+                unhealthy.append(UnhealthyPartition(topic.name, view.partition, leader, replicas, isr, is_offline))
     found.partitions += len(topic.partitions)
     found.under_replicated += under
     found.offline += lost

@@ -1,4 +1,4 @@
-"""What groups have committed and how far behind they are, read for a bounded time, the longest unread group first."""
+"""Committed offsets and lag of groups: read for BUDGET_S at a time, the least recently read group first."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,7 +16,10 @@ PARTITIONS_MAX = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """`committed`: group → partition → offset; `round`: in which reading that was; `ends`: partition → end offset."""
+    """`committed`: group → partition → offset; `round`: the number of the read that had it; `ends`: partition → offset.
+
+    `number`: how many reads there were; `problem`: the first error of the last one.
+    """
 
     committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     round: Mapping[str, int] = field(default_factory=dict)
@@ -25,7 +28,7 @@ class Lag:
     problem: str | None = None
 
     def of(self, group: str) -> dict[TopicPartition, int | None] | None:
-        """Records not consumed yet, by partition (None: its leader did not answer); None: not read yet."""
+        """Records not consumed yet, by partition (None: its leader did not answer); None: the group is not read yet."""
         committed = self.committed.get(group)
         if committed is None:
             return None
@@ -33,7 +36,7 @@ class Lag:
 
 
 def total(lags: Iterable[int | None]) -> int | None:
-    """The sum of what is known; None where nothing is."""
+    """The sum of those that are known; None where none is."""
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 
@@ -45,7 +48,7 @@ def read_lag(
     before: Lag | None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Lag:
-    """Read on, for five seconds at most; what is not reached keeps what `before` knew."""
+    """Read groups for BUDGET_S at most; those that are not reached keep what `before` has."""
     before = before or Lag()
     deadline = clock() + BUDGET_S
     number = before.number + 1
@@ -68,7 +71,7 @@ def read_lag(
 def read_ends(
     client: DescribingClient, partitions: Collection[TopicPartition], snapshot: ClusterSnapshot
 ) -> dict[TopicPartition, int]:
-    """End offsets of those that have a living leader: one without would keep everybody waiting for it."""
+    """End offsets of the partitions with a living leader: asking for others would end in a time-out."""
     leaders = {tp: view.leader for tp, view in snapshot.partitions(sorted({tp.topic for tp in partitions}))}
     led = [tp for tp in sorted(partitions) if leaders.get(tp, -1) in snapshot.brokers][:PARTITIONS_MAX]
     return client.offsets(led) if led else {}
@@ -76,7 +79,7 @@ def read_ends(
 
 @dataclass(frozen=True, slots=True)
 class GroupDetail:
-    """One group with what it has committed; `ends` is None where the ends could not be read (`problem` says why)."""
+    """One group with its committed offsets; `ends` is None where they could not be read (`problem` says why)."""
 
     group: Group
     committed: Mapping[TopicPartition, int]
@@ -90,9 +93,9 @@ def read_group(client: DescribingClient, name: str, snapshot: ClusterSnapshot) -
     if group.state == DEAD:
         return GroupDetail(group, {}, {})
     committed = client.group_offsets(name)
-    given = {tp for member in group.members for tp in member.partitions}
+    assigned = {tp for member in group.members for tp in member.partitions}
     try:
-        return GroupDetail(group, committed, read_ends(client, given | set(committed), snapshot))
+        return GroupDetail(group, committed, read_ends(client, assigned | set(committed), snapshot))
     except LogyardError as problem:
         return GroupDetail(group, committed, None, str(problem))
 

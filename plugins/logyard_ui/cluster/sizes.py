@@ -1,4 +1,4 @@
-"""Bytes of replicas by DescribeLogDirs, broker by broker: one that does not answer costs only its own numbers."""
+"""Bytes of replicas by DescribeLogDirs, broker by broker: where one does not answer, only its bytes are missing."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,9 +16,10 @@ BUDGET_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """`replicas`: everything that was told, future replicas too; `held` without those: partition → broker → replica.
+    """`replicas`: all that brokers reported, future replicas too; `held`: partition → broker → replica, without those.
 
-    `brokers`: bytes by broker. `document`: bytes by topic and broker, written out once for all who ask.
+    `answered`: the brokers that did; `problems`: why others did not. `brokers`: bytes by broker. `document`: bytes by
+    topic and broker, encoded once for all viewers.
     """
 
     replicas: tuple[ReplicaSize, ...]
@@ -35,18 +36,18 @@ def read_sizes(
     wanted: frozenset[TopicPartition] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Sizes:
-    """Ask those brokers, each by itself, for ten seconds at most; only `wanted` is kept (all with None).
+    """Ask the brokers one after the other, for BUDGET_S at most; keeps the `wanted` partitions (all with None).
 
-    Raises what the first of them met where none answers.
+    Raises the first broker's error where none answers: ClusterUnreachable, ApiError.
     """
     deadline = clock() + BUDGET_S
-    told: list[ReplicaSize] = []
+    replicas: list[ReplicaSize] = []
     answered: set[int] = set()
     problems: dict[int, str] = {}
     first: LogyardError | None = None
     for broker in brokers:
         if clock() >= deadline:
-            problems[broker] = "not asked: the others took too long"
+            problems[broker] = "not asked: the others took the whole time"
             continue
         try:
             found = client.replica_sizes([broker])
@@ -55,25 +56,25 @@ def read_sizes(
             first = first or problem
             continue
         answered.add(broker)
-        told += found if wanted is None else [replica for replica in found if replica.tp in wanted]
+        replicas += found if wanted is None else [replica for replica in found if replica.tp in wanted]
     if first is not None and not answered:
         raise first
     by_broker = dict.fromkeys(sorted(answered), 0)
-    for replica in told:
+    for replica in replicas:
         by_broker[replica.broker] += replica.size
-    return Sizes(tuple(told), frozenset(answered), problems, _held(told), by_broker)
+    return Sizes(tuple(replicas), frozenset(answered), problems, _held(replicas), by_broker)
 
 
-def _held(told: Iterable[ReplicaSize]) -> dict[TopicPartition, dict[int, ReplicaSize]]:
+def _held(replicas: Iterable[ReplicaSize]) -> dict[TopicPartition, dict[int, ReplicaSize]]:
     held: dict[TopicPartition, dict[int, ReplicaSize]] = {}
-    for replica in told:
+    for replica in replicas:
         if not replica.is_future:
             held.setdefault(replica.tp, {})[replica.broker] = replica
     return held
 
 
 def sizes_json(sizes: Sizes, snapshot: ClusterSnapshot) -> dict[str, Any]:
-    """Bytes by topic and by broker; topics that have gone meanwhile are left out."""
+    """Bytes by topic and by broker; topics that were deleted meanwhile are left out."""
     topics: dict[str, dict[str, int]] = {name: {"bytes": 0, "leader_bytes": 0} for name in snapshot.topics}
     leaders = {tp: view.leader for tp, view in snapshot.partitions()}
     for replica in sizes.replicas:
@@ -86,17 +87,3 @@ def sizes_json(sizes: Sizes, snapshot: ClusterSnapshot) -> dict[str, Any]:
         "topics": topics,
         "brokers": {str(broker): size for broker, size in sizes.brokers.items()},
     }
-
-
-def directories_json(sizes: Sizes, broker: int) -> list[dict[str, Any]] | None:
-    """The directories of one broker that hold something; None where it did not answer."""
-    if broker not in sizes.answered:
-        return None
-    found: dict[str, dict[str, Any]] = {}
-    for replica in sizes.replicas:
-        if replica.broker == broker:
-            path = replica.log_dir
-            entry = found.setdefault(path, {"path": path, "bytes": 0, "replicas": 0, "future_replicas": 0})
-            entry["bytes"] += replica.size
-            entry["future_replicas" if replica.is_future else "replicas"] += 1
-    return [found[path] for path in sorted(found)]

@@ -1,4 +1,4 @@
-"""One look at a cluster as the page keeps it: the snapshot, what is counted of it, the two long lists written out."""
+"""The state of a cluster as the page keeps it: the snapshot, its counts, and the two long lists as documents."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from logyard.admin.errors import ApiError, ErrorCode, LogyardError
 from logyard.admin.ports import ClusterUnreachable, DescribingClient
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.plugins.logyard_ui.cluster.controllers import ControllerHistory
-from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, Tally, tally
+from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, ClusterCounts, count_cluster
 from logyard.plugins.logyard_ui.responses.document import Document
 
 CELLS_MAX = 640_000
@@ -16,7 +16,7 @@ CELLS_MAX = 640_000
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """Who it is, as far as that can be told. `kind`: zookeeper or kraft; `known` False: we are not told."""
+    """The controller. `kind`: zookeeper or kraft; `known` False: the cluster refuses to tell this user."""
 
     kind: str
     known: bool
@@ -25,7 +25,7 @@ class Controller:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochView:
+class ControllerEpoch:
     """What ZooKeeper said about the controller, and when it was asked, on the clock that never goes back."""
 
     holder: int | None
@@ -34,11 +34,14 @@ class EpochView:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """`controllers`: the history up to this look. `expected`: the brokers that ought to run, if anybody says."""
+class ClusterState:
+    """`topics`, `replicas`: the list of topics and the replica map. `controllers`: the history, the current one first.
+
+    `expected`: the brokers that the connection says should run; empty where it says nothing.
+    """
 
     snapshot: ClusterSnapshot
-    tally: Tally
+    counts: ClusterCounts
     topics: Document
     replicas: Document
     controller: Controller
@@ -46,36 +49,39 @@ class Seen:
     expected: tuple[int, ...]
 
 
-def look(
+def read_state(
     client: DescribingClient,
     settings: ClusterSettings,
-    before: Seen | None,
+    before: ClusterState | None,
     history: ControllerHistory,
-    epoch: EpochView | None,
+    epoch: ControllerEpoch | None,
     now_ms: int,
     now_s: float,
-) -> Seen:
-    """Look once. What did not change since `before` is taken from there. Raises ClusterUnreachable, ApiError."""
+) -> ClusterState:
+    """Read the cluster; counts and documents of `before` are reused where nothing has changed.
+
+    Raises ClusterUnreachable, ApiError.
+    """
     snapshot = client.snapshot()
-    controller = who_controls(client, snapshot)
+    controller = read_controller(client, snapshot)
     if controller.known:
-        history.saw(controller.id, controller.epoch, now_ms, now_s)
+        history.add(controller.id, controller.epoch, now_ms, now_s)
         current = history.current
         if epoch is not None and current is not None and epoch.holder == current.id:
-            # What was asked before this reign began tells of another one.
-            history.saw(current.id, epoch.epoch if epoch.asked_s >= current.begun_s else None, now_ms, now_s)
-    same = before is not None and (before.snapshot.topics, before.snapshot.brokers) == (
+            # An answer from before this term began is about an earlier one.
+            history.add(current.id, epoch.epoch if epoch.asked_s >= current.begun_s else None, now_ms, now_s)
+    unchanged = before is not None and (before.snapshot.topics, before.snapshot.brokers) == (
         snapshot.topics,
         snapshot.brokers,
     )
-    if before is not None and same:
-        counted, topics, replicas = before.tally, before.topics, before.replicas
+    if before is not None and unchanged:
+        counts, topics, replicas = before.counts, before.topics, before.replicas
     else:
-        counted = tally(snapshot.topics, snapshot.brokers)
-        topics, replicas = topics_document(counted), replicas_document(counted, snapshot)
-    return Seen(
+        counts = count_cluster(snapshot.topics, snapshot.brokers)
+        topics, replicas = topics_document(counts), replicas_document(counts, snapshot)
+    return ClusterState(
         snapshot=snapshot,
-        tally=counted,
+        counts=counts,
         topics=topics,
         replicas=replicas,
         controller=controller,
@@ -84,45 +90,45 @@ def look(
     )
 
 
-def who_controls(client: DescribingClient, snapshot: ClusterSnapshot) -> Controller:
+def read_controller(client: DescribingClient, snapshot: ClusterSnapshot) -> Controller:
     """The controller by Metadata, or the quorum's leader where there is a quorum."""
     try:
         quorum = client.quorum()
     except ApiError as refusal:
-        # Not to be allowed to ask says nothing about the quorum; any other refusal does.
+        # CLUSTER_AUTHORIZATION_FAILED says nothing about the quorum; any other error does.
         return Controller("kraft", refusal.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
     except ClusterUnreachable:
-        return Controller("kraft", True, None)  # brokers answered Metadata, and have nobody to ask about this
+        return Controller("kraft", True, None)  # brokers answered Metadata, but no quorum leader answers
     if quorum is not None:
         return Controller("kraft", True, quorum.leader if quorum.leader >= 0 else None, quorum.epoch)
     named = snapshot.controller
-    # A name whose broker is gone is a rumour of the time before.
+    # Brokers may still name a controller that is no longer alive.
     alive = named != NO_CONTROLLER and named in snapshot.brokers
     return Controller("zookeeper", True, named if alive else None)
 
 
-def topics_document(counted: Tally) -> Document:
-    return Document.versioned({"columns": TOPIC_COLUMNS, "rows": counted.rows})
+def topics_document(counts: ClusterCounts) -> Document:
+    return Document.versioned({"columns": TOPIC_COLUMNS, "rows": counts.rows})
 
 
-def replicas_document(counted: Tally, snapshot: ClusterSnapshot) -> Document:
-    """The map of replicas, topics cut where there would be too many cells."""
-    alive = [broker for broker in counted.columns if broker in snapshot.brokers]
-    shown = CELLS_MAX // max(len(counted.columns), 1)
-    totals = [counted.brokers[broker] for broker in counted.columns]
+def replicas_document(counts: ClusterCounts, snapshot: ClusterSnapshot) -> Document:
+    """The replica map; topics at the end are left out where it would have more than CELLS_MAX cells."""
+    alive = [broker for broker in counts.columns if broker in snapshot.brokers]
+    shown = CELLS_MAX // max(len(counts.columns), 1)
+    totals = [counts.brokers[broker] for broker in counts.columns]
     return Document.versioned(
         {
-            "brokers": counted.columns,
-            "alive": [int(broker in snapshot.brokers) for broker in counted.columns],
-            "racks": [snapshot.brokers[b].rack if b in snapshot.brokers else None for b in counted.columns],
-            "topics_total": len(counted.rows),
-            "topics": [row[0] for row in counted.rows[:shown]],
-            "replicas": counted.placed[:shown],
-            "leaders": counted.led[:shown],
+            "brokers": counts.columns,
+            "alive": [int(broker in snapshot.brokers) for broker in counts.columns],
+            "racks": [snapshot.brokers[b].rack if b in snapshot.brokers else None for b in counts.columns],
+            "topics_total": len(counts.rows),
+            "topics": [row[0] for row in counts.rows[:shown]],
+            "replicas": counts.placed[:shown],
+            "leaders": counts.led[:shown],
             "total": {"replicas": [c.replicas for c in totals], "leaders": [c.leaders for c in totals]},
             "mean": {
-                "replicas": mean([counted.brokers[broker].replicas for broker in alive]),
-                "leaders": mean([counted.brokers[broker].leaders for broker in alive]),
+                "replicas": mean([counts.brokers[broker].replicas for broker in alive]),
+                "leaders": mean([counts.brokers[broker].leaders for broker in alive]),
             },
         }
     )

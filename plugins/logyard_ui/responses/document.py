@@ -1,4 +1,4 @@
-"""A JSON document that many viewers are given: written once, packed once, known by a hash of what it says."""
+"""A JSON document for many viewers: encoded once, compressed once, with a hash of its content as version."""
 
 import gzip
 import hashlib
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-# Packing less than this costs more than it saves.
-_PACK_BYTES = 1024
+# Compressing less than this costs more than it saves.
+_COMPRESS_BYTES = 1024
 
 
 class Document:
@@ -19,7 +19,7 @@ class Document:
 
     @classmethod
     def versioned(cls, content: Mapping[str, Any]) -> "Document":
-        """An object with its own version as its first member."""
+        """A JSON object with its own version as first member."""
         text = _dump(content)
         version = _version(text)
         return cls(b'{"version":"' + version.encode() + b'",' + text[1:], version)
@@ -31,17 +31,17 @@ class Document:
 
     @classmethod
     def raw(cls, body: bytes) -> "Document":
-        """Bytes that are no JSON, as they are."""
+        """Bytes as they are, such as those of a file."""
         return cls(body, _version(body))
 
     @cached_property
-    def packed(self) -> bytes | None:
-        """The same for those who take gzip; None where it is short."""
-        return gzip.compress(self.body, 5, mtime=0) if len(self.body) >= _PACK_BYTES else None
+    def compressed(self) -> bytes | None:
+        """The body by gzip; None where it is too short for that to pay."""
+        return gzip.compress(self.body, 5, mtime=0) if len(self.body) >= _COMPRESS_BYTES else None
 
 
 def _dump(content: Mapping[str, Any]) -> bytes:
-    # ASCII only, and without the three characters that could end a script element, wherever somebody puts the text.
+    # ASCII only, and without the three characters that could end a script element, wherever the text is embedded.
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -1,18 +1,55 @@
-"""Consumer groups as the page shows them; pure."""
+"""Consumer groups with state, members and lag; one group with the offsets of its partitions."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import Response
 
 from logyard.admin.cluster.snapshot import GroupView
-from logyard.admin.groups.groups import Member, OffsetRow, offset_rows
+from logyard.admin.groups.groups import DEAD, Member, OffsetRow, offset_rows
 from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, total
+from logyard.plugins.logyard_ui.dependencies import OPTIONAL_S, REQUIRED_S, RequestedCluster
+from logyard.plugins.logyard_ui.responses.optional_parts import OptionalParts
+from logyard.plugins.logyard_ui.responses.responses import required, respond_in_thread
 
 PARTITIONS_MAX = 5_000
 MEMBERS_MAX = 1_000
 GROUPS_MAX = 10_000
-# A group reads few topics; one that reads thousands is not told apart by their names.
+# Groups read few topics; a longer list of names would not help to tell groups apart.
 TOPICS_MAX = 100
+
+
+router = APIRouter()
+
+
+@router.get("/groups")
+async def groups(request: Request, cluster: RequestedCluster) -> Response:
+    """Consumer groups with state, members and lag."""
+    snapshot = required(await cluster.state(REQUIRED_S)).snapshot
+    cached = await cluster.groups(REQUIRED_S)
+    listed, parts = required(cached), OptionalParts()
+    lag = parts.take("lag", await cluster.lag(listed, snapshot, OPTIONAL_S))
+    if lag is not None and lag.problem is not None:
+        parts.problems["lag"] = lag.problem
+    rest = {"taken_at_ms": cached.taken_ms} | parts.as_json()
+    return await respond_in_thread(request, lambda: groups_json(listed, lag) | rest)
+
+
+@router.get("/group")
+async def group(
+    request: Request, cluster: RequestedCluster, name: Annotated[str, Query(min_length=1, max_length=500)]
+) -> Response:
+    """One group: its members and what each one reads, offsets and lag."""
+    snapshot = required(await cluster.state(REQUIRED_S)).snapshot
+    detail = required(await cluster.group(name, snapshot, REQUIRED_S))
+    if detail.group.state == DEAD:
+        raise HTTPException(404, f"there is no group {name}")
+    listed = await cluster.groups(0)
+    protocol_type = next((one.protocol_type for one in listed.value or () if one.group_id == name), None)
+    parts = OptionalParts(problems={} if detail.problem is None else {"offsets": detail.problem})
+    return await respond_in_thread(request, lambda: group_json(detail, protocol_type) | parts.as_json())
 
 
 def groups_json(groups: Sequence[GroupView], lag: Lag | None) -> dict[str, Any]:

@@ -1,31 +1,53 @@
-"""The overview of one cluster: its health, who controls it, and what is amiss; pure."""
+"""The overview of one cluster: its health, its controller, and what is wrong."""
 
 from typing import Any
 
-from logyard.plugins.logyard_ui.cache.cache import Found
-from logyard.plugins.logyard_ui.cluster.state import Seen
-from logyard.plugins.logyard_ui.views.reassignments import Running
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from logyard.operators.hooks.cluster import ClusterHook
+from logyard.plugins.logyard_ui.cache.cache import Cached
+from logyard.plugins.logyard_ui.cluster.progress import Running
+from logyard.plugins.logyard_ui.cluster.state import ClusterState
+from logyard.plugins.logyard_ui.dependencies import DETAIL_S, REQUIRED_S, ConnId, RequestedCluster
+from logyard.plugins.logyard_ui.responses.responses import required, respond_json
 
 OK, WARNING, CRITICAL, UNREACHABLE = "ok", "warning", "critical", "unreachable"
 
 
-def overview_json(conn_id: str, seen: Found[Seen], running: Running | None) -> dict[str, Any]:
-    """What was seen last, also where the cluster does not answer now; null where it never did."""
+router = APIRouter()
+
+
+@router.get("/overview")
+async def overview(
+    request: Request, cluster: RequestedCluster, conn_id: ConnId = ClusterHook.default_conn_name
+) -> Response:
+    """Health, the controller and those before it, counts, problems. Also answered where the cluster does not answer."""
+    cached = await cluster.state(REQUIRED_S)
+    if cached.pending:
+        required(cached)
+    await cluster.refresh_epoch()
+    moving = await cluster.running(DETAIL_S)
+    return respond_json(request, overview_json(conn_id, cached, None if moving.problem else moving.value))
+
+
+def overview_json(conn_id: str, cached: Cached[ClusterState], running: Running | None) -> dict[str, Any]:
+    """The last state that was read, also where the cluster does not answer now; nulls where it never did."""
     head = {
         "conn_id": conn_id,
-        "reachable": seen.problem is None,
-        "problem": None if seen.problem is None else str(seen.problem),
-        "taken_at_ms": seen.taken_ms,
-        "look_ms": round(seen.took_s * 1000, 1),
-        "every_ms": round(seen.every_s * 1000),
+        "reachable": cached.problem is None,
+        "problem": None if cached.problem is None else str(cached.problem),
+        "taken_at_ms": cached.taken_ms,
+        "look_ms": round(cached.took_s * 1000, 1),
+        "every_ms": round(cached.every_s * 1000),
     }
-    if seen.value is None:
-        return head | _NOTHING | {"health": UNREACHABLE, "findings": [str(seen.problem)]}
-    found = seen.value
-    health, findings = _health(found)
-    if seen.problem is not None:
-        health, findings = UNREACHABLE, [str(seen.problem)]
-    return head | _facts(found, running) | {"health": health, "findings": findings}
+    state = cached.value
+    if state is None:
+        return head | _NOTHING | {"health": UNREACHABLE, "findings": [str(cached.problem)]}
+    health, findings = _health(state)
+    if cached.problem is not None:
+        health, findings = UNREACHABLE, [str(cached.problem)]
+    return head | _facts(state, running) | {"health": health, "findings": findings}
 
 
 _NOTHING: dict[str, Any] = dict.fromkeys(
@@ -46,64 +68,64 @@ _NOTHING: dict[str, Any] = dict.fromkeys(
 ) | {"controllers": [], "troubles": []}
 
 
-def _facts(seen: Seen, running: Running | None) -> dict[str, Any]:
-    counted, snapshot = seen.tally, seen.snapshot
+def _facts(state: ClusterState, running: Running | None) -> dict[str, Any]:
+    counts, snapshot = state.counts, state.snapshot
     return {
         "cluster_id": snapshot.cluster_id,
-        "kind": seen.controller.kind,
-        "controller": _controller(seen),
-        "controllers": list(seen.controllers),
+        "kind": state.controller.kind,
+        "controller": _controller(state),
+        "controllers": list(state.controllers),
         "brokers": {
             "alive": len(snapshot.brokers),
-            "expected": len(seen.expected) or None,
-            "missing": _missing(seen),
+            "expected": len(state.expected) or None,
+            "missing": _missing(state),
         },
-        "topics": len(counted.rows),
-        "partitions": counted.partitions,
-        "replicas": counted.replicas,
-        "under_replicated": counted.under_replicated,
-        "offline": counted.offline,
-        "not_preferred": counted.not_preferred,
+        "topics": len(counts.rows),
+        "partitions": counts.partitions,
+        "replicas": counts.replicas,
+        "under_replicated": counts.under_replicated,
+        "offline": counts.offline,
+        "not_preferred": counts.not_preferred,
         "reassigning": None if running is None else len(running),
         "troubles": [
             {
-                "topic": trouble.topic,
-                "partition": trouble.partition,
-                "leader": trouble.leader,
-                "replicas": list(trouble.replicas),
-                "isr": list(trouble.isr),
-                "offline": trouble.offline,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "leader": partition.leader,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+                "offline": partition.offline,
             }
-            for trouble in counted.troubles
+            for partition in counts.unhealthy
         ],
-        "versions": {"topics": seen.topics.version, "replicas": seen.replicas.version},
+        "versions": {"topics": state.topics.version, "replicas": state.replicas.version},
     }
 
 
-def _controller(seen: Seen) -> dict[str, Any] | None:
-    """Null where the cluster does not tell us; an entry without an id where there is none."""
-    if not seen.controller.known or not seen.controllers:
+def _controller(state: ClusterState) -> dict[str, Any] | None:
+    """Null where the cluster does not say who it is; an entry without an id where there is none."""
+    if not state.controller.known or not state.controllers:
         return None
-    current = seen.controllers[0]
+    current = state.controllers[0]
     return {"id": current["id"], "alive": current["id"] is not None} | {
         name: current[name] for name in ("epoch", "since_ms")
     }
 
 
-def _missing(seen: Seen) -> list[int]:
-    """Brokers that ought to be there: named by the connection, or holding replicas."""
-    return sorted({*seen.expected, *seen.tally.columns} - set(seen.snapshot.brokers))
+def _missing(state: ClusterState) -> list[int]:
+    """Brokers that are not alive, though the connection names them or they have replicas."""
+    return sorted({*state.expected, *state.counts.columns} - set(state.snapshot.brokers))
 
 
-def _health(seen: Seen) -> tuple[str, list[str]]:
-    counted, critical, warning = seen.tally, [], []
-    if seen.controller.known and seen.controller.id is None:
+def _health(state: ClusterState) -> tuple[str, list[str]]:
+    counts, critical, warning = state.counts, [], []
+    if state.controller.known and state.controller.id is None:
         critical.append("no controller")
-    if counted.offline:
-        critical.append(f"{_many(counted.offline, 'partition has', 'partitions have')} no living leader")
-    if counted.under_replicated:
-        warning.append(f"{_many(counted.under_replicated, 'partition is', 'partitions are')} under-replicated")
-    missing = _missing(seen)
+    if counts.offline:
+        critical.append(f"{_many(counts.offline, 'partition has', 'partitions have')} no living leader")
+    if counts.under_replicated:
+        warning.append(f"{_many(counts.under_replicated, 'partition is', 'partitions are')} under-replicated")
+    missing = _missing(state)
     if missing:
         named = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
         warning.append(f"{'broker' if len(missing) == 1 else 'brokers'} {named} missing")

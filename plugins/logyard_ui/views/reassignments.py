@@ -1,62 +1,42 @@
-"""How far reassignments are, by the bytes of the replicas that are added."""
+"""The reassignments that run now, and how far each is by bytes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
 from logyard.admin.cluster.snapshot import ClusterSnapshot, PartitionView
-from logyard.admin.ports import DescribingClient
 from logyard.broker.model import Assignment, TopicPartition
-from logyard.plugins.logyard_ui.cluster.sizes import Sizes, read_sizes
+from logyard.plugins.logyard_ui.cluster.progress import Progress, Running
+from logyard.plugins.logyard_ui.dependencies import OPTIONAL_S, REQUIRED_S, RequestedCluster
+from logyard.plugins.logyard_ui.responses.optional_parts import OptionalParts
+from logyard.plugins.logyard_ui.responses.responses import required, respond_in_thread
 
 MOVES_MAX = 1000
 
-Running = Mapping[TopicPartition, Assignment]
+router = APIRouter()
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Bytes that the added replicas hold, (partition, broker) → bytes, when, and how fast they grow (bytes/s)."""
-
-    sizes: Sizes
-    added: Mapping[tuple[TopicPartition, int], int]
-    at_s: float
-    bytes_per_s: float | None = None
-
-
-def read_progress(
-    client: DescribingClient, running: Running, snapshot: ClusterSnapshot, before: Progress | None, now_s: float
-) -> Progress:
-    """Ask the brokers that give and take. Raises ClusterUnreachable, ApiError where none answers."""
-    views = _views(running, snapshot)
-    asked: set[int] = {views[tp].leader for tp in running if tp in views}
-    for placed in running.values():
-        asked.update(placed.adding)
-    alive = sorted(asked & set(snapshot.brokers))
-    sizes = read_sizes(client, alive, frozenset(running))
-    added = {
-        (tp, broker): sizes.held[tp][broker].size
-        for tp, placed in running.items()
-        for broker in placed.adding
-        if broker in sizes.held.get(tp, {})
-    }
-    return Progress(sizes, added, now_s, _rate(before, added, now_s))
-
-
-def _rate(before: Progress | None, added: Mapping[tuple[TopicPartition, int], int], now_s: float) -> float | None:
-    if before is None or now_s <= before.at_s:
-        return None
-    # A replica that is new since then has grown from nothing.
-    grown = sum(max(size - before.added.get(replica, 0), 0) for replica, size in added.items())
-    return grown / (now_s - before.at_s)
+@router.get("/reassignments")
+async def reassignments(request: Request, cluster: RequestedCluster) -> Response:
+    """The reassignments that run now, whoever started them, and how far they are by bytes."""
+    snapshot, parts = required(await cluster.state(REQUIRED_S)).snapshot, OptionalParts()
+    cached = await cluster.running(REQUIRED_S)
+    parts.take("reassignments", cached)
+    running = None if cached.problem is not None else cached.value
+    progress = None
+    if running:
+        progress = parts.take("sizes", await cluster.progress(running, snapshot, OPTIONAL_S))
+    rest = {"taken_at_ms": cached.taken_ms} | parts.as_json()
+    return await respond_in_thread(request, lambda: moves_json(running, progress, snapshot) | rest)
 
 
 def moves_json(running: Running | None, progress: Progress | None, snapshot: ClusterSnapshot) -> dict[str, Any]:
-    """All moves summed up, and the first thousand one by one. `running` None: no controller tells."""
+    """The sums over all moves, and the first MOVES_MAX of them one by one. `running` None: no controller answers."""
     if running is None:
         return {"running": None, "moves": [], "moves_total": None, **_sums([], None)}
-    views = _views(running, snapshot)
-    entries = [_move(tp, placed, progress, views.get(tp), snapshot) for tp, placed in sorted(running.items())]
+    views = dict(snapshot.partitions(list({tp.topic for tp in running})))
+    entries = [_move(tp, assignment, progress, views.get(tp), snapshot) for tp, assignment in sorted(running.items())]
     return {
         "running": bool(entries),
         "moves": entries[:MOVES_MAX],
@@ -65,57 +45,53 @@ def moves_json(running: Running | None, progress: Progress | None, snapshot: Clu
     }
 
 
-def _views(running: Running, snapshot: ClusterSnapshot) -> dict[TopicPartition, PartitionView]:
-    return dict(snapshot.partitions(list({tp.topic for tp in running})))
-
-
 def _move(
     tp: TopicPartition,
-    placed: Assignment,
+    assignment: Assignment,
     progress: Progress | None,
     view: PartitionView | None,
     snapshot: ClusterSnapshot,
 ) -> dict[str, Any]:
     leader, isr = (view.leader, view.isr) if view is not None else (-1, ())
-    caught_up = [broker for broker in placed.adding if broker in isr]
-    full = done = None
+    caught_up = [broker for broker in assignment.adding if broker in isr]
+    total = done = None
     if progress is not None and leader in progress.sizes.held.get(tp, {}):
-        one = progress.sizes.held[tp][leader].size
-        full = one * len(placed.adding)
-        # Who is in sync has everything, whatever was told of it a moment ago.
-        done = sum(one if b in caught_up else min(progress.added.get((tp, b), 0), one) for b in placed.adding)
+        size = progress.sizes.held[tp][leader].size
+        total = size * len(assignment.adding)
+        # A replica in sync has all bytes, even if the sizes were read before it had.
+        done = sum(size if b in caught_up else min(progress.added.get((tp, b), 0), size) for b in assignment.adding)
     return {
         "topic": tp.topic,
         "partition": tp.partition,
-        "replicas": list(placed.replicas),
-        "adding": list(placed.adding),
-        "removing": list(placed.removing),
-        "target": list(placed.target),
+        "replicas": list(assignment.replicas),
+        "adding": list(assignment.adding),
+        "removing": list(assignment.removing),
+        "target": list(assignment.target),
         "leader": leader,
         "isr": list(isr),
-        "bytes_total": full,
+        "bytes_total": total,
         "bytes_done": done,
-        "progress": _share(done, full),
+        "progress": _share(done, total),
         "caught_up": caught_up,
-        "waits_for": [broker for broker in placed.target if broker not in snapshot.brokers],
+        "waits_for": [broker for broker in assignment.target if broker not in snapshot.brokers],
     }
 
 
 def _sums(entries: list[dict[str, Any]], rate: float | None) -> dict[str, Any]:
     known = [entry for entry in entries if entry["bytes_total"] is not None]
-    full = sum(entry["bytes_total"] for entry in known) if known else None
+    total = sum(entry["bytes_total"] for entry in known) if known else None
     done = sum(entry["bytes_done"] for entry in known) if known else None
-    left = None if full is None or done is None else full - done
+    left = None if total is None or done is None else total - done
     return {
-        "bytes_total": full,
+        "bytes_total": total,
         "bytes_done": done,
-        "progress": _share(done, full),
+        "progress": _share(done, total),
         "bytes_per_s": None if rate is None else round(rate),
         "seconds_left": round(left / rate) if left is not None and rate else None,
     }
 
 
-def _share(done: int | None, full: int | None) -> float | None:
-    if done is None or full is None:
+def _share(done: int | None, total: int | None) -> float | None:
+    if done is None or total is None:
         return None
-    return round(done / full, 4) if full else 1.0
+    return round(done / total, 4) if total else 1.0

@@ -1,23 +1,32 @@
-"""One topic as the page shows it; pure."""
+"""One topic: its partitions with offsets and bytes, its settings, the groups that read it."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
 
 from logyard.admin.cluster.snapshot import ConfigValue, GroupView, PartitionView, TopicView
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.clusters import PARTITIONS_MAX, Offsets
 from logyard.plugins.logyard_ui.cluster.lag import Lag, total
+from logyard.plugins.logyard_ui.cluster.progress import Running
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes
-from logyard.plugins.logyard_ui.cluster.state import Seen
-from logyard.plugins.logyard_ui.views.reassignments import Running
+from logyard.plugins.logyard_ui.cluster.state import ClusterState
+from logyard.plugins.logyard_ui.dependencies import DETAIL_S, OPTIONAL_S, REQUIRED_S, RequestedCluster, TopicName
+from logyard.plugins.logyard_ui.responses.optional_parts import OptionalParts
+from logyard.plugins.logyard_ui.responses.responses import required, respond_in_thread
 
 GROUPS_MAX = 500
+
+router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
 class TopicParts:
-    """What is known of it beside the snapshot; None: not known."""
+    """What is known of a topic beside the snapshot; None: not known."""
 
     running: Running | None = None
     offsets: Offsets | None = None
@@ -27,9 +36,37 @@ class TopicParts:
     lag: Lag | None = None
 
 
-def topic_json(name: str, seen: Seen, parts: TopicParts) -> dict[str, Any]:
-    topic = seen.snapshot.topics[name]
-    entries = [_partition(topic, view, seen, parts) for view in topic.partitions[:PARTITIONS_MAX]]
+@router.get("/topic")
+async def topic(request: Request, cluster: RequestedCluster, name: TopicName) -> Response:
+    """One topic: partitions, offsets, bytes, settings, the groups that read it."""
+    cached = await cluster.state(REQUIRED_S, [name])
+    state = required(cached)
+    if name not in state.snapshot.topics:
+        raise HTTPException(404, f"there is no topic {name}")
+    optional, snapshot = OptionalParts(), state.snapshot
+    moving, offsets, configs, sizes, groups = await asyncio.gather(
+        cluster.running(DETAIL_S),
+        cluster.offsets(name, snapshot, OPTIONAL_S),
+        cluster.topic_configs(name, OPTIONAL_S),
+        cluster.sizes(snapshot, OPTIONAL_S),
+        cluster.groups(OPTIONAL_S),
+    )
+    lag = None if groups.value is None else await cluster.lag(groups.value, snapshot, OPTIONAL_S)
+    parts = TopicParts(
+        running=moving.value,
+        offsets=optional.take("offsets", offsets),
+        configs=optional.take("configs", configs),
+        sizes=optional.take("sizes", sizes),
+        groups=optional.take("groups", groups),
+        lag=None if lag is None else optional.take("groups", lag),
+    )
+    rest = {"taken_at_ms": cached.taken_ms} | optional.as_json()
+    return await respond_in_thread(request, lambda: topic_json(name, state, parts) | rest)
+
+
+def topic_json(name: str, state: ClusterState, parts: TopicParts) -> dict[str, Any]:
+    topic = state.snapshot.topics[name]
+    entries = [_partition(topic, view, state, parts) for view in topic.partitions[:PARTITIONS_MAX]]
     sizes = [size for entry in entries for size in (entry["sizes"] or {}).values()]
     return {
         "name": name,
@@ -46,7 +83,7 @@ def topic_json(name: str, seen: Seen, parts: TopicParts) -> dict[str, Any]:
 
 
 def configs_json(configs: Mapping[str, ConfigValue]) -> list[dict[str, Any]]:
-    """By name; what is sensitive stays with the broker, whatever it sent."""
+    """By name; a sensitive value is never shown, whatever the broker sent."""
     return [
         {
             "name": name,
@@ -60,7 +97,7 @@ def configs_json(configs: Mapping[str, ConfigValue]) -> list[dict[str, Any]]:
     ]
 
 
-def _partition(topic: TopicView, view: PartitionView, seen: Seen, parts: TopicParts) -> dict[str, Any]:
+def _partition(topic: TopicView, view: PartitionView, state: ClusterState, parts: TopicParts) -> dict[str, Any]:
     tp = TopicPartition(topic.name, view.partition)
     moving = (parts.running or {}).get(tp, Assignment(view.replicas))
     held = None if parts.sizes is None else parts.sizes.held.get(tp, {})
@@ -75,7 +112,7 @@ def _partition(topic: TopicView, view: PartitionView, seen: Seen, parts: TopicPa
         "replicas": list(view.replicas),
         "isr": list(view.isr),
         "under_replicated": view.is_under_replicated,
-        "offline": view.leader not in seen.snapshot.brokers,
+        "offline": view.leader not in state.snapshot.brokers,
         "adding": list(moving.adding),
         "removing": list(moving.removing),
         "start": start,
@@ -89,7 +126,7 @@ def _partition(topic: TopicView, view: PartitionView, seen: Seen, parts: TopicPa
 
 
 def _groups(topic: str, parts: TopicParts) -> list[dict[str, Any]] | None:
-    """The groups that have committed for the topic, the furthest behind first."""
+    """The groups that have committed offsets of the topic, the largest lag first."""
     if parts.lag is None:
         return None
     states = {group.group_id: group for group in parts.groups or ()}

@@ -73,11 +73,12 @@ def test_an_administrator_narrows_what_viewers_see(
 def test_a_teams_connection_is_its_teams(
     cluster: MemoryCluster, known: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from logyard.plugins.logyard_ui.access import connections as access
+    from airflow.models.connection import Connection
 
     known.add("kafka_west")
     app = make_app(cluster)
-    monkeypatch.setattr(access, "_team", {"kafka_west": "west"}.get)
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    monkeypatch.setattr(Connection, "get_team_name", {"kafka_west": "west"}.get)
     assert _listed(app, "VIEWER") == ["logyard_default"]
     mine = Asked(app, "OP")
     assert mine.answer("/api/topics?conn_id=kafka_west").status_code == 404

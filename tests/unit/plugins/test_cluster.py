@@ -1,4 +1,4 @@
-"""What is counted of a snapshot, bytes, lag, moves, history, documents: pure, against the long way round."""
+"""Counts, bytes, lag, progress, the controllers' history, documents, plan previews: against slower, simpler ways."""
 
 import json
 import random
@@ -21,13 +21,15 @@ from logyard.admin.reassignment.disks import DiskTooFull
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.plugins.logyard_ui.cluster.controllers import REMEMBERED, ControllerHistory
-from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, tally
+from logyard.plugins.logyard_ui.cluster.counts import TOPIC_COLUMNS, count_cluster
 from logyard.plugins.logyard_ui.cluster.lag import Lag, read_lag
-from logyard.plugins.logyard_ui.cluster.sizes import directories_json, read_sizes, sizes_json
-from logyard.plugins.logyard_ui.cluster.state import EpochView, look, replicas_document
+from logyard.plugins.logyard_ui.cluster.plan_preview import PARTITIONS_MAX, BadPlanRequest, PlanRequest, preview
+from logyard.plugins.logyard_ui.cluster.progress import Progress, read_progress
+from logyard.plugins.logyard_ui.cluster.sizes import read_sizes, sizes_json
+from logyard.plugins.logyard_ui.cluster.state import ControllerEpoch, read_state, replicas_document
 from logyard.plugins.logyard_ui.responses.document import Document
-from logyard.plugins.logyard_ui.views.plan import PARTITIONS_MAX, BadQuestion, PlanQuestion, preview
-from logyard.plugins.logyard_ui.views.reassignments import Progress, moves_json, read_progress
+from logyard.plugins.logyard_ui.views.brokers import directories_json
+from logyard.plugins.logyard_ui.views.reassignments import moves_json
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
 
@@ -52,9 +54,9 @@ def _random_snapshot(seed: int) -> ClusterSnapshot:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_one_pass_counts_what_many_would(seed: int) -> None:
+def test_one_pass_counts_what_many_passes_count(seed: int) -> None:
     snapshot = _random_snapshot(seed)
-    found = tally(snapshot.topics, snapshot.brokers)
+    found = count_cluster(snapshot.topics, snapshot.brokers)
     assert found.under_replicated == len(snapshot.under_replicated())
     assert found.offline == len(snapshot.unled())
     assert found.not_preferred == len(snapshot.not_preferred())
@@ -63,9 +65,9 @@ def test_one_pass_counts_what_many_would(seed: int) -> None:
         other = broker_json(snapshot, node)
         counts = found.brokers[node.id]
         assert (counts.replicas, counts.leaders) == (other["replicas"], other["leaders"])
-    troubled = set(map(str, snapshot.unled())) | set(map(str, snapshot.under_replicated()))
-    assert {f"{trouble.topic}-{trouble.partition}" for trouble in found.troubles} == troubled
-    offline = [trouble.offline for trouble in found.troubles]
+    unhealthy = set(map(str, snapshot.unled())) | set(map(str, snapshot.under_replicated()))
+    assert {f"{one.topic}-{one.partition}" for one in found.unhealthy} == unhealthy
+    offline = [one.offline for one in found.unhealthy]
     assert offline == sorted(offline, reverse=True)
     rows = [dict(zip(TOPIC_COLUMNS, row, strict=True)) for row in found.rows]
     assert [row["name"] for row in rows] == sorted(snapshot.topics)
@@ -83,64 +85,64 @@ def test_a_map_too_large_is_cut() -> None:
     view = PartitionView(0, 0, (0,), (0,))
     topics = {f"t{n:04}": TopicView(f"t{n:04}", (view,)) for n in range(700)}
     snapshot = ClusterSnapshot("c", 0, brokers, topics)
-    content = json.loads(replicas_document(tally(topics, brokers), snapshot).body)
+    content = json.loads(replicas_document(count_cluster(topics, brokers), snapshot).body)
     assert (content["topics_total"], len(content["topics"]), len(content["replicas"])) == (700, 640, 640)
 
 
-def test_documents_say_the_same_by_the_same_name() -> None:
+def test_equal_content_has_an_equal_version() -> None:
     first = Document.versioned({"name": "</script>&", "rows": [1]})
     assert first.version == Document.versioned({"name": "</script>&", "rows": [1]}).version
     assert first.version != Document.versioned({"name": "</script>&", "rows": [2]}).version
     assert json.loads(first.body) == {"version": first.version, "name": "</script>&", "rows": [1]}
     assert not set(b"<>&") & set(first.body)
-    assert first.packed is None
+    assert first.compressed is None
 
 
 def test_the_history_of_controllers() -> None:
     history = ControllerHistory()
-    assert history.saw(1, None, 10, 10)
-    assert not history.saw(1, 7, 20, 20)  # its epoch became known
-    assert not history.saw(1, None, 30, 30)
-    assert history.saw(1, 8, 40, 40)  # elected again
-    assert history.saw(None, None, 50, 50)
+    assert history.add(1, None, 10, 10)
+    assert not history.add(1, 7, 20, 20)  # its epoch became known
+    assert not history.add(1, None, 30, 30)
+    assert history.add(1, 8, 40, 40)  # elected again
+    assert history.add(None, None, 50, 50)
     assert [(r["id"], r["epoch"], r["since_ms"], r["until_ms"]) for r in history.as_json()] == [
         (None, None, 50, None), (1, 8, 40, 50), (1, 7, 10, 40),
     ]  # fmt: skip
     for number in range(100):
-        history.saw(number, None, number, number)
+        history.add(number, None, number, number)
     assert len(history.as_json()) == REMEMBERED
 
 
-def test_an_epoch_from_before_a_reign_is_not_its_own() -> None:
+def test_an_epoch_read_before_a_term_began_is_not_its_own() -> None:
     cluster = MemoryCluster({1: None, 2: None})
     history = ControllerHistory()
     client = MemoryClient(cluster)
-    look(client, SETTINGS, None, history, EpochView(1, 6, 50), 100, 100)
+    read_state(client, SETTINGS, None, history, ControllerEpoch(1, 6, 50), 100, 100)
     assert history.as_json()[0]["epoch"] is None
-    look(client, SETTINGS, None, history, EpochView(1, 7, 150), 200, 200)
+    read_state(client, SETTINGS, None, history, ControllerEpoch(1, 7, 150), 200, 200)
     assert history.as_json()[0]["epoch"] == 7
 
 
-def test_what_did_not_change_is_not_made_again() -> None:
+def test_an_unchanged_state_is_reused() -> None:
     cluster = MemoryCluster({1: None, 2: None})
     client, history = MemoryClient(cluster), ControllerHistory()
     client.create_topic(NewTopic("t", 2, 2))
     client.snapshot()
-    first = look(client, SETTINGS, None, history, None, 0, 0)
-    again = look(client, SETTINGS, first, history, None, 1, 1)
+    first = read_state(client, SETTINGS, None, history, None, 0, 0)
+    again = read_state(client, SETTINGS, first, history, None, 1, 1)
     assert again.topics is first.topics
-    assert again.tally is first.tally
+    assert again.counts is first.counts
     assert first.expected == (1, 2, 3, 9)
     client.create_topic(NewTopic("u", 1, 1))
-    changed = look(client, SETTINGS, again, history, None, 2, 2)
+    changed = read_state(client, SETTINGS, again, history, None, 2, 2)
     assert changed.topics.version != first.topics.version
 
 
 class Stubborn(MemoryClient):
-    """One whose brokers 2 and up do not answer about bytes, and whose group `secret` is nobody's business."""
+    """A client whose brokers 2 and up do not answer DescribeLogDirs, and that may not read the group `secret`."""
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
-        (broker,) = brokers or ()  # one by one is what is tested
+        (broker,) = brokers or ()  # each is asked by itself
         if broker >= 2:
             raise ClusterUnreachable(f"broker {broker} is silent")
         future = ReplicaSize(1, "/b", T0, 5, offset_lag=3, is_future=True)
@@ -152,14 +154,14 @@ class Stubborn(MemoryClient):
         return super().group_offsets(group_id)
 
 
-def test_a_broker_that_is_silent_costs_its_own_bytes_only() -> None:
+def test_a_silent_broker_lacks_only_its_own_bytes() -> None:
     client = Stubborn(MemoryCluster({1: None, 2: None}))
     client.create_topic(NewTopic("t", 1, 2))
     client.snapshot()
     sizes = read_sizes(client, [1, 2])
     assert (sizes.answered, dict(sizes.problems)) == ({1}, {2: "broker 2 is silent"})
     found = sizes_json(sizes, client.snapshot())
-    assert found == {"topics": {"t": {"bytes": 15, "leader_bytes": 10}}, "brokers": {"1": 16}}  # u has gone
+    assert found == {"topics": {"t": {"bytes": 15, "leader_bytes": 10}}, "brokers": {"1": 16}}  # u is deleted
     assert directories_json(sizes, 1) == [
         {"path": "/a", "bytes": 11, "replicas": 2, "future_replicas": 0},
         {"path": "/b", "bytes": 5, "replicas": 0, "future_replicas": 1},
@@ -168,10 +170,12 @@ def test_a_broker_that_is_silent_costs_its_own_bytes_only() -> None:
     with pytest.raises(ClusterUnreachable, match="broker 2"):
         read_sizes(client, [2, 3])
     late = iter([0.0, 0.0, 99.0])
-    assert read_sizes(client, [1, 2], clock=lambda: next(late)).problems == {2: "not asked: the others took too long"}
+    assert read_sizes(client, [1, 2], clock=lambda: next(late)).problems == {
+        2: "not asked: the others took the whole time"
+    }
 
 
-def test_lag_is_read_for_a_while_and_read_on() -> None:
+def test_reading_lag_goes_on_where_it_stopped() -> None:
     cluster = MemoryCluster({1: None})
     client = Stubborn(cluster)
     client.create_topic(NewTopic("t", 2, 1))
@@ -227,14 +231,14 @@ def test_a_plan_of_too_many_partitions_is_refused() -> None:
     brokers = {broker: BrokerNode(broker, "h", 1) for broker in (1, 2)}
     views = tuple(PartitionView(number, 1, (1,), (1,)) for number in range(PARTITIONS_MAX + 1))
     snapshot = ClusterSnapshot("c", 1, brokers, {"t": TopicView("t", views)})
-    with pytest.raises(BadQuestion, match="name topics"):
-        preview(PlanQuestion(balance=True), snapshot, {}, [])
+    with pytest.raises(BadPlanRequest, match="name topics"):
+        preview(PlanRequest(balance=True), snapshot, {}, [])
     few = ClusterSnapshot("c", 1, brokers, {"t": TopicView("t", views[:20])})
-    found = preview(PlanQuestion(drain=(1,), limit=10), few, None, [])
+    found = preview(PlanRequest(drain=(1,), limit=10), few, None, [])
     assert (len(found["partitions"]), found["partitions_total"], found["complete"]) == (10, 20, False)
     assert found["running"] is None
     sizes = [ReplicaSize(1, "/d", TopicPartition("t", number), 10) for number in range(20)]
-    known = preview(PlanQuestion(drain=(1,)), few, None, sizes, 1000)
+    known = preview(PlanRequest(drain=(1,)), few, None, sizes, 1000)
     assert [(b["bytes_peak"], b["capacity"]) for b in known["brokers"]] == [(200, 1000), (200, 1000)]
     with pytest.raises(DiskTooFull, match="broker 2 would hold 200 of its 240 bytes"):
-        preview(PlanQuestion(drain=(1,)), few, None, sizes, ((1, 1000), (2, 240)))
+        preview(PlanRequest(drain=(1,)), few, None, sizes, ((1, 1000), (2, 240)))

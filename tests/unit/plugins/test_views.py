@@ -16,6 +16,7 @@ from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterUnreachable, Quorum
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
+from logyard.plugins.logyard_ui.access.connections import KEPT_S
 from tests.support.memory_clients import MemoryClient, MemoryConnector
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.page_app import Asked, Clock, Connections, connections, make_app
@@ -400,9 +401,10 @@ def test_other_settings_are_another_cluster(cluster: MemoryCluster, known: Conne
             opened.append(settings)
             return MemoryClient(self.cluster_state)
 
-    app = make_app(cluster, Clock(), Noting(cluster))
+    clock = Clock()
+    app = make_app(cluster, clock, Noting(cluster))
     Asked(app).json("/api/topics")
-    app.state.page.connections._kept.clear()
+    clock.now += KEPT_S  # connections are looked up again
     known.add("logyard_default", host="memory:2")
     Asked(app).json("/api/topics")
     assert [settings.bootstrap for settings in opened] == [("memory:1",), ("memory:2",)]

@@ -1,0 +1,74 @@
+"""A preview of what `reassign_replicas` would move: planned as its first task does, from the cached state."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.admin.errors import LogyardError
+from logyard.admin.reassignment.disks import read_capacities
+from logyard.admin.reassignment.execution import make_plan
+from logyard.admin.reassignment.forecast import forecast
+from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
+from logyard.plugins.logyard_ui.cluster.progress import Running
+
+# A plan for this many takes one or two seconds.
+PARTITIONS_MAX = 30_000
+
+
+class BadPlanRequest(LogyardError):
+    """The request cannot be planned on this cluster; the text says what can."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """The goals. `throttle`: bytes per second, for the estimate; `limit`: the most moves in the answer."""
+
+    topics: tuple[str, ...] = ()
+    drain: tuple[int, ...] = ()
+    replication_factor: int | None = None
+    balance: bool = False
+    balance_disk: bool = False
+    throttle: int | None = None
+    limit: int = 1000
+
+    def goals(self) -> Goals:
+        return Goals(frozenset(self.drain), self.replication_factor, self.balance, self.balance_disk)
+
+
+def preview(
+    request: PlanRequest,
+    snapshot: ClusterSnapshot,
+    running: Running | None,
+    sizes: Sequence[ReplicaSize],
+    disk_capacities: int | tuple[tuple[int, int], ...] | None = None,
+) -> dict[str, Any]:
+    """The plan document with its forecast.
+
+    Raises BadPlanRequest, BadSettings, PlanImpossible, DiskTooFull.
+    """
+    missing = [topic for topic in request.topics if topic not in snapshot.topics]
+    if missing:
+        raise BadPlanRequest(f"topic {missing[0]} does not exist")
+    unknown = [broker for broker in request.drain if broker not in snapshot.brokers]
+    if unknown:
+        raise BadPlanRequest(f"broker {unknown[0]} is not alive: its replicas are moved anyway, do not name it")
+    now = replace(snapshot, reassignments=running)
+    capacities = read_capacities(disk_capacities, now.brokers)
+    start = PlanInput.of(now, list(request.topics) or None, sizes, capacities)
+    if len(start.replicas) > PARTITIONS_MAX:
+        raise BadPlanRequest(
+            f"{len(start.replicas)} partitions are too many for a preview ({PARTITIONS_MAX} at most): "
+            "name topics, or start the run without a preview"
+        )
+    moves = plan_moves(start, request.goals())
+    document = make_plan(now, moves).as_json(request.throttle)
+    return document | {
+        "partitions": document["partitions"][: request.limit],
+        "rollback": document["rollback"][: request.limit],
+        "partitions_total": len(moves),
+        "complete": len(moves) <= request.limit,
+        "throttle": request.throttle,
+        "brokers": forecast(now, sizes, moves, capacities),
+        "running": None if running is None else bool(running),
+    }
