@@ -34,9 +34,9 @@ from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication import settings as replication_settings
-from logyard.broker.replication.fetch_sessions import FetchSessions
-from logyard.broker.replication.fetchers import ReplicaFetchers
-from logyard.broker.replication.log_dirs import LogDirMoves
+from logyard.broker.replication.fetch.sessions import FetchSessions
+from logyard.broker.replication.follower.fetcher_manager import ReplicaFetchers
+from logyard.broker.replication.log_dir_moves import LogDirMoves
 from logyard.broker.replication.ports import FetchLink
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security import quota_settings

@@ -9,7 +9,6 @@ from logyard.broker.client.link import Link
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import BrokerInfo, TopicId, TopicPartition
 from logyard.broker.protocol import fetch_client
-from logyard.broker.replication import wire_fetch
 from logyard.broker.replication.events import (
     EpochAnswer,
     EpochQuery,
@@ -18,6 +17,7 @@ from logyard.broker.replication.events import (
     OffsetAnswer,
     OffsetQuery,
 )
+from logyard.broker.replication.fetch import wire
 from logyard.broker.replication.ports import LinkError
 
 LIST_OFFSETS = 2
@@ -60,12 +60,12 @@ class ReplicaFetchLink:
 
     async def fetch(self, request: FollowerFetch) -> FollowerFetchAnswer:
         link = self._connected()
-        self._names.update(wire_fetch.topic_names(request.partitions))
-        version, asked = wire_fetch.follower_request(request)
+        self._names.update(wire.topic_names(request.partitions))
+        version, asked = wire.follower_request(request)
         correlation_id = link.next_correlation_id()
         frame = fetch_client.encode_request(version, correlation_id, link.client_id, asked)
         answer = fetch_client.decode_response(version, await link.request_frame(correlation_id, frame))
-        return wire_fetch.follower_answer(answer, self._names.get)
+        return wire.follower_answer(answer, self._names.get)
 
     async def offsets_for_leader_epoch(self, queries: Sequence[EpochQuery], /) -> Sequence[EpochAnswer]:
         topics: dict[str, list[dict[str, int]]] = {}

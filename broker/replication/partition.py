@@ -2,7 +2,7 @@
 
 Rule 1: leader epoch and partition epoch never go back; what arrives with a smaller partition epoch changes nothing.
 Rule 2: only a leader appends for clients, keeps the ISR and moves the high watermark forward by the rules of
-watermark.py; a follower's comes from its leader.
+watermarks.py; a follower's comes from its leader.
 Rule 3: every method is synchronous and leaves the replica consistent; whoever waits is told by the caller through
 what the method returns (or by `ports.moved`, where the controller's answer moved something).
 """
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication import isr as isr_rules
-from logyard.broker.replication import watermark
+from logyard.broker.replication import watermarks
 from logyard.broker.replication.events import HIGH_WATERMARK, LeaderAndIsrPartition, PartitionFetch
 from logyard.broker.replication.isr import Heartbeat, InSync, PendingChange, RemoteReplica, Settlement
 from logyard.broker.replication.ports import Appended, IsrChangeResult, IsrChanges, Log
@@ -155,7 +155,7 @@ class Partition:
     @property
     def min_isr(self) -> int:
         assert self.log is not None
-        return watermark.effective_min_isr(self.log.config.min_insync_replicas, len(self.replicas))
+        return watermarks.effective_min_isr(self.log.config.min_insync_replicas, len(self.replicas))
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -238,11 +238,11 @@ class Partition:
         if self.remotes:
             ports, members = self.ports, self.isr.maximal
             remotes, lag = self.remotes.values(), ports.settings.lag_time_max_ms
-            committed = watermark.leader_high_watermark(
+            committed = watermarks.leader_high_watermark(
                 current, end, remotes, members, ports.now_ms, lag, ports.is_alive
             )
             if committed < end and len(members) <= len(remotes):
-                until = watermark.held_until(end, remotes, members, ports.now_ms(), lag, ports.is_alive)
+                until = watermarks.held_until(end, remotes, members, ports.now_ms(), lag, ports.is_alive)
                 if until is not None:
                     ports.look_again(self, until)
         if committed <= current:
@@ -289,7 +289,7 @@ class Partition:
         log = self.log
         assert log is not None, "a follower has a log"
         before = log.high_watermark
-        after = watermark.follower_high_watermark(leader_high_watermark, log.log_start_offset, log.log_end_offset)
+        after = watermarks.follower_high_watermark(leader_high_watermark, log.log_start_offset, log.log_end_offset)
         if after != before:
             log.set_high_watermark(after)
         if leader_start > log.log_start_offset:
@@ -392,4 +392,4 @@ class Partition:
         """The smallest log start offset of this leader's living replicas; raises ApiError(6) on a follower."""
         if self.log is None or not self.is_leader:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return watermark.low_watermark(self.log.log_start_offset, self.remotes.values(), self.ports.is_alive)
+        return watermarks.low_watermark(self.log.log_start_offset, self.remotes.values(), self.ports.is_alive)

@@ -11,10 +11,10 @@ from logyard.broker.errors import ApiError, ErrorCode, RecordErrors, StorageErro
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.hosted import Hosted
+from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Pending
 from logyard.broker.replication.purgatory import Delayed
-from logyard.broker.replication.trouble import code_of
 
 Entries = Sequence[tuple[TopicPartition, memoryview]]
 Opened = Sequence[Any]

@@ -1,7 +1,7 @@
 """The façade: everything that handlers and coordinators ask of this broker's replicas.
 
 Every entry point is synchronous. What has to wait gives a future instead of its answer; nothing here awaits.
-The parts: produce.py, fetch.py, lookups.py, transitions.py, over the state in hosted.py.
+The parts: produce.py, fetch/, offset_lookups.py, controller_requests.py, over the state in hosted.py.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import UpdateMetadata
 from logyard.broker.model import TopicPartition
+from logyard.broker.replication.controller_requests import Fetchers, LeadershipListener, Transitions
 from logyard.broker.replication.events import (
     DeleteRecordsResult,
     EpochAnswer,
@@ -28,14 +29,13 @@ from logyard.broker.replication.events import (
     ProduceResult,
     StopReplica,
 )
-from logyard.broker.replication.fetch import Fetching, FetchSource, Sessionless
+from logyard.broker.replication.fetch.fetch import Fetching, FetchSource, Sessionless
 from logyard.broker.replication.hosted import Hosted
-from logyard.broker.replication.lookups import Lookups
+from logyard.broker.replication.offset_lookups import Lookups
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import IsrChanges, Logs, NewPending, Pending, RunBlocking, TimerHandle, Timers
 from logyard.broker.replication.produce import NOT_OPENED, AfterOpening, Entries, Opened, Producing
 from logyard.broker.replication.settings import Counters, ReplicaSettings
-from logyard.broker.replication.transitions import Fetchers, LeadershipListener, Transitions
 
 
 class Replicas:

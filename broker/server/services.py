@@ -17,8 +17,8 @@ from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.configs import DynamicConfigs
 from logyard.broker.replication.events import LogDirInfo, ReplicaLogInfo
-from logyard.broker.replication.fetch_sessions import FetchSessions
-from logyard.broker.replication.log_dirs import LogDirMoves
+from logyard.broker.replication.fetch.sessions import FetchSessions
+from logyard.broker.replication.log_dir_moves import LogDirMoves
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security.quotas import Quotas
 from logyard.broker.server.auto_create import AutoCreate

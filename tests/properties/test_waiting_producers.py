@@ -17,7 +17,7 @@ import pytest
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
-from logyard.broker.replication.fetch_sessions import FetchSessions
+from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.replication.ports import IsrChangeResult
 from tests.support.replica_world import T0, T1, World, produce
 

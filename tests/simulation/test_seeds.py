@@ -14,7 +14,7 @@ import pytest
 from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.replication.events import PartitionFetch
-from logyard.broker.replication.following import FetchState
+from logyard.broker.replication.follower.answers import FetchState
 from tests.simulation import run
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import BrokenPromise

@@ -4,7 +4,7 @@ import asyncio
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.events import EpochAnswer, FetchedPartition, FollowerFetchAnswer, OffsetAnswer
-from logyard.broker.replication.fetchers import ReplicaFetchers
+from logyard.broker.replication.follower.fetcher_manager import ReplicaFetchers
 from tests.support.memory_log import HEADER
 from tests.support.replica_world import T0, World
 

@@ -26,8 +26,8 @@ from logyard.broker.replication.events import (
     OffsetAnswer,
     OffsetQuery,
 )
-from logyard.broker.replication.fetch_sessions import FetchSessions
-from logyard.broker.replication.fetchers import ReplicaFetchers
+from logyard.broker.replication.fetch.sessions import FetchSessions
+from logyard.broker.replication.follower.fetcher_manager import ReplicaFetchers
 from logyard.broker.replication.ports import IsrChangeResult, LinkError
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings

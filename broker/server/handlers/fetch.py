@@ -9,9 +9,9 @@ from logyard.broker.metadata.configs import DynamicConfigs
 from logyard.broker.protocol import fetch
 from logyard.broker.protocol.produce import NodeEndpoint
 from logyard.broker.records.downconvert import downconvert, magic_for_fetch
-from logyard.broker.replication import wire_fetch
 from logyard.broker.replication.events import FetchedPartition
-from logyard.broker.replication.fetch_sessions import FetchContext
+from logyard.broker.replication.fetch import wire
+from logyard.broker.replication.fetch.sessions import FetchContext
 from logyard.broker.security.quotas import Quotas
 from logyard.broker.server.leaders import endpoints_of
 from logyard.broker.server.request import Encoded, Handler, Request
@@ -26,7 +26,7 @@ OLD_FORMATS_BELOW = 4
 def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[Encoded]":
     version = request.api_version
     asked = fetch.parse_request(version, request.body)
-    params = wire_fetch.fetch_params(asked, version, request.session.listener)
+    params = wire.fetch_params(asked, version, request.session.listener)
     request.session.is_broker = params.from_follower
     if not params.from_follower:
         params.max_bytes = min(params.max_bytes, services.fetch_bytes_max)
@@ -35,14 +35,14 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
             largest = services.quotas.fetch.largest(user_of(request), request.client_id or "")
             params.max_bytes = int(min(params.max_bytes, largest))
         params.min_bytes = min(params.min_bytes, params.max_bytes)
-    asks, forgotten = wire_fetch.fetch_asks(asked, version, services.metadata.topic_name)
+    asks, forgotten = wire.fetch_asks(asked, version, services.metadata.topic_name)
     context = services.fetch_sessions.open(
         params,
         asked.session_id,
         asked.session_epoch,
         asks,
         forgotten,
-        uses_topic_ids=version >= wire_fetch.TOPIC_IDS_SINCE,
+        uses_topic_ids=version >= wire.TOPIC_IDS_SINCE,
     )
     # Followers are not clients: no quota holds them back (but see replication/throttle.py).
     quotas = None if params.from_follower else services.quotas
@@ -131,7 +131,7 @@ def _encoded(services: Services, request: Request, context: FetchContext, answer
     return fetch.encode_response(
         request.api_version,
         request.correlation_id,
-        wire_fetch.fetched(news, request.api_version),
+        wire.fetched(news, request.api_version),
         error_code=int(error),
         session_id=session_id,
         node_endpoints=endpoints,

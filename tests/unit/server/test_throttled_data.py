@@ -11,7 +11,7 @@ from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.model import ZERO_TOPIC_ID
 from logyard.broker.protocol import codec
 from logyard.broker.replication.events import ProduceResult
-from logyard.broker.replication.fetch_sessions import FetchSessions
+from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.security.quotas import Quotas, Windows
 from logyard.broker.server.handlers import fetch, metadata, produce
 from logyard.broker.server.kept_answers import KeptAnswers

@@ -12,13 +12,13 @@ from logyard.broker.replication.events import (
     Isolation,
     PartitionFetch,
 )
+from logyard.broker.replication.fetch.preferred_replica import preferred_read_replica
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.isr import Heartbeat
+from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Log, Slice
-from logyard.broker.replication.preferred import preferred_read_replica
 from logyard.broker.replication.throttle import is_listed
-from logyard.broker.replication.trouble import code_of
 
 _BEHIND = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 

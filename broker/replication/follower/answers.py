@@ -10,8 +10,8 @@ from enum import Enum
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId
-from logyard.broker.replication import follower
 from logyard.broker.replication.events import FetchedPartition, PartitionFetch
+from logyard.broker.replication.follower import truncation
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Log
 from logyard.broker.replication.throttle import is_listed
@@ -58,9 +58,9 @@ class FetchState:
         self.is_on_trial = False  # it failed before, and nothing was taken since
         self.trouble: Exception | None = None  # why the last answer could not be taken
         self.said = ""  # what was last said of that
-        self.last_fetched_epoch = follower.UNDEFINED  # what the leader was told of that
+        self.last_fetched_epoch = truncation.UNDEFINED  # what the leader was told of that
         self.lag = -1  # behind the leader's high watermark; -1 unknown
-        self.offset = follower.first_fetch_offset(log.epochs, log.log_end_offset, log.high_watermark)
+        self.offset = truncation.first_fetch_offset(log.epochs, log.log_end_offset, log.high_watermark)
         if log.epochs.latest is None:
             # Nothing can prove that the tail agrees with the leader's.
             log.truncate_to(self.offset)
@@ -75,7 +75,7 @@ class FetchState:
     def ask(self, max_bytes: int, *, with_last_epoch: bool, with_topic_id: bool) -> PartitionFetch:
         """Return what to ask the leader next."""
         latest = self.log.epochs.latest if with_last_epoch else None
-        self.last_fetched_epoch = follower.UNDEFINED if latest is None else latest
+        self.last_fetched_epoch = truncation.UNDEFINED if latest is None else latest
         return PartitionFetch(
             tp=self.partition.tp,
             offset=self.offset,
@@ -142,7 +142,7 @@ class FetchState:
     def cut(self, epoch: int, end: int) -> Outcome:
         """Cut what the leader's (epoch, end offset) shows to be foreign; raises StorageError."""
         log = self.log
-        where = follower.truncation(epoch, end, log.epochs, log.log_end_offset, log.high_watermark)
+        where = truncation.truncation(epoch, end, log.epochs, log.log_end_offset, log.high_watermark)
         log.truncate_to(where.offset)
         # Also where no record had to go: an epoch that this broker led without writing a record ends here as well,
         # or the leader would find the same divergence for ever.
@@ -165,7 +165,7 @@ class FetchState:
         """
         log, before = self.log, self.offset
         epoch = self.last_fetched_epoch
-        step = follower.out_of_range(log.log_end_offset, leader_end, leader_start, log.high_watermark, epoch)
+        step = truncation.out_of_range(log.log_end_offset, leader_end, leader_start, log.high_watermark, epoch)
         if step.truncate:
             log.truncate_to(step.offset)
         elif step.restart:

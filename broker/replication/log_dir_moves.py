@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageError
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication import follower
+from logyard.broker.replication.follower import truncation
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Log
@@ -166,7 +166,7 @@ def align(log: MovingLog, future: MovingLog) -> None:
     while (latest := future.epochs.latest) is not None and future.log_end_offset > future.log_start_offset:
         epoch, end = log.epochs.end_offset_for(latest)
         # An epoch the log does not know (any more) began behind what it still has.
-        where = follower.truncation(epoch, end, future.epochs, future.log_end_offset, log.log_end_offset)
+        where = truncation.truncation(epoch, end, future.epochs, future.log_end_offset, log.log_end_offset)
         if where.offset >= future.log_end_offset:
             break
         future.truncate_to(where.offset)

@@ -18,7 +18,7 @@ from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
 from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartition, StopReplica, StopReplicaPartition
-from logyard.broker.replication.log_dirs import LogDirMoves, align
+from logyard.broker.replication.log_dir_moves import LogDirMoves, align
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
 from tests.support.logs import content, fetched, produced

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, Protocol
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
+from logyard.broker.replication.fetch.reader import Reader, Reading, is_throttled, must_wait, view_end
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.isr import Heartbeat
+from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Pending, Slice
 from logyard.broker.replication.purgatory import Delayed
-from logyard.broker.replication.reading import Reader, Reading, is_throttled, must_wait, view_end
-from logyard.broker.replication.trouble import code_of
 
 Fetched = list[FetchedPartition]
 

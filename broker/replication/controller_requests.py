@@ -24,9 +24,9 @@ from logyard.broker.replication.events import (
     StopReplicaPartition,
 )
 from logyard.broker.replication.hosted import Hosted
+from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Log
-from logyard.broker.replication.trouble import code_of
 
 HURRY_S = 0.025
 LATER_S = 10.0

@@ -3,7 +3,7 @@
 import pytest
 
 from logyard.broker.log.leader_epochs import EpochCache, EpochEntry
-from logyard.broker.replication.follower import (
+from logyard.broker.replication.follower.truncation import (
     UNDEFINED,
     OutOfRange,
     Truncation,
@@ -11,7 +11,7 @@ from logyard.broker.replication.follower import (
     out_of_range,
     truncation,
 )
-from logyard.broker.replication.watermark import effective_min_isr, follower_high_watermark
+from logyard.broker.replication.watermarks import effective_min_isr, follower_high_watermark
 
 
 def epochs(*entries, end):

@@ -1,7 +1,7 @@
 """The shell that follows: one task per leader broker, fetching all partitions that it leads and we replicate.
 
-What an answer means is decided in following.py, what is left out of a question in follower_session.py, what becomes of
-partitions that fail in fetchers.py; here are the waiting, the back-off, and the loop. Everything but
+What an answer means is decided in answers.py, what is left out of a question in session.py, what becomes of
+partitions that fail in fetcher_manager.py; here are the waiting, the back-off, and the loop. Everything but
 `LeaderFetcher._run` is synchronous, so a partition is taken away at once: an answer that is on its way finds no state
 and is dropped.
 
@@ -29,10 +29,10 @@ from logyard.broker.replication.events import (
     OffsetQuery,
     PartitionFetch,
 )
-from logyard.broker.replication.follower_session import FollowerSession
-from logyard.broker.replication.following import FetchState, Outcome, fetch_state
+from logyard.broker.replication.follower.answers import FetchState, Outcome, fetch_state
+from logyard.broker.replication.follower.portions import portions
+from logyard.broker.replication.follower.session import FollowerSession
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.portions import portions
 from logyard.broker.replication.ports import FetchLink, LinkError
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.throttle import UNLIMITED, ByteRate

@@ -12,7 +12,7 @@ import structlog
 
 from logyard.broker.errors import StorageError
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication.fetcher import LeaderFetcher
+from logyard.broker.replication.follower.fetcher import LeaderFetcher
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import FetchLinks, TimerHandle, Timers
 from logyard.broker.replication.settings import Counters, ReplicaSettings

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
-from logyard.broker.replication.fetch import FetchSource, Hurry, Sessionless
-from logyard.broker.replication.follower_session import next_epoch
+from logyard.broker.replication.fetch.fetch import FetchSource, Hurry, Sessionless
+from logyard.broker.replication.fetch.reader import view_end
+from logyard.broker.replication.follower.session import next_epoch
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.isr import Heartbeat
-from logyard.broker.replication.reading import view_end
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1

@@ -18,11 +18,11 @@ from logyard.broker.replication.events import (
     OffsetQuery,
 )
 from logyard.broker.replication.hosted import Hosted
+from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Log, Pending
 from logyard.broker.replication.produce import INTERNAL_TOPICS
 from logyard.broker.replication.purgatory import Delayed
-from logyard.broker.replication.trouble import code_of
 
 # Finds one answer in the segments: to be called in a thread.
 Search = Callable[[], OffsetAnswer]

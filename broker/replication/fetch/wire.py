@@ -14,7 +14,7 @@ from logyard.broker.replication.events import (
     Isolation,
     PartitionFetch,
 )
-from logyard.broker.replication.fetch_sessions import SessionKey
+from logyard.broker.replication.fetch.sessions import SessionKey
 
 FETCH_BY_ID = 17
 FETCH_BY_NAME = 12

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from logyard.broker.records import batch
-from logyard.broker.replication import fetcher
-from logyard.broker.replication.portions import portions
+from logyard.broker.replication.follower import fetcher
+from logyard.broker.replication.follower.portions import portions
 from tests.support.followed import answer, run, stored
 from tests.support.memory_log import parse
 from tests.support.replica_world import T0

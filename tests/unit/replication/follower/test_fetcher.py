@@ -10,7 +10,7 @@ import structlog
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FollowerFetchAnswer
-from logyard.broker.replication.follower_session import EPOCH_MAX, FollowerSession, next_epoch
+from logyard.broker.replication.follower.session import EPOCH_MAX, FollowerSession, next_epoch
 from logyard.broker.replication.ports import LinkError
 from tests.support.followed import Leader, answer, run, stored
 from tests.support.replica_world import T0, T1
