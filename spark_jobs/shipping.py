@@ -70,7 +70,7 @@ def _name_of(source: Path, home: Path) -> str:
 def write_job(directory: Path, job: str) -> Path:
     """Write the two-line script that spark-submit wants for a job of the zip; returns its path."""
     path = directory / f"{job}.py"
-    write_aside(str(path), f"import sys\nfrom logyard.spark_jobs.{job} import main\nsys.exit(main())\n")
+    write_aside(str(path), f"import sys\nfrom logyard.spark_jobs.{job}.job import main\nsys.exit(main())\n")
     return path
 
 

@@ -6,12 +6,12 @@ live cluster under leases or from a directory.
     spark.read.format("logyard").option("subscribe", "flights").option("clusterFile", "…/cluster.json").load()
     spark.read.format("logyard").option("subscribe", "flights").load("/data/1")
 
-Options: source_options.py. Columns have the names and types of Spark's Kafka source where it has them; a narrower
+Options: data_source/options.py. Columns have the names and types of Spark's Kafka source where it has them; a narrower
 `.schema("offset long, key binary")`, or the option `columns`, reads only those. Filters on topic, partition, offset
 and timestamp are pruned by the indexes before a record is read.
 
 Spark plans in a process of its own that ends, so the plan's leases are kept alive by the driver (leases/keeper.py), and
-by those who read, who take again what is gone (split_reading.py).
+by those who read, who take again what is gone (split_reader.py).
 """
 
 import argparse
@@ -24,6 +24,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
+from logyard.spark_jobs.data_source.filters import Bounds, take
+from logyard.spark_jobs.data_source.options import EARLIEST, LATEST, BadOption, Edge, Options, connection, parse
+from logyard.spark_jobs.data_source.split_reader import SplitReader
 from logyard.spark_jobs.leases.client import Lease, end_leases
 from logyard.spark_jobs.leases.keeper import hand_over, keeper_of
 from logyard.spark_jobs.segments.chunks import RECORD_SCHEMA
@@ -31,9 +34,6 @@ from logyard.spark_jobs.segments.indexes import offset_of_time
 from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory
 from logyard.spark_jobs.segments.splits import OWNER_SCHEMA, Range, Split, plan_splits
 from logyard.spark_jobs.segments.stable_offset import settled
-from logyard.spark_jobs.source_filters import Bounds, take
-from logyard.spark_jobs.source_options import EARLIEST, LATEST, BadOption, Edge, Options, connection, parse
-from logyard.spark_jobs.split_reading import SplitReader
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 # Spark's timestamps are microseconds.
@@ -84,7 +84,7 @@ class LogyardDataSource(DataSource):  # type: ignore[misc]
         return LogyardReader(list(schema.fieldNames()), dict(self.options), self.mailbox)
 
     def streamReader(self, schema: Any) -> Any:
-        from logyard.spark_jobs.source_stream import LogyardStreamReader
+        from logyard.spark_jobs.data_source.stream import LogyardStreamReader
 
         return LogyardStreamReader(list(schema.fieldNames()), dict(self.options))
 

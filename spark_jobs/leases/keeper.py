@@ -3,7 +3,7 @@
 Spark plans a read in a Python process of its own, which ends. So the plan's leases are handed over, by files in a
 directory that only this user can enter, to a thread of the driver's Python: it renews them while any job of Spark's
 runs, and ends them when none has for IDLE_S. Where there is no such thread (another way to register the source), tasks
-keep alive what they read, and take again what is gone (split_reading.py).
+keep alive what they read, and take again what is gone (split_reader.py).
 """
 
 import atexit

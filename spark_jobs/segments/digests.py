@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from logyard.spark_jobs.keytable import hash_key
+from logyard.spark_jobs.compact.key_table import hash_key
 from logyard.spark_jobs.segments.jit import kernel, load_word
 from logyard.spark_jobs.segments.kernels import BATCH, END, KEY_AT, KEY_SIZE, OFFSET, TIMESTAMP, Array
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.records.header import HEADER_SIZE, parse_header
-from logyard.spark_jobs.manifest import Manifest, TopicProgress
+from logyard.spark_jobs.export.manifest import Manifest, TopicProgress
 from logyard.spark_jobs.segments import kernels as k
 from logyard.spark_jobs.segments.chunks import (
     RECORD_SCHEMA,

@@ -5,8 +5,8 @@ import json
 import os
 from typing import Any
 
-from logyard.spark_jobs.manifest import DATA, Manifest, ManifestStore
-from logyard.spark_jobs.plans.writing import Output
+from logyard.spark_jobs.export.files import Output
+from logyard.spark_jobs.export.manifest import DATA, Manifest, ManifestStore
 from logyard.spark_jobs.session import Workers, sql_session
 from logyard.spark_jobs.tables.publishing import TableFailed, check_same, need_class, of_table, properties, said
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.manifest import Manifest, ManifestStore
-from logyard.spark_jobs.plans.writing import Output
+from logyard.spark_jobs.export.files import Output
+from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
 from logyard.spark_jobs.session import Workers
 
 FORMATS = ("parquet", "delta", "iceberg")

@@ -22,9 +22,9 @@ from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Record
-from logyard.spark_jobs.keytable import KeyTable
-from logyard.spark_jobs.plans import compacting
-from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.compact import rewrite as compacting
+from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.segments import kernels as k
 from logyard.spark_jobs.segments.chunks import CHUNK_BYTES, Chunk, open_payloads, read_chunks, walk
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory

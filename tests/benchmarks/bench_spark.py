@@ -23,10 +23,11 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from logyard.spark_jobs import cluster, export, export_options, session, source
-from logyard.spark_jobs.keytable import KeyTable
-from logyard.spark_jobs.plans import compacting
-from logyard.spark_jobs.plans.writing import open_parquet
+from logyard.spark_jobs import cluster, session, source
+from logyard.spark_jobs.compact import rewrite
+from logyard.spark_jobs.compact.key_table import KeyTable
+from logyard.spark_jobs.export import job, options
+from logyard.spark_jobs.export.files import open_parquet
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.replicas import of_partition_directory
 from logyard.spark_jobs.segments.splits import COLUMNS, Range, Split, plan_splits, split_rows
@@ -143,9 +144,9 @@ def _batch(number: int, value_bytes: int) -> tuple[bytes, int]:
 def _export(log: Path, target: Path) -> None:
     parser = argparse.ArgumentParser()
     cluster.add_arguments(parser)
-    export_options.add_arguments(parser)
+    options.add_arguments(parser)
     with redirect_stderr(io.StringIO()):  # its progress is not for this table
-        export.export(parser.parse_args(["--log-dir", str(log), "--destination", str(target)]))
+        job.export(parser.parse_args(["--log-dir", str(log), "--destination", str(target)]))
 
 
 def _read(spark: Any, log: Path) -> None:
@@ -168,7 +169,7 @@ def _compact_row(spark: Any, name: str, home: Path, value_bytes: int, codec: int
 
 
 def _compact(files: list[SegmentFile], aside: Path) -> None:
-    decision, _ = compacting.survey_segments(files, bench_compact.survey_of(files), KeyTable())
+    decision, _ = rewrite.survey_segments(files, bench_compact.survey_of(files), KeyTable())
     bench_compact.rewrite(files, decision, _own(aside, files))
 
 

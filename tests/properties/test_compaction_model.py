@@ -49,8 +49,8 @@ def groups_by_size(buffers: list[memoryview], limit: int) -> list[list[memoryvie
 def clean_compiled(
     segments: list[list[Batch]], survey: Callable[[], Survey], segment_bytes: int, tmp: Path
 ) -> tuple[Decision, bytes]:
-    from logyard.spark_jobs.keytable import KeyTable
-    from logyard.spark_jobs.plans import compacting
+    from logyard.spark_jobs.compact import rewrite
+    from logyard.spark_jobs.compact.key_table import KeyTable
     from logyard.spark_jobs.segments.files import of_directory
 
     directory = tmp / "t-0"
@@ -61,10 +61,10 @@ def clean_compiled(
         replace(f, active=False, last_offset=s[-1].last)
         for f, s in zip(of_directory(str(directory)), segments, strict=True)
     ]
-    decision, _ = compacting.survey_segments(files, survey(), KeyTable())
-    rewriter = compacting.Rewriter(decision, str(tmp))
+    decision, _ = rewrite.survey_segments(files, survey(), KeyTable())
+    rewriter = rewrite.Rewriter(decision, str(tmp))
     out = b""
-    for group in compacting.plan_groups(files, decision, {"segment.bytes": segment_bytes}):
+    for group in rewrite.plan_groups(files, decision, {"segment.bytes": segment_bytes}):
         part = rewriter.rewrite(group)
         data = Path(part.path if part else str(directory / f"{group[0].base_offset:020d}.log")).read_bytes()
         out += data

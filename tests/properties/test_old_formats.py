@@ -11,8 +11,8 @@ from logyard.broker.compaction.decision import DictKeyMap, Survey
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
-from logyard.spark_jobs.keytable import KeyTable
-from logyard.spark_jobs.plans import compacting, shuffled
+from logyard.spark_jobs.compact import rewrite, shuffle
+from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.properties.test_compaction_model import groups_by_size
 from tests.support.batches import Batch
@@ -47,9 +47,9 @@ def write(directory: Path, segments: Sequence[Sequence[AnyBatch]]) -> list[Segme
 
 
 def compacted(files: list[SegmentFile], decision: Decision, directory: Path, limit: int) -> list[bytes]:
-    rewriter = compacting.Rewriter(decision, str(directory))
+    rewriter = rewrite.Rewriter(decision, str(directory))
     out = []
-    for group in compacting.plan_groups(files, decision, {"segment.bytes": limit}):
+    for group in rewrite.plan_groups(files, decision, {"segment.bytes": limit}):
         part = rewriter.rewrite(group)
         path = Path(part.path if part else group[0].name)
         out.append(path.read_bytes())
@@ -80,11 +80,11 @@ def test_all_ways_keep_what_the_model_keeps(seed: int, tmp_path: Path) -> None:
     buffers = [memoryview(Path(f.name).read_bytes()) for f in files]
     plain = survey_segments(buffers, survey(), DictKeyMap())
     table = KeyTable()
-    fast, _ = compacting.survey_segments(files, survey(), table)
+    fast, _ = rewrite.survey_segments(files, survey(), table)
     assert fast == plain
-    pieces = [piece for f in files for piece in shuffled.hash_segment(f, survey(), b"s" * 16, 3)]
-    buckets = [shuffled.merge_bucket((p for n, p in pieces if n == bucket), b"s" * 16) for bucket in range(3)]
-    assert shuffled.decide(shuffled.survey_in_order(files, survey()), buckets) == plain
+    pieces = [piece for f in files for piece in shuffle.hash_segment(f, survey(), b"s" * 16, 3)]
+    buckets = [shuffle.merge_bucket((p for n, p in pieces if n == bucket), b"s" * 16) for bucket in range(3)]
+    assert shuffle.decide(shuffle.survey_in_order(files, survey()), buckets) == plain
 
     limit = rng.choice([200, 10**6])
     touched = [f for f in files if f.base_offset < end]

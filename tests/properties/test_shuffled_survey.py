@@ -11,8 +11,8 @@ import pytest
 
 from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.decision_format import Decision
-from logyard.spark_jobs.plans import shuffled
-from logyard.spark_jobs.plans.shuffled import Piece
+from logyard.spark_jobs.compact import shuffle
+from logyard.spark_jobs.compact.shuffle import Piece
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.properties.test_compaction_model import clean_plainly, run_history
 from tests.support.batches import Batch, Rec, batch
@@ -31,18 +31,18 @@ def files_of(segments: list[list[Batch]], directory: Path) -> list[SegmentFile]:
 def decide(files: list[SegmentFile], survey: Callable[[], Survey], buckets: int, rng: random.Random) -> Decision:
     dealt: dict[int, list[Piece]] = defaultdict(list)
     for file in files:
-        for bucket, piece in shuffled.hash_segment(file, survey(), SEED, buckets):
+        for bucket, piece in shuffle.hash_segment(file, survey(), SEED, buckets):
             dealt[bucket].append(piece)
     assert set(dealt) <= set(range(buckets))
     for pieces in dealt.values():
         rng.shuffle(pieces)  # a shuffle promises no order
-    merged = [shuffled.merge_bucket(pieces, SEED) for pieces in dealt.values()]
-    return shuffled.decide(shuffled.survey_in_order(files, survey()), merged)
+    merged = [shuffle.merge_bucket(pieces, SEED) for pieces in dealt.values()]
+    return shuffle.decide(shuffle.survey_in_order(files, survey()), merged)
 
 
 @pytest.mark.parametrize("deal_keys", [1, 5, 1 << 19])
 def test_the_decision_is_that_of_one_task(deal_keys: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffled, "DEAL_KEYS", deal_keys)
+    monkeypatch.setattr(shuffle, "DEAL_KEYS", deal_keys)
     rng = random.Random(deal_keys)
     runs = 0
 
@@ -76,6 +76,6 @@ def test_a_damaged_segment_stops_it_and_is_named(tmp_path: Path) -> None:
 
 def test_buckets_hold_what_a_task_may_hold(tmp_path: Path) -> None:
     files = files_of([[batch([Rec(0, b"a", b"x")])]], tmp_path / "t-0")
-    assert shuffled.bucket_count(files, 1000, 100) == 13
-    assert shuffled.bucket_count(files, 10, 100) == 2
-    assert shuffled.bucket_count(files, 10**12, 100) == shuffled.BUCKETS_MAX
+    assert shuffle.bucket_count(files, 1000, 100) == 13
+    assert shuffle.bucket_count(files, 10, 100) == 2
+    assert shuffle.bucket_count(files, 10**12, 100) == shuffle.BUCKETS_MAX

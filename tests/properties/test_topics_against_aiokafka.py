@@ -15,10 +15,10 @@ from aiokafka.record.legacy_records import _LegacyRecordBatchBuilderPy, _LegacyR
 from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
-from logyard.spark_jobs.keytable import KeyTable
-from logyard.spark_jobs.plans import compacting
-from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
-from logyard.spark_jobs.plans.findings import BAD
+from logyard.spark_jobs.audit.findings import BAD
+from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.compact import rewrite
+from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.segments import chunks
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.support import compaction_model as model
@@ -132,7 +132,7 @@ def test_the_same_records_and_the_same_damage(block: int, tmp_path: Path) -> Non
         damaged_batches += len(expected)
         if expected:
             with pytest.raises(CorruptData, match=f"offset {min(expected)}\\)"):
-                compacting.survey_segments(files, survey_of(log), KeyTable())
+                rewrite.survey_segments(files, survey_of(log), KeyTable())
     assert damaged_batches > 10
 
 
@@ -162,10 +162,10 @@ def test_the_last_record_of_each_key_stays(block: int, tmp_path: Path) -> None:
             for f in write(rng, tmp_path / str(seed) / "t-0", batches)
         ]
         survey = survey_of(log)
-        decision, _ = compacting.survey_segments(files, survey, KeyTable())
-        rewriter = compacting.Rewriter(decision, str(tmp_path))
+        decision, _ = rewrite.survey_segments(files, survey, KeyTable())
+        rewriter = rewrite.Rewriter(decision, str(tmp_path))
         out = b""
-        for group in compacting.plan_groups(files, decision, {"segment.bytes": 10**6}):
+        for group in rewrite.plan_groups(files, decision, {"segment.bytes": 10**6}):
             part = rewriter.rewrite(group)
             paths = [part.path] if part else [file.name for file in group]
             out += b"".join(Path(path).read_bytes() for path in paths)

@@ -23,7 +23,7 @@ from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.log.segment import scan
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch, legacy
-from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
+from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.segments.replicas import of_partition_directory
 from logyard.spark_jobs.segments.splits import Range, plan_splits, split_rows
 from tests.support import kafka

@@ -84,7 +84,7 @@ def die_when_staged(target: Path) -> None:
 def prepare(place: str, target: Path) -> None:
     """Have this process die at a place."""
     from logyard.spark_jobs import session
-    from logyard.spark_jobs.manifest import ManifestStore
+    from logyard.spark_jobs.export.manifest import ManifestStore
     from logyard.spark_jobs.tables.delta import DeltaTable
     from logyard.spark_jobs.tables.iceberg import IcebergTable
 
@@ -105,10 +105,10 @@ def prepare(place: str, target: Path) -> None:
 
 
 def main() -> int:
-    from logyard.spark_jobs import export
+    from logyard.spark_jobs.export import job
 
     prepare(sys.argv[1], Path(sys.argv[2]))
-    return export.main(sys.argv[3:])
+    return job.main(sys.argv[3:])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from logyard.spark_jobs import cluster, export, export_options
+from logyard.spark_jobs import cluster
+from logyard.spark_jobs.export import job, options
 from logyard.spark_jobs.session import Workers
 from tests.support.batches import Batch, Rec, batch
 from tests.support.here_workers import HereWorkers
@@ -40,9 +41,9 @@ class Flights:
     def run(self, *words: str) -> dict[str, Any]:
         parser = argparse.ArgumentParser()
         cluster.add_arguments(parser)
-        export_options.add_arguments(parser)
+        options.add_arguments(parser)
         given = ["--log-dir", str(self.log), "--destination", str(self.target), *words]
-        status, summary = export.export(parser.parse_args(given), self._workers)
+        status, summary = job.export(parser.parse_args(given), self._workers)
         assert status == 0
         return json.loads(json.dumps(summary))
 

@@ -93,7 +93,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "a date in a file's head, a report or a name": (
         "broker.log.store:LogStore.claim",
         "local.demo.run:run",
-        "spark_jobs.audit:audit",
+        "spark_jobs.audit.job:audit",
         "spark_jobs.cluster:run_id",
     ),
     "stored, for a process after this one": (
@@ -138,7 +138,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.zk.tree:ZooKeeperTree._apply",
         "broker.zk.tree:ZooKeeperTree._create",
         "cli.zk:_now_ms",
-        "spark_jobs.staging:_last_touched",
-        "spark_jobs.staging:_now",
+        "spark_jobs.export.staging:_last_touched",
+        "spark_jobs.export.staging:_now",
     ),
 }

@@ -11,8 +11,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from logyard.spark_jobs import audit, compact, export
+from logyard.spark_jobs.audit import job as audit
 from logyard.spark_jobs.cluster import Cluster
+from logyard.spark_jobs.compact import job as compact
+from logyard.spark_jobs.export import job as export
 from logyard.spark_jobs.leases.client import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, Place
 from tests.support import compaction_model as model

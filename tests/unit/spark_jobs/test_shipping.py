@@ -20,7 +20,7 @@ def test_every_job_can_be_imported_from_the_zip_alone(tmp_path: Path) -> None:
     assert len(names) == count == len(set(names))
     assert all(name.startswith("logyard/") and name.endswith(".py") for name in names)
     site = Path(pyspark.__file__).parents[1]
-    code = "import logyard.spark_jobs.{0} as job; print(job.__file__)"
+    code = "import logyard.spark_jobs.{0}.job as job; print(job.__file__)"
     for job in shipping.JOBS:
         environment = {"PYTHONPATH": f"{made}:{site}", "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
         done = subprocess.run(

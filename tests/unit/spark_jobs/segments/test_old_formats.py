@@ -11,9 +11,9 @@ import pytest
 
 from logyard.broker.records import message_set
 from logyard.broker.records.decode import Record
-from logyard.spark_jobs.plans.audit_partition import judge_partition
-from logyard.spark_jobs.plans.auditing import SegmentAudit, SegmentAuditor
-from logyard.spark_jobs.plans.divergence import record_rows
+from logyard.spark_jobs.audit.divergence import record_rows
+from logyard.spark_jobs.audit.partition import judge_partition
+from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.segments import chunks
 from logyard.spark_jobs.segments import splits as exporting
 from logyard.spark_jobs.segments.indexes import offset_of_time

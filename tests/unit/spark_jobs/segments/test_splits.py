@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logyard.spark_jobs.manifest import Fenced, Manifest, ManifestStore, TopicProgress
-from logyard.spark_jobs.plans.writing import Output, Written, write_split
+from logyard.spark_jobs.export.files import Output, Written, write_split
+from logyard.spark_jobs.export.manifest import Fenced, Manifest, ManifestStore, TopicProgress
 from logyard.spark_jobs.segments import splits as exporting
 from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from logyard.spark_jobs.segments.splits import ExportRefused, Range, Split

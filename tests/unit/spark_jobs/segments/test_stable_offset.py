@@ -10,7 +10,7 @@ import pytest
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.log.producers import ProducerEntry, encode_snapshot
-from logyard.spark_jobs.manifest import Manifest
+from logyard.spark_jobs.export.manifest import Manifest
 from logyard.spark_jobs.segments.replicas import of_partition_directory
 from logyard.spark_jobs.segments.splits import COLUMNS, plan_range, plan_splits, split_rows
 from logyard.spark_jobs.segments.stable_offset import settled

@@ -1,0 +1,200 @@
+"""Comparing replicas record by record, where their batches differ: after a cleaning that has not reached all of
+them, or in earnest.
+
+Pure over plain rows; the records come from `record_rows`, inside a task.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import (
+    Chunk,
+    CorruptBatch,
+    Damage,
+    check_crcs,
+    open_payloads,
+    read_chunks,
+    walk,
+)
+from logyard.spark_jobs.segments.digests import key_hashes, record_hashes
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.kernels import Array
+from logyard.spark_jobs.segments.replicas import Replica
+
+NAMED_MAX = 20
+
+
+class Row(NamedTuple):
+    """One record of one replica: digests of the whole and of its key (0: no key), and what excuses its absence
+    elsewhere."""
+
+    replica: int
+    offset: int
+    digest: int
+    key: int
+    has_value: bool
+    special: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The offsets [first, last] of one partition that are to be compared."""
+
+    first: int
+    last: int
+
+
+def record_rows(segment: SegmentFile) -> Iterator[Row]:
+    """Yield the records of a segment; damaged batches (found elsewhere) are left out."""
+    for chunk in read_chunks(segment.open()):
+        if isinstance(chunk, Damage):
+            return
+        bad = {d.position for d in check_crcs(chunk)}
+        chunk = chunk.select(~np.isin(chunk.headers[:, k.POSITION] + chunk.file_position, list(bad)))
+        bad = {d.position for d in open_payloads(chunk)}
+        chunk = chunk.select(~np.isin(chunk.headers[:, k.POSITION] + chunk.file_position, list(bad)))
+        chunk, records = _walked(chunk)
+        special = chunk.headers[:, k.ATTRIBUTES] & 0x30 != 0
+        columns = (
+            records[:, k.OFFSET],
+            record_hashes(chunk.raw, records),
+            key_hashes(chunk.raw, records),
+            records[:, k.VALUE_SIZE] >= 0,
+            special[records[:, k.BATCH]],
+        )
+        for row in zip(*(c.tolist() for c in columns), strict=True):
+            yield Row(segment.replica, *row)
+
+
+def _walked(chunk: Chunk) -> tuple[Chunk, Array]:
+    """The batches of a chunk whose records parse, and the records."""
+    while True:
+        try:
+            return chunk, walk(chunk)
+        except CorruptBatch as error:
+            chunk = chunk.select(chunk.headers[:, k.POSITION] + chunk.file_position != error.damage.position)
+
+
+def compare(replicas: Sequence[Replica], rows: Iterable[Row], extents: Sequence[Extent]) -> list[Finding]:
+    """Compare one partition's replicas by record inside `extents` (ascending, apart).
+
+    :param rows: **all** records of all its replicas below the lowest high watermark: whether a record was superseded
+        is seen from records behind it.
+    """
+    by_offset, last_of_key = _tabulate(rows, extents)
+    findings: list[Finding] = []
+    excused: dict[int, int] = defaultdict(int)
+    for offset in sorted(by_offset):
+        held = by_offset[offset]
+        if len({row.digest for row in held.values()}) > 1:
+            findings.append(_finding(replicas[0], offset, "replicas hold different records", held))
+        for replica in replicas:
+            if replica.broker_id in held:
+                continue
+            if _may_be_missing(replica, offset, held, last_of_key):
+                excused[replica.broker_id] += 1
+            else:
+                findings.append(_finding(replica, offset, "the record is missing here", held))
+    return [*_cut(findings), *(_excused(r, excused[r.broker_id]) for r in replicas if excused[r.broker_id])]
+
+
+def _tabulate(rows: Iterable[Row], extents: Sequence[Extent]) -> tuple[dict[int, dict[int, Row]], dict[int, int]]:
+    by_offset: dict[int, dict[int, Row]] = defaultdict(dict)
+    last_of_key: dict[int, int] = {}
+    firsts = [e.first for e in extents]
+    for row in rows:
+        if row.key:
+            last_of_key[row.key] = max(last_of_key.get(row.key, -1), row.offset)
+        at = bisect_right(firsts, row.offset) - 1
+        if at >= 0 and row.offset <= extents[at].last:
+            by_offset[row.offset][row.replica] = row
+    return by_offset, last_of_key
+
+
+def _may_be_missing(replica: Replica, offset: int, held: Mapping[int, Row], last_of_key: Mapping[int, int]) -> bool:
+    """Whether cleaning explains that a record others hold is not here."""
+    if offset >= replica.clean_offset:
+        return False
+    row = next(iter(held.values()))
+    return row.special or not row.key or not row.has_value or last_of_key[row.key] > offset
+
+
+def _finding(replica: Replica, offset: int, text: str, held: Mapping[int, Row]) -> Finding:
+    holders = ", ".join(str(b) for b in sorted(held))
+    return Finding(
+        BAD,
+        "replicas",
+        replica.topic,
+        replica.partition,
+        replica.broker_id,
+        replica.directory,
+        -1,
+        offset,
+        f"{text} (held by {holders})",
+    )
+
+
+def _excused(replica: Replica, count: int) -> Finding:
+    text = (
+        f"{count} records that cleaning removed here are held by other replicas: the next compaction makes them level"
+    )
+    return Finding(
+        WARN,
+        "replicas",
+        replica.topic,
+        replica.partition,
+        replica.broker_id,
+        replica.directory,
+        -1,
+        replica.clean_offset,
+        text,
+    )
+
+
+def _cut(findings: list[Finding]) -> list[Finding]:
+    if len(findings) <= NAMED_MAX:
+        return findings
+    first = findings[NAMED_MAX]
+    rest = Finding(
+        BAD,
+        "replicas",
+        first.topic,
+        first.partition,
+        first.replica,
+        first.file,
+        -1,
+        first.offset,
+        f"and {len(findings) - NAMED_MAX} more records that differ",
+    )
+    return [*findings[:NAMED_MAX], rest]
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[Extent]:
+    """Merge overlapping and touching [first, last] spans."""
+    out: list[Extent] = []
+    for first, last in sorted(spans):
+        if out and first <= out[-1].last + 1:
+            out[-1] = Extent(out[-1].first, max(out[-1].last, last))
+        else:
+            out.append(Extent(first, last))
+    return out
+
+
+def compare_partition(replicas: Sequence[Replica], extents: Sequence[Extent], below: int) -> list[Finding]:
+    """Read all replicas of one partition below an offset and compare them inside `extents`: one task."""
+    rows = (
+        row
+        for replica in replicas
+        for segment in replica.segments
+        if segment.base_offset < below
+        for row in record_rows(segment)
+        if row.offset < below
+    )
+    return compare(replicas, rows, extents)

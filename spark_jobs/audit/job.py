@@ -1,0 +1,222 @@
+"""Audit every replica of topics (or of directories): checksums, records, offsets, indexes, epochs, and replicas
+against each other.
+
+    spark-submit spark_jobs/audit.py --cluster-file DIR/cluster.json --topic flights --report audit/
+    spark-submit spark_jobs/audit.py --log-dir 1=/data/1 --log-dir 2=/data/2 --topic flights
+
+The last line printed is the summary as JSON. Exit status: 0 ok or warnings, 2 findings that are bad, 1 the audit
+could not be done.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any
+
+from logyard.spark_jobs import cluster as clusters
+from logyard.spark_jobs import session
+from logyard.spark_jobs.audit import quarantine, report
+from logyard.spark_jobs.audit.findings import BAD, OK, WARN, Finding
+from logyard.spark_jobs.audit.partition import PartitionVerdict, SegmentRows, audit_bin, judge_rows
+from logyard.spark_jobs.audit.replica_state import damaged_files, standing_findings, stray_findings
+from logyard.spark_jobs.audit.segment import SegmentAudit
+from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases, partitions_status
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
+from logyard.spark_jobs.outcome import run_job, say
+from logyard.spark_jobs.progress import Progress, over_tasks
+from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_leased, of_log_directory
+
+FINDINGS_IN_SUMMARY = 50
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the audit; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="audit.py", description=__doc__.split("\n")[0] if __doc__ else None)
+    clusters.add_arguments(parser)
+    parser.add_argument(
+        "--log-dir",
+        action="append",
+        default=[],
+        metavar="[ID=]PATH",
+        help="audit a directory instead of a cluster; repeatable",
+    )
+    parser.add_argument("--cleanup-policy", metavar="POLICY", help="with --log-dir: the topics' cleanup.policy")
+    parser.add_argument("--shallow", action="store_true", help="headers and checksums only, records are not opened")
+    parser.add_argument(
+        "--quarantine",
+        action="store_true",
+        help="have brokers set damaged followers aside: their files are kept, and all is fetched from the leader",
+    )
+    parser.add_argument(
+        "--re-replicate",
+        type=float,
+        metavar="S",
+        help="--quarantine, and wait up to S seconds until those replicas are in sync again",
+    )
+    parser.add_argument("--report", metavar="DIR", help="write index.html, findings.parquet and replicas.parquet there")
+    return run_job(parser, argv, audit)
+
+
+def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Do the audit; returns the exit status and the summary."""
+    began = time.monotonic()
+    wants_quarantine = arguments.quarantine or arguments.re_replicate is not None
+    if wants_quarantine and arguments.log_dir:
+        raise session.JobFailed("--quarantine asks brokers: it does not go with --log-dir")
+    with ExitStack() as stack:
+        findings: list[Finding] = []
+        leases: list[Lease] = []
+        beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
+        stack.callback(end_leases, leases, "the audit is over")
+        replicas = _of_directories(arguments) if arguments.log_dir else _leased(arguments, findings, leases)
+        findings += [found for replica in replicas if not leases for found in damaged_files(replica)]
+        say(f"audit: {len(replicas)} replicas, {sum(s.size for r in replicas for s in r.segments):,} bytes")
+        context = session.start("logyard audit")
+        found, totals = _inspect(context, replicas, deep=not arguments.shallow)
+        findings += found
+        beats.beat()
+        findings = _without_lost(findings, replicas, beats.lost)
+    summary = _summary(replicas, findings, totals, time.monotonic() - began)
+    if wants_quarantine:
+        summary["quarantined"] = _quarantine(replicas, findings, arguments.re_replicate)
+    if arguments.report:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        report.write(arguments.report, summary, findings, totals, now)
+    return (2 if summary["verdict"] == BAD else 0), summary
+
+
+def _leased(arguments: argparse.Namespace, findings: list[Finding], leases: list[Lease]) -> list[Replica]:
+    """Lease every replica before anything is read; one that cannot be had is a warning, a partition without any bad."""
+    cluster = clusters.connect(arguments)
+    run_id = clusters.run_id("audit")
+    topics = arguments.topic or sorted(set(cluster.metadata.topics) - cluster.metadata.internal)
+    for tp, place in cluster.partitions(topics):
+        had = 0
+        # The leader last: whatever a follower then knows to be acknowledged, the leader must have.
+        for broker_id in sorted(place.replicas, key=place.leader.__eq__):
+            try:
+                leases.append(cluster.lease(broker_id, tp, run_id, "audit"))
+                had += 1
+            except LeaseError as error:
+                findings.append(Finding(WARN, "replica", *tp, broker_id, "", -1, -1, f"not audited: {error}"))
+        if not had:
+            findings.append(Finding(BAD, "replica", *tp, -1, "", -1, -1, "no replica could be audited"))
+    if not arguments.topic:
+        said = "not audited: the brokers had no answer for this topic"
+        findings += [Finding(WARN, "replica", name, -1, -1, "", -1, -1, said) for name in cluster.metadata.missing]
+    if not leases and not findings:
+        raise session.JobFailed("there is no topic to audit")
+    replicas = [of_leased(lease) for lease in leases]
+    for tp in sorted({r.tp for r in replicas}):
+        findings += standing_findings([r for r in replicas if r.tp == tp])
+    if not arguments.topic:
+        for broker in cluster.brokers.values():
+            findings += stray_findings(broker.broker_id, partitions_status(broker)["strays"])
+    return replicas
+
+
+def _of_directories(arguments: argparse.Namespace) -> list[Replica]:
+    replicas = []
+    for number, given in enumerate(arguments.log_dir):
+        head, _, tail = given.partition("=")
+        broker_id, path = (int(head), tail) if tail and head.isdigit() else (number, given)
+        if not os.path.isdir(path):
+            raise session.JobFailed(f"--log-dir {path}: there is no such directory")
+        replicas += list(of_log_directory(path, broker_id, arguments.topic, arguments.cleanup_policy))
+    check_topics("--log-dir", replicas, arguments.topic)
+    return replicas
+
+
+def _inspect(context: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[list[Finding], list[dict[str, Any]]]:
+    """Go through every segment, then judge each partition where its batches meet; returns findings and rows per
+    replica."""
+    work = [
+        SegmentAudit(segment, deep, r.leader_epochs, r.compacted, r.now_ms, r.log_start_offset)
+        for r in replicas
+        for segment in r.segments
+    ]
+    bins = session.bins_by_size(work, lambda w: w.segment.size, session.task_count(context))
+    by_partition: dict[str, list[Replica]] = defaultdict(list)
+    for replica in replicas:
+        by_partition[str(replica.tp)].append(replica)
+    known = context.broadcast(dict(by_partition))
+    sizes = {name: sum(s.size for r in held for s in r.segments) for name, held in by_partition.items()}
+    tell = over_tasks(context, Progress("audit", sizes, say))
+
+    def inspect(part: list[SegmentAudit]) -> Iterator[tuple[str, SegmentRows]]:
+        for item in part:
+            yield from audit_bin([item])
+            tell(f"{item.segment.topic}-{item.segment.partition}", item.segment.size)
+
+    def judge(pair: tuple[str, Iterable[SegmentRows]]) -> PartitionVerdict:
+        return judge_rows(known.value[pair[0]], pair[1])
+
+    rows = context.parallelize(bins, max(len(bins), 1)).flatMap(inspect)
+    verdicts = rows.groupByKey(min(len(by_partition), len(bins)) or 1).map(judge).collect()
+    return [f for v in verdicts for f in v.findings], [t for v in verdicts for t in v.totals]
+
+
+def _quarantine(replicas: Sequence[Replica], findings: Sequence[Finding], wait_s: float | None) -> list[Any]:
+    """Have damaged followers set aside, their leases having ended; returns a row for each damaged replica."""
+    brokers = {r.broker_id: r.lease.broker for r in replicas if r.lease is not None}
+    rows = quarantine.set_aside(quarantine.suspects(replicas, findings), brokers, say)
+    if wait_s is not None:
+        quarantine.wait_in_sync(rows, brokers, wait_s)
+    return rows
+
+
+def _without_lost(findings: list[Finding], replicas: Sequence[Replica], lost: dict[str, str]) -> list[Finding]:
+    """Take back what was said of a replica whose lease was lost meanwhile (its files may have gone): it was not
+    audited."""
+    gone = {
+        (r.tp, r.broker_id): lost[r.lease.lease_id]
+        for r in replicas
+        if r.lease is not None and r.lease.lease_id in lost
+    }
+    partitions = {tp for tp, _ in gone}
+    kept = [
+        f
+        for f in findings
+        if ((f.topic, f.partition), f.replica) not in gone
+        and not (f.check == "replicas" and (f.topic, f.partition) in partitions)
+    ]
+    return kept + [
+        Finding(WARN, "replica", *tp, broker_id, "", -1, -1, f"not audited to its end: {reason}")
+        for (tp, broker_id), reason in gone.items()
+    ]
+
+
+def _summary(
+    replicas: Sequence[Replica], findings: Sequence[Finding], totals: Sequence[dict[str, Any]], seconds: float
+) -> dict[str, Any]:
+    levels = Counter(f.level for f in findings)
+    verdict = BAD if levels[BAD] else WARN if levels[WARN] else OK
+    compared = {
+        f"{tp}": min((r.high_watermark for r in replicas if r.tp == tp), default=-1)
+        for tp in sorted({r.tp for r in replicas})
+    }
+    worst_first = sorted(findings, key=lambda f: (f.level != BAD, f.topic, f.partition, f.replica, f.offset))
+    return {
+        "job": "audit",
+        "verdict": verdict,
+        "topics": sorted({r.topic for r in replicas}),
+        "partitions": len({r.tp for r in replicas}),
+        "replicas": len(replicas),
+        "segments": sum(len(r.segments) for r in replicas),
+        "batches": sum(int(t["batches"]) for t in totals),
+        "records": sum(int(t["records"]) for t in totals),
+        "bytes": sum(int(t["bytes"]) for t in totals),
+        "compared_to": compared,
+        "findings": {BAD: levels[BAD], WARN: levels[WARN]},
+        "first_findings": [f.to_json() for f in worst_first[:FINDINGS_IN_SUMMARY]],
+        "seconds": round(seconds, 2),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

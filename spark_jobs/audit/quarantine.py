@@ -1,0 +1,91 @@
+"""Which replicas an audit has set aside, and how that is asked of their brokers: driver only.
+
+A replica is a suspect where something is wrong with it alone. Where replicas only differ from each other nobody knows
+which of them is right; where the leader is damaged as well there is nothing sound to fetch.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from logyard.broker.model import TopicPartition
+from logyard.spark_jobs.audit.findings import BAD, Finding
+from logyard.spark_jobs.leases.client import BrokerHttp, LeaseError, partition_status, quarantine_replica
+from logyard.spark_jobs.segments.replicas import Replica
+
+# What is said of a replica only in comparison with others, of a broker's belief rather than its files, or of a file
+# that did not come (a connection may have broken).
+NO_PROOF = frozenset({"replicas", "replica", "watermark", "topic", "readable"})
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A damaged replica: what the first finding says of it, and why it stays where it is ("": it is set aside)."""
+
+    tp: TopicPartition
+    broker_id: int
+    reason: str
+    kept_because: str = ""
+
+
+def suspects(replicas: Sequence[Replica], findings: Iterable[Finding]) -> list[Suspect]:
+    """Name the damaged replicas, each once, in the replicas' order."""
+    damage: dict[tuple[TopicPartition, int], Finding] = {}
+    for finding in findings:
+        if finding.level == BAD and finding.check not in NO_PROOF:
+            damage.setdefault((TopicPartition(finding.topic, finding.partition), finding.replica), finding)
+    leaders = {r.tp: r.broker_id for r in replicas if r.is_leader}
+    found = []
+    for replica in replicas:
+        first = damage.get((replica.tp, replica.broker_id))
+        if first is None:
+            continue
+        leader = leaders.get(replica.tp)
+        kept = ""
+        if leader is None:
+            kept = "no leader was audited"
+        elif leader == replica.broker_id:
+            kept = "it leads: let a sound replica lead, then audit again"
+        elif (replica.tp, leader) in damage:
+            kept = "the leader is damaged as well"
+        found.append(Suspect(replica.tp, replica.broker_id, f"{first.check}: {first.message}", kept))
+    return found
+
+
+def set_aside(found: Sequence[Suspect], brokers: dict[int, BrokerHttp], say: Callable[[str], None]) -> list[Any]:
+    """Have brokers set the suspects aside, one after the other; returns a row of the summary for each."""
+    rows = []
+    for suspect in found:
+        row: dict[str, Any] = {"partition": str(suspect.tp), "replica": suspect.broker_id, "reason": suspect.reason}
+        refusal = suspect.kept_because
+        if not refusal:
+            say(f"audit: {suspect.tp} on broker {suspect.broker_id} is set aside once it is out of the ISR")
+            try:
+                row["kept"] = quarantine_replica(brokers[suspect.broker_id], *suspect.tp, suspect.reason)["kept"]
+            except LeaseError as error:
+                refusal = str(error)
+        row["refused"] = refusal or None
+        say(f"audit: {suspect.tp} on broker {suspect.broker_id}: {refusal or 'kept in ' + row['kept']}")
+        rows.append(row)
+    return rows
+
+
+def wait_in_sync(rows: Sequence[dict[str, Any]], brokers: dict[int, BrokerHttp], wait_s: float) -> None:
+    """Wait until what was set aside is in the ISR again; notes in each row whether it is."""
+    deadline = time.monotonic() + wait_s
+    waiting = [row for row in rows if not row["refused"]]
+    for row in waiting:
+        row["in_sync"] = False
+    while waiting and time.monotonic() < deadline:
+        for row in list(waiting):
+            topic, _, partition = row["partition"].rpartition("-")
+            try:
+                status = partition_status(brokers[row["replica"]], topic, int(partition))
+            except LeaseError:
+                continue
+            if row["replica"] in status["isr"]:
+                row["in_sync"] = True
+                waiting.remove(row)
+        time.sleep(LOOK_S if waiting else 0)

@@ -1,0 +1,71 @@
+"""What replicas say of themselves, held against each other, before a byte is read."""
+
+from collections.abc import Iterator, Sequence
+
+from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
+from logyard.spark_jobs.segments.replicas import UNKNOWN, Replica
+
+
+def standing_findings(replicas: Sequence[Replica]) -> Iterator[Finding]:
+    """Judge the replicas of one partition: offsets beyond the log, no leader, not in the ISR, other topic ids.
+
+    :param replicas: in the order in which they were leased: while records come in, only a leader that was looked at
+        after a follower must have everything that this follower knows to be acknowledged.
+    """
+    leader = next((r for r in replicas if r.is_leader), None)
+    leader_seen = False
+    for replica in replicas:
+        yield from damaged_files(replica)
+        yield from _own_offsets(replica)
+        if replica is leader:
+            leader_seen = True
+        elif leader is not None:
+            yield from _against_leader(replica, leader)
+            if not leader_seen and replica.high_watermark > leader.log_end_offset:
+                text = f"its high watermark {replica.high_watermark} lies beyond the leader's log"
+                text += f", which ends at {leader.log_end_offset}"
+                yield _finding(replica, BAD, "watermark", replica.high_watermark, text)
+    if leader is None and replicas:
+        yield _finding(replicas[0], WARN, "leader", UNKNOWN, "none of the audited replicas leads the partition")
+
+
+def damaged_files(replica: Replica) -> Iterator[Finding]:
+    """Name the files of a replica that could not be read when it was looked at."""
+    for path, text in replica.damaged_files:
+        yield Finding(BAD, "file", *replica.tp, replica.broker_id, path, -1, UNKNOWN, text)
+
+
+def _own_offsets(replica: Replica) -> Iterator[Finding]:
+    recovery_point = UNKNOWN if replica.lease is None else int(replica.lease.details.get("recovery_point", UNKNOWN))
+    offsets = {
+        "high watermark": replica.high_watermark,
+        "log start": replica.log_start_offset,
+        "cleaner checkpoint": replica.clean_offset,
+        "recovery point": recovery_point,
+    }
+    for name, offset in offsets.items():
+        if offset > replica.log_end_offset:
+            text = f"its {name} {offset} lies beyond its log's end {replica.log_end_offset}"
+            yield _finding(replica, BAD, "checkpoint", offset, text)
+
+
+def _against_leader(replica: Replica, leader: Replica) -> Iterator[Finding]:
+    if replica.topic_id != leader.topic_id:
+        text = f"its topic id is {replica.topic_id}, the leader's {leader.topic_id}"
+        yield _finding(replica, BAD, "topic", UNKNOWN, text)
+    isr = [] if leader.lease is None else leader.lease.details.get("isr", [])
+    if isr and replica.broker_id not in isr:
+        text = f"not in the ISR: its log ends at {replica.log_end_offset}, the leader's at {leader.log_end_offset}"
+        yield _finding(replica, WARN, "isr", replica.log_end_offset, text)
+
+
+def stray_findings(broker_id: int, strays: Sequence[str]) -> Iterator[Finding]:
+    """Name the directories that belong to no replica of a broker."""
+    for directory in strays:
+        yield Finding(
+            WARN, "stray", "", UNKNOWN, broker_id, directory, -1, UNKNOWN, "it belongs to no replica of this broker"
+        )
+
+
+def _finding(replica: Replica, level: str, check: str, offset: int, text: str) -> Finding:
+    return Finding(level, check, *replica.tp, replica.broker_id, replica.directory, -1, offset, text)

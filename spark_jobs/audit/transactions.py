@@ -1,0 +1,106 @@
+"""What a log's batches say of its leader epochs and transactions, held against the files that repeat it.
+
+A search begins where these files say: what is wrong in them hides or shows the wrong records, though every batch of the
+log is sound.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from logyard.broker.compaction.decision import TRANSACTIONAL
+from logyard.broker.compaction.transactions import ABORT_MARKER
+from logyard.broker.log import layout
+from logyard.broker.log.segment.index import AbortedTxn
+from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
+from logyard.spark_jobs.audit.framing import Blind
+from logyard.spark_jobs.audit.segment import NO_MARKER
+from logyard.spark_jobs.segments.kernels import Array
+from logyard.spark_jobs.segments.replicas import Replica
+
+Columns = Mapping[str, Array]
+
+
+def epoch_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) -> Iterator[Finding]:
+    """Find epochs that begin where no batch begins, above what cleaning and retention have changed."""
+    if not len(c["base"]):
+        return
+    known_from = max(replica.clean_offset, replica.log_start_offset)
+    file = f"{replica.directory}/{layout.LEADER_EPOCHS}"
+    end = int(c["last"][-1]) + 1
+    for epoch, start in replica.leader_epochs:
+        at = int(np.searchsorted(c["base"], start))
+        begins = at < len(c["base"]) and int(c["base"][at]) == start
+        if start > known_from and not begins and start != end and not any(b.meets(start, start) for b in blind):
+            text = f"epoch {epoch} begins at {start}, where no batch begins"
+            yield Finding(BAD, "epochs", *replica.tp, replica.broker_id, file, -1, start, text)
+
+
+def transaction_findings(
+    replica: Replica, c: Columns, indexes: Mapping[int, Sequence[AbortedTxn]], blind: Sequence[Blind] = ()
+) -> Iterator[Finding]:
+    """Find transaction indexes that do not say what the markers in their segments say; one that reaches into `blind`
+    offsets is not judged by what is missing there.
+
+    Where cleaning or retention took batches away, only what is left can be compared.
+    """
+    is_whole = replica.log_start_offset == 0 and replica.clean_offset <= 0
+    expected, begun = aborted_by_markers(c)
+    for base, entries in indexes.items():
+        listed = {entry.last_offset: entry for entry in entries}
+        for last, (segment, found) in expected.items():
+            if segment != base:
+                continue
+            entry = listed.pop(last, None)
+            if found.first_offset < 0:
+                continue  # its records are gone, or it never had any
+            is_seen = is_whole and not any(b.meets(0, last) for b in blind)
+            if entry is None:
+                yield _finding(replica, base, last, BAD, f"the transaction aborted at {last} is not listed")
+            elif entry.producer_id != found.producer_id:
+                text = f"the transaction aborted at {last} is producer {found.producer_id}'s, not {entry.producer_id}'s"
+                yield _finding(replica, base, last, BAD, text)
+            elif is_seen and entry.first_offset != found.first_offset:
+                text = f"the transaction aborted at {last} began at {found.first_offset}, not {entry.first_offset}"
+                yield _finding(replica, base, last, BAD, text)
+            elif is_seen and not _is_stable(entry.last_stable_offset, found, begun):
+                text = f"the last stable offset was {found.last_stable_offset} after {last}, not"
+                yield _finding(replica, base, last, WARN, f"{text} {entry.last_stable_offset}")
+        for last in listed:
+            is_unknown = any(b.meets(last, last) for b in blind)
+            if last >= max(replica.clean_offset, replica.log_start_offset) and not is_unknown:
+                yield _finding(replica, base, last, BAD, f"no transaction was aborted at {last}")
+
+
+def _is_stable(said: int, found: AbortedTxn, begun: frozenset[int]) -> bool:
+    """Where nothing was open behind it, a follower may say where the next transaction of the same fetch begins."""
+    if found.last_stable_offset <= found.last_offset:
+        return said == found.last_stable_offset
+    return said == found.last_stable_offset or (said > found.last_offset and said in begun)
+
+
+def aborted_by_markers(c: Columns) -> tuple[dict[int, tuple[int, AbortedTxn]], frozenset[int]]:
+    """Return the aborted transactions by their marker's offset, each with its marker's segment (`first_offset` is -1
+    where no batch of it is there), and where transactions began."""
+    rows = np.flatnonzero(c["attributes"] & TRANSACTIONAL)
+    names = ("segment", "base", "last", "producer_id", "marker")
+    columns = (c[name][rows].tolist() for name in names)
+    open_from: dict[int, int] = {}
+    found: dict[int, tuple[int, AbortedTxn]] = {}
+    begun: set[int] = set()
+    for segment, base, last, producer, marker in zip(*columns, strict=True):
+        if marker == NO_MARKER:
+            if producer not in open_from:
+                open_from[producer] = base
+                begun.add(base)
+            continue
+        first = open_from.pop(producer, -1)
+        if marker == ABORT_MARKER:
+            stable = min(open_from.values(), default=last + 1)
+            found[last] = segment, AbortedTxn(producer, first, last, stable)
+    return found, frozenset(begun)
+
+
+def _finding(replica: Replica, base: int, offset: int, level: str, text: str) -> Finding:
+    file = f"{replica.directory}/{base:020d}{layout.TXN_INDEX}"
+    return Finding(level, "txnindex", *replica.tp, replica.broker_id, file, -1, offset, text)

@@ -1,0 +1,194 @@
+"""Compact topics on live brokers: decide once per partition, rewrite every in-sync replica, let each broker swap.
+
+    spark-submit spark_jobs/compact.py --cluster-file DIR/cluster.json --topic flights
+
+The last line printed is the summary as JSON. Exit status: 0 every partition was compacted or had nothing to do, 1
+one was not.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from logyard.broker.compaction.decision_format import Decision
+from logyard.spark_jobs import cluster as clusters
+from logyard.spark_jobs import session
+from logyard.spark_jobs.compact.key_table import BYTES_PER_KEY
+from logyard.spark_jobs.compact.partition import (
+    PartitionRun,
+    ReplicaRun,
+    Rewritten,
+    Surveyed,
+    SurveyWork,
+    lease_partition,
+    rewrite_replica,
+    survey_over_tasks,
+    survey_partition,
+)
+from logyard.spark_jobs.leases.client import UNSURE, Lease, LeaseError, end_leases
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
+from logyard.spark_jobs.outcome import run_job, say
+from logyard.spark_jobs.progress import Progress, over_tasks
+
+# 20 million keys: with its Python, such a task stays below 1 GB.
+TASK_MEMORY_MIB = 800
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the compaction; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="compact.py", description=__doc__.split("\n")[0] if __doc__ else None)
+    clusters.add_arguments(parser)
+    parser.add_argument(
+        "--wait-s", type=float, default=60.0, metavar="S", help="how long to wait for another run's leases (60)"
+    )
+    parser.add_argument("--force", action="store_true", help="compact logs that are not dirty enough, too")
+    parser.add_argument(
+        "--task-memory",
+        type=_positive,
+        default=TASK_MEMORY_MIB,
+        metavar="MIB",
+        help=f"what a partition's keys may take in one task ({TASK_MEMORY_MIB}); keys that take more are shuffled",
+    )
+    parser.add_argument("--max-keys", type=_positive, metavar="N", help="the same as a number of keys (40 bytes each)")
+    return run_job(parser, argv, compact)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: a whole number above 0 is expected")
+    return int(text)
+
+
+def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Do the compaction; returns the exit status and the summary."""
+    began = time.monotonic()
+    if not arguments.topic:
+        raise session.JobFailed("name the topics to compact with --topic")
+    cluster = clusters.connect(arguments)
+    run_id = clusters.run_id("compact")
+    with ExitStack() as stack:
+        leases: list[Lease] = []
+        beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
+        stack.callback(end_leases, leases, "the compaction is over")
+        runs = []
+        for tp, place in cluster.partitions(arguments.topic):
+            run = lease_partition(cluster, tp, place, run_id, force=arguments.force, wait_s=arguments.wait_s)
+            leases += [r.lease for r in run.replicas]
+            runs.append(run)
+        due = [run for run in runs if run.is_due]
+        say(f"compact: {len(due)} of {len(runs)} partitions are due")
+        if due:
+            _in_spark(due, beats, arguments.max_keys or arguments.task_memory * 2**20 // BYTES_PER_KEY)
+    summary = _summary(runs, time.monotonic() - began)
+    failed = [run for run in runs if run.failure]
+    return (1 if failed else 0), summary
+
+
+def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats, keys_max: int) -> None:
+    """Pass 1, pass 2 and the commits; what happens to each partition is noted in its run."""
+    context = session.start("logyard compact")
+    surveys = [r.survey_work(keys_max) for r in runs]
+    read = over_tasks(context, Progress("compact: pass 1", {str(s.leader.tp): s.size for s in surveys}, say))
+
+    def survey_one(work: SurveyWork) -> Surveyed:
+        surveyed = survey_partition(work)
+        read(str(work.leader.tp), work.size)
+        return surveyed
+
+    for run, survey, surveyed in zip(runs, surveys, session.run_each(context, surveys, survey_one), strict=True):
+        run.is_shuffled = surveyed.too_many_keys
+        if run.is_shuffled:
+            say(f"compact: {run.tp} has more than {keys_max:,} keys: they are shuffled")
+        _note_survey(run, survey_over_tasks(context, survey) if run.is_shuffled else surveyed)
+    decided = [run for run in runs if run.decision is not None]
+    decisions = context.broadcast({str(run.tp): run.decision.encode() for run in decided if run.decision})
+
+    sizes = {str(run.tp): sum(r.size for r in run.replicas) for run in decided}
+    written = over_tasks(context, Progress("compact: pass 2", sizes, say))
+
+    def rewrite(replica: ReplicaRun) -> Rewritten:
+        rewritten = rewrite_replica(replica, Decision.decode(decisions.value[str(replica.tp)]))
+        written(str(replica.tp), replica.size)
+        return rewritten
+
+    work = [(run, replica) for run in decided for replica in run.replicas]
+    for (run, replica), rewritten in zip(work, session.run_each(context, [r for _, r in work], rewrite), strict=True):
+        run.rewritten[replica.lease.broker.broker_id] = rewritten
+    for run in decided:
+        _commit(run, beats)
+        survivors = len(run.decision.survivors) if run.decision else 0
+        say(f"compact: {run.tp} {run.outcome}, {survivors:,} of {run.records_surveyed:,} records stay")
+
+
+def _note_survey(run: PartitionRun, surveyed: Surveyed) -> None:
+    if surveyed.failure:
+        run.failure = surveyed.failure
+        return
+    run.decision = Decision.decode(surveyed.decision)
+    run.bytes_surveyed = surveyed.bytes_read
+    run.keys = surveyed.keys
+    run.records_surveyed = surveyed.records
+
+
+def _commit(run: PartitionRun, beats: Heartbeats) -> None:
+    """Commit the followers, then the leader; a replica that fails keeps its segments and is named.
+
+    A broker that dies is asked again only after the others: once the controller has noticed, they are fenced.
+    """
+    assert run.decision is not None
+    unsure: list[tuple[Lease, LeaseError]] = []
+    for replica in sorted(run.replicas, key=lambda r: (r.lease.is_leader, r.lease.broker.broker_id)):
+        broker_id = replica.lease.broker.broker_id
+        rewritten = run.rewritten[broker_id]
+        reason = rewritten.failure or beats.lost.get(replica.lease.lease_id)
+        if not reason:
+            try:
+                run.committed[broker_id] = replica.lease.try_commit(
+                    run.decision.to_commit(), list(rewritten.groups), run.decision.range_end
+                )
+                continue
+            except LeaseError as error:
+                reason = str(error)
+                if error.code in UNSURE:
+                    unsure.append((replica.lease, error))
+                    continue
+        run.failure = f"broker {broker_id}: {reason}"
+    for lease, first in unsure:
+        try:
+            run.committed[lease.broker.broker_id] = lease.committed_after_all(first)
+        except LeaseError as error:
+            run.failure = f"broker {lease.broker.broker_id}: {error}"
+
+
+def _summary(runs: Sequence[PartitionRun], seconds: float) -> dict[str, Any]:
+    outcome = Counter(run.outcome for run in runs)
+    leaders = [run.rewritten[run.leader_id] for run in runs if run.leader_id in run.committed]
+    every = [run.rewritten[b] for run in runs for b in run.committed]
+    committed = [answer for run in runs for answer in run.committed.values()]
+    return {
+        "job": "compact",
+        "topics": sorted({run.tp.topic for run in runs}),
+        "partitions": len(runs),
+        "compacted": outcome["compacted"],
+        "skipped": outcome["skipped"],
+        "failed": outcome["failed"],
+        "replicas_compacted": len(committed),
+        "records_before": sum(w.records_in for w in leaders),
+        "records_after": sum(w.records_out for w in leaders),
+        "bytes_before": sum(w.bytes_in for w in leaders),
+        "bytes_after": sum(w.bytes_out for w in leaders),
+        "bytes_rewritten": sum(w.bytes_in for w in every),
+        "segments_before": sum(int(a.get("segments_before", 0)) for a in committed),
+        "segments_after": sum(int(a.get("segments_after", 0)) for a in committed),
+        "keys": sum(run.keys for run in runs),
+        "details": {str(run.tp): run.to_json() for run in runs},
+        "seconds": round(seconds, 2),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,313 @@
+"""One partition's compaction from lease to rewritten parts: what the driver decides, and the two tasks that Spark runs.
+
+A task returns its failure as text, so that one damaged partition hurts only itself.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from logyard.broker.compaction.decision import ActiveProducer, Survey
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.old_formats import expired_offsets
+from logyard.broker.compaction.ranges import SegmentRange, dirty_ratio, is_due
+from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.model import TopicPartition
+from logyard.spark_jobs.cluster import Cluster
+from logyard.spark_jobs.compact.key_table import KeyTable, TooManyKeys
+from logyard.spark_jobs.compact.rewrite import Rewriter, plan_groups, survey_segments
+from logyard.spark_jobs.compact.shuffle import survey_shuffled
+from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases
+from logyard.spark_jobs.metadata import Place
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.replicas import Replica, of_leased
+
+ATTEMPTS = 3
+ATTEMPT_PAUSE_S = 1.0
+HELD_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRun:
+    """One leased replica: plain data for a task."""
+
+    tp: TopicPartition
+    lease: Lease
+    replica: Replica
+
+    @property
+    def size(self) -> int:
+        """The bytes of all its leased segments."""
+        return sum(s.size for s in self.replica.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyWork:
+    """What pass 1 needs: the leader's replica and the bounds."""
+
+    leader: ReplicaRun
+    range_end: int
+    tombstone_cutoff: int
+    keys_max: int
+
+    @property
+    def segments(self) -> list[SegmentFile]:
+        return [s for s in self.leader.replica.segments if s.base_offset < self.range_end]
+
+    @property
+    def size(self) -> int:
+        """The bytes that pass 1 goes through."""
+        return sum(s.size for s in self.segments)
+
+    def new_survey(self) -> Survey:
+        """Return a survey that has seen nothing yet."""
+        replica, lease = self.leader.replica, self.leader.lease
+        producers = {
+            int(p["producer_id"]): ActiveProducer(int(p["last_offset"]), int(p["producer_epoch"]))
+            for p in lease.details.get("producers", [])
+        }
+        segments = self.segments
+        return Survey(
+            topic=replica.topic,
+            partition=replica.partition,
+            leader_epoch=lease.leader_epoch,
+            range_start=segments[0].base_offset if segments else self.range_end,
+            range_end=self.range_end,
+            now_ms=replica.now_ms,
+            delete_retention_ms=int(replica.config["delete.retention.ms"]),
+            tombstone_cutoff=self.tombstone_cutoff,
+            aborted=replica.aborted,
+            producers=producers,
+            expired=self._expired(),
+        )
+
+    def _expired(self) -> tuple[tuple[int, int], ...]:
+        """The segments whose old tombstones may go, by the ages of the leader's files."""
+        replica, lease = self.leader.replica, self.leader.lease
+        ranges = ((SegmentRange(s.base_offset, s.last_offset, s.size), s.mtime_ms) for s in lease.segments)
+        return expired_offsets(ranges, replica.clean_offset, int(replica.config["delete.retention.ms"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What pass 1 answers."""
+
+    decision: bytes = b""
+    bytes_read: int = 0
+    records: int = 0
+    keys: int = 0
+    failure: str = ""
+    too_many_keys: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What pass 2 answers for one replica: the commit's groups, and sums over the segments it read."""
+
+    groups: tuple[dict[str, Any], ...] = ()
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records_in: int = 0
+    records_out: int = 0
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class PartitionRun:
+    """What one run does to one partition, from the leases to the commits."""
+
+    tp: TopicPartition
+    replicas: list[ReplicaRun] = field(default_factory=list)
+    leader_id: int = -1
+    range_end: int = 0
+    tombstone_cutoff: int = 0
+    is_due: bool = False
+    skipped: str = ""
+    failure: str = ""
+    absent: dict[int, str] = field(default_factory=dict)
+    decision: Decision | None = None
+    bytes_surveyed: int = 0
+    records_surveyed: int = 0
+    keys: int = 0
+    is_shuffled: bool = False
+    rewritten: dict[int, Rewritten] = field(default_factory=dict)
+    committed: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> str:
+        return "failed" if self.failure else "skipped" if self.skipped else "compacted"
+
+    def survey_work(self, keys_max: int) -> SurveyWork:
+        leader = next(r for r in self.replicas if r.lease.is_leader)
+        return SurveyWork(leader, self.range_end, self.tombstone_cutoff, keys_max)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the partition's part of the summary."""
+        leader = self.rewritten.get(self.leader_id, Rewritten())
+        return {
+            "outcome": self.outcome,
+            "reason": self.failure or self.skipped or None,
+            "plan": "shuffle" if self.is_shuffled else "local",
+            "keys": self.keys,
+            "range_end": self.range_end,
+            "tombstone_cutoff": self.tombstone_cutoff,
+            "records_before": leader.records_in,
+            "records_after": leader.records_out,
+            "bytes_before": leader.bytes_in,
+            "bytes_after": leader.bytes_out,
+            "replicas": sorted(self.committed),
+            "absent": {str(b): reason for b, reason in sorted(self.absent.items())},
+        }
+
+
+def lease_partition(
+    cluster: Cluster, tp: TopicPartition, place: Place, run_id: str, *, force: bool = False, wait_s: float = 0.0
+) -> PartitionRun:
+    """Lease every replica and settle the range.
+
+    Tries again where the leader changed meanwhile, and for `wait_s` where another run (the broker's own cleaner, say)
+    holds a replica; a partition that stays held is skipped.
+    """
+    deadline = time.monotonic() + wait_s
+    attempts = 0
+    while True:
+        run = PartitionRun(tp)
+        held = _take_leases(cluster, run, place, run_id)
+        if held and time.monotonic() < deadline:
+            end_leases([r.lease for r in run.replicas], held)
+            time.sleep(HELD_PAUSE_S)
+            continue
+        if _settle(run, place, force):
+            return run
+        end_leases([r.lease for r in run.replicas], run.failure)
+        run.replicas = []
+        attempts += 1
+        if attempts == ATTEMPTS:
+            return run
+        time.sleep(ATTEMPT_PAUSE_S)
+
+
+def _take_leases(cluster: Cluster, run: PartitionRun, place: Place, run_id: str) -> str:
+    """Take what can be had; returns why a replica is held by another run, "" where none is."""
+    held = ""
+    for broker_id in place.replicas:
+        try:
+            lease = cluster.lease(broker_id, run.tp, run_id, "compact")
+        except LeaseError as error:
+            run.absent[broker_id] = str(error)
+            if error.code in ("not_compacted", "moving", "lease_held"):
+                run.skipped = str(error)
+            if error.code == "lease_held":
+                held = str(error)
+            continue
+        try:
+            run.replicas.append(ReplicaRun(run.tp, lease, of_leased(lease)))
+        except CorruptData as error:
+            lease.abort(str(error))
+            run.absent[broker_id] = str(error)
+    return held
+
+
+def _settle(run: PartitionRun, place: Place, force: bool) -> bool:
+    """Set range, cut-off and whether the partition is due; False where the leases do not fit together."""
+    if run.skipped:
+        end_leases([r.lease for r in run.replicas], run.skipped)
+        run.replicas = []
+        return True
+    leaders = [r for r in run.replicas if r.lease.is_leader]
+    if len(leaders) != 1 or len({r.lease.leader_epoch for r in run.replicas}) != 1:
+        run.failure = f"no single leader among the leases taken ({len(run.replicas)} of {len(place.replicas)} replicas)"
+        run.failure += "".join(f"; {reason}" for reason in run.absent.values())
+        return False
+    leader = leaders[0]
+    run.leader_id = leader.lease.broker.broker_id
+    # A follower outside the ISR may lack records: it is not rewritten now, and no tombstone goes before it has been.
+    isr = {int(b) for b in leader.lease.details["isr"]}
+    behind = [r for r in run.replicas if r.lease.broker.broker_id not in isr]
+    for replica in behind:
+        run.absent[replica.lease.broker.broker_id] = "not in the ISR"
+        replica.lease.abort("not in the ISR")
+    run.replicas = [r for r in run.replicas if r not in behind]
+    run.range_end = min(r.lease.end_offset for r in run.replicas)
+    run.tombstone_cutoff = 0 if run.absent else min(r.replica.clean_offset for r in run.replicas)
+    run.is_due, run.skipped = _judge(run, leader.replica, force)
+    return True
+
+
+def _judge(run: PartitionRun, leader: Replica, force: bool) -> tuple[bool, str]:
+    """Return whether the partition is worth compacting, else why not."""
+    clean = min(r.replica.clean_offset for r in run.replicas)
+    ranges = [SegmentRange(s.base_offset, s.last_offset, s.size) for s in leader.segments]
+    ratio = dirty_ratio(ranges, clean, run.range_end)
+    config = leader.config
+    due = is_due(
+        ratio,
+        min_ratio=float(config["min.cleanable.dirty.ratio"]),
+        first_dirty_at_ms=int(leader.lease.details["first_dirty_at_ms"]) if leader.lease else -1,
+        max_lag_ms=int(config["max.compaction.lag.ms"]),
+        now_ms=leader.now_ms,
+        end_offset=run.range_end,
+        clean_offset=clean,
+    )
+    if due or (force and ranges and run.range_end > leader.log_start_offset):
+        return True, ""
+    if run.range_end <= clean:
+        return False, f"nothing to clean between {clean} and {run.range_end}"
+    return False, f"dirty ratio {ratio:.2f} is not above {config['min.cleanable.dirty.ratio']}"
+
+
+def survey_partition(work: SurveyWork) -> Surveyed:
+    """Pass 1, inside a task; gives up where it meets more keys than a task may hold."""
+    table = KeyTable(keys_max=work.keys_max)
+    try:
+        decision, bytes_read = survey_segments(work.segments, work.new_survey(), table)
+    except TooManyKeys:
+        return Surveyed(too_many_keys=True)
+    except (LogyardError, OSError) as error:
+        return _survey_failed(work, error)
+    return Surveyed(decision.encode(), bytes_read, table.records, table.count)
+
+
+def survey_over_tasks(context: Any, work: SurveyWork) -> Surveyed:
+    """Pass 1 of a partition whose keys do not fit one task, on the driver."""
+    try:
+        decision, buckets = survey_shuffled(context, work.segments, work.new_survey, work.keys_max)
+    except LogyardError as error:
+        return _survey_failed(work, error)
+    sums = (sum(b.bytes_read for b in buckets), sum(b.records for b in buckets), sum(b.keys for b in buckets))
+    return Surveyed(decision.encode(), *sums)
+
+
+def _survey_failed(work: SurveyWork, error: Exception) -> Surveyed:
+    return Surveyed(failure=f"pass 1 on broker {work.leader.lease.broker.broker_id}: {error}")
+
+
+def rewrite_replica(work: ReplicaRun, decision: Decision) -> Rewritten:
+    """Pass 2 for one replica, inside a task: parts into the broker's own directory if it is seen, else put over
+    HTTP."""
+    lease = work.lease
+    local = lease.local_parts()
+    directory = local or tempfile.mkdtemp(prefix="logyard-parts-")
+    try:
+        rewriter = Rewriter(decision, directory)
+        for group in plan_groups(work.replica.segments, decision, dict(work.replica.config)):
+            part = rewriter.rewrite(group)
+            if part is not None and local is None:
+                lease.put_part(part.segments[0], part.path, part.size, part.sha256)
+                os.unlink(part.path)
+    except (LogyardError, OSError) as error:
+        return Rewritten(failure=f"pass 2: {error}")
+    finally:
+        if local is None:
+            shutil.rmtree(directory, ignore_errors=True)
+    result = rewriter.result
+    return Rewritten(
+        groups=tuple(part.to_group() for part in result.parts),
+        bytes_in=result.bytes_in,
+        bytes_out=result.bytes_out,
+        records_in=result.records_in,
+        records_out=result.records_out,
+    )

@@ -1,0 +1,343 @@
+"""Compacting one partition inside one task: pass 1 over a leader's segments, pass 2 over any replica's.
+
+The rules are broker/compaction's; here they run over chunks of arrays. Nothing here knows of Spark or leases.
+"""
+
+import hashlib
+import os
+import uuid
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import IO, Any
+
+import numpy as np
+from crc32c import crc32c
+
+from logyard.broker.compaction.batch_facts import batch_facts
+from logyard.broker.compaction.decision import OLD_FORMAT, Survey
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.offset_set import OffsetSet
+from logyard.broker.compaction.ranges import SegmentRange, group_segments
+from logyard.broker.compaction.rewrite import Tally, held_end, rewrite_batch
+from logyard.broker.records import compression
+from logyard.broker.records.header import parse_header
+from logyard.spark_jobs.compact import rewrite_kernels as rk
+from logyard.spark_jobs.compact.key_table import KeyTable
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import (
+    Chunk,
+    CorruptBatch,
+    Damage,
+    check_crcs,
+    open_payloads,
+    open_trusted,
+    read_chunks,
+)
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.kernels import Array
+
+_CONTROL_OR_TRANSACTIONAL = 0x30
+_CODEC_MASK = 0x07
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A replacement for adjacent segments: where it lies, and what the broker is told of it (docs/leases.md,
+    `groups`)."""
+
+    segments: tuple[int, ...]
+    path: str
+    size: int
+    sha256: str
+    last_offset: int
+    records: int
+    bytes_in: int
+
+    def to_group(self) -> dict[str, Any]:
+        """Return the part as one of the commit's groups."""
+        part = {"size": self.size, "sha256": self.sha256, "last_offset": self.last_offset, "records": self.records}
+        return {"segments": list(self.segments), "part": part}
+
+
+@dataclass(slots=True)
+class RewriteResult:
+    """What pass 2 made of one replica: the parts, and sums over all segments it went through."""
+
+    parts: list[Part]
+    segments_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records_in: int = 0
+    records_out: int = 0
+    batches_in: int = 0
+    batches_verbatim: int = 0
+
+
+def survey_segments(segments: Sequence[SegmentFile], survey: Survey, table: KeyTable) -> tuple[Decision, int]:
+    """Run pass 1; returns the decision and the bytes read.
+
+    Raises CorruptBatch naming file, position and offset, and TooManyKeys.
+    """
+    bytes_read = 0
+    for segment in segments:
+        for chunk, wanted in judged_chunks(segment, survey):
+            bytes_read += len(chunk.data)
+            for offset, index in feed(table, chunk, wanted, segment.where)[:, :2].tolist():
+                row = chunk.headers[index]
+                survey.tombstone(offset, int(flags_of(row)), int(row[k.BASE_TIMESTAMP]))
+    survey.keyless = table.keyless
+    return survey.decide_offsets(offset_set(table.drain())), bytes_read
+
+
+def flags_of(headers: Array) -> Array:
+    """Return the attributes that `Survey.tombstone` is told of one batch or of each."""
+    return headers[..., k.ATTRIBUTES] | np.where(headers[..., k.MAGIC] < 2, OLD_FORMAT, 0)
+
+
+def judged_chunks(segment: SegmentFile, survey: Survey) -> Iterator[tuple[Chunk, Array]]:
+    """Yield a segment's chunks, checked and opened, and which of their batches go to the key table."""
+    for chunk in trusted_chunks(segment):
+        open_trusted(chunk, segment.where)
+        yield chunk, wanted_batches(chunk, survey)
+
+
+def feed(table: KeyTable, chunk: Chunk, wanted: Array, name: str) -> Array:
+    """Give the wanted batches to the table; returns the tombstones as KeyTable.feed does. Raises CorruptBatch."""
+    if not wanted.any():
+        return np.empty((0, 3), np.int64)
+    tombstones, damaged, fault = table.feed(chunk.raw, chunk.payloads, chunk.headers, wanted)
+    if damaged >= 0:
+        raise CorruptBatch(chunk.damage(damaged, k.FAULT_TEXT[fault]), name)
+    return tombstones
+
+
+def trusted_chunks(segment: SegmentFile) -> Iterator[Chunk]:
+    """Yield the chunks of a segment; raises CorruptBatch where it cannot be framed."""
+    for chunk in read_chunks(segment.open()):
+        if isinstance(chunk, Damage):
+            raise CorruptBatch(chunk, segment.where)
+        yield chunk
+
+
+def wanted_batches(chunk: Chunk, survey: Survey) -> Array:
+    """Return which batches go to the key table; those that need more than their header are shown to the survey one
+    by one."""
+    headers = chunk.headers
+    last_of_producers = np.array(sorted({p.last_offset for p in survey.producers.values()}), np.int64)
+    wanted = headers[:, k.BASE_OFFSET] < survey.range_end
+    last_offsets = headers[:, k.BASE_OFFSET] + headers[:, k.LAST_DELTA]
+    special = (headers[:, k.ATTRIBUTES] & _CONTROL_OR_TRANSACTIONAL) != 0
+    if len(last_of_producers):
+        special |= np.isin(last_offsets, last_of_producers) & (headers[:, k.PRODUCER_ID] >= 0)
+    for index in np.flatnonzero(special).tolist():
+        batch = chunk.batch(index)
+        wanted[index] = survey.batch(batch_facts(parse_header(batch), batch))
+    return wanted
+
+
+def offset_set(values: Array) -> OffsetSet:
+    """Return ascending int64 offsets as the set that decisions carry."""
+    flat = array("q")
+    flat.frombytes(np.ascontiguousarray(values, np.int64).tobytes())
+    return OffsetSet(flat, is_sorted=True)
+
+
+def plan_groups(segments: Sequence[SegmentFile], decision: Decision, config: dict[str, Any]) -> list[list[SegmentFile]]:
+    """Return the groups of closed segments that pass 2 rewrites: those that hold offsets of the decision's range."""
+    touched = [
+        s
+        for s in segments
+        if not s.active and s.base_offset < decision.range_end and s.last_offset >= decision.range_start
+    ]
+    by_base = {s.base_offset: s for s in touched}
+    ranges = [SegmentRange(s.base_offset, s.last_offset, s.size, -1, s.files.get("index", 0)) for s in touched]
+    groups = group_segments(
+        ranges,
+        segment_bytes=int(config.get("segment.bytes", 2**30)),
+        index_bytes=int(config.get("segment.index.bytes", 10 * 2**20)),
+    )
+    return [[by_base[r.base_offset] for r in group] for group in groups]
+
+
+class Rewriter:
+    """Pass 2 over one replica: writes each group's replacement into `directory` and tells of it."""
+
+    def __init__(self, decision: Decision, directory: str) -> None:
+        self._decision = decision
+        self._directory = directory
+        self._survivors, self._stamped, self._kept = (
+            np.frombuffer(s.values, np.int64) if len(s) else np.empty(0, np.int64)
+            for s in (decision.survivors, decision.stamped, decision.kept_batches)
+        )
+        self.result = RewriteResult(parts=[])
+
+    def rewrite(self, group: Sequence[SegmentFile]) -> Part | None:
+        """Write one group's part, `<base>.part`, aside and renamed; None where nothing would change."""
+        base = group[0].base_offset
+        temporary = os.path.join(self._directory, f"{base:020d}.{uuid.uuid4().hex}.tmp")
+        digest = hashlib.sha256()
+        before = self.result.batches_verbatim, self.result.batches_in, self.result.records_out, self.result.bytes_in
+        try:
+            with open(temporary, "xb") as file:
+                size, last_offset = self._write(group, file, digest.update)
+                verbatim = self.result.batches_verbatim - before[0] == self.result.batches_in - before[1]
+                bytes_in = self.result.bytes_in - before[3]
+                if len(group) == 1 and verbatim:
+                    return None
+                file.flush()
+                os.fsync(file.fileno())
+            path = os.path.join(self._directory, f"{base:020d}.part")
+            os.replace(temporary, path)
+        finally:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+        records = self.result.records_out - before[2]
+        bases = tuple(s.base_offset for s in group)
+        part = Part(bases, path, size, digest.hexdigest(), last_offset, records, bytes_in)
+        self.result.parts.append(part)
+        return part
+
+    def _write(
+        self, group: Sequence[SegmentFile], file: IO[bytes], digest: Callable[[memoryview], None]
+    ) -> tuple[int, int]:
+        size, last_offset = 0, group[0].base_offset - 1
+        for name, chunk, ends_group in _with_last(group):
+            for piece, last in self._rewrite_chunk(name, chunk, ends_group):
+                file.write(piece)
+                digest(piece)
+                size += len(piece)
+                last_offset = max(last_offset, last)
+        self.result.segments_in += len(group)
+        self.result.bytes_in += sum(s.size for s in group)
+        self.result.bytes_out += size
+        return size, last_offset
+
+    def _rewrite_chunk(self, name: str, chunk: Chunk, ends_group: bool) -> Iterator[tuple[memoryview, int]]:
+        for damage in check_crcs(chunk):
+            raise CorruptBatch(damage, name)
+        runs = list(_by_format(chunk))
+        for number, run in enumerate(runs):
+            is_last = ends_group and number == len(runs) - 1
+            if run.headers[0, k.MAGIC] == 2:
+                yield from self._rewrite_batches(name, run, is_last)
+            else:
+                yield from self._rewrite_messages(run, is_last)
+
+    def _rewrite_messages(self, chunk: Chunk, ends_group: bool) -> Iterator[tuple[memoryview, int]]:
+        """Messages of formats before v2, by the plain rules."""
+        tally = Tally()
+        for index, row in enumerate(chunk.headers.tolist()):
+            batch = chunk.batch(index)
+            header = parse_header(batch)._replace(
+                base_offset=row[k.BASE_OFFSET], last_offset_delta=row[k.LAST_DELTA], count=row[k.COUNT]
+            )
+            is_end = ends_group and index == len(chunk.headers) - 1
+            outcome = rewrite_batch(batch, header, self._decision, ends_group=is_end, tally=tally)
+            if outcome is None:
+                continue
+            yield memoryview(outcome), parse_header(outcome).last_offset
+            end = held_end(header, outcome) if is_end else None
+            if end is not None:
+                yield memoryview(end), header.last_offset
+        self.result.batches_in += tally.batches_in
+        self.result.batches_verbatim += tally.batches_verbatim
+        self.result.records_in += tally.records_in
+        self.result.records_out += tally.records_out
+
+    def _rewrite_batches(self, name: str, chunk: Chunk, ends_group: bool) -> Iterator[tuple[memoryview, int]]:
+        headers, decision = chunk.headers, self._decision
+        plan = np.zeros((len(headers), rk.PLAN_COLUMNS), np.int64)
+        rk.judge_batches(
+            headers,
+            self._survivors,
+            self._stamped,
+            self._kept,
+            decision.range_start,
+            decision.range_end,
+            ends_group,
+            plan,
+        )
+        for damage in open_payloads(chunk, plan[:, rk.KIND] == rk.FILTER):
+            raise CorruptBatch(damage, name)
+        assert chunk.payloads is not None
+        grown = k.HEADER_SIZE + (chunk.payloads[:, 1] - chunk.payloads[:, 0]) + rk.GROWTH_MAX * headers[:, k.COUNT]
+        out = np.empty(int(np.maximum(headers[:, k.LENGTH], grown).sum()), np.uint8)
+        damaged, fault = rk.write_batches(
+            chunk.data,
+            chunk.raw,
+            chunk.payloads,
+            headers,
+            self._survivors,
+            self._kept,
+            decision.horizon_ms,
+            ends_group,
+            plan,
+            out,
+        )
+        if damaged >= 0:
+            raise CorruptBatch(chunk.damage(damaged, k.FAULT_TEXT[fault]), name)
+        self._tally(headers, plan)
+        yield from _finished(headers, plan, out)
+
+    def _tally(self, headers: Array, plan: Array) -> None:
+        self.result.batches_in += len(headers)
+        self.result.records_in += int(headers[:, k.COUNT].sum())
+        self.result.records_out += int(plan[:, rk.OUT_COUNT].sum())
+        self.result.batches_verbatim += int((plan[:, rk.KIND] == rk.VERBATIM).sum())
+
+
+def _with_last(group: Sequence[SegmentFile]) -> Iterator[tuple[str, Chunk, bool]]:
+    """Yield every chunk of a group with what its segment is called and whether its last batch ends the group."""
+    pending: tuple[str, Chunk] | None = None
+    for segment in group:
+        for chunk in trusted_chunks(segment):
+            if pending is not None:
+                yield *pending, False
+            pending = segment.where, chunk
+    if pending is not None:
+        yield *pending, True
+
+
+def _by_format(chunk: Chunk) -> Iterator[Chunk]:
+    """Cut a chunk into runs of v2 batches and runs of older messages."""
+    if not chunk.old_payloads:
+        yield chunk
+        return
+    is_old = chunk.headers[:, k.MAGIC] != 2
+    cuts = [0, *(np.flatnonzero(np.diff(is_old)) + 1).tolist(), len(is_old)]
+    for start, end in pairwise(cuts):
+        rows = np.arange(len(is_old))
+        yield chunk.select((rows >= start) & (rows < end))
+
+
+def _finished(headers: Array, plan: Array, out: Array) -> Iterator[tuple[memoryview, int]]:
+    """Yield the output in order, runs as long as possible: checksums put in, filtered bodies of a codec compressed."""
+    view = memoryview(out)
+    run_start = 0
+    last_offsets = headers[:, k.BASE_OFFSET] + headers[:, k.LAST_DELTA]
+    written = plan[:, rk.KIND] != rk.DROPPED
+    rebuilt = written & (plan[:, rk.KIND] != rk.VERBATIM)
+    last = int(last_offsets[written].max()) if written.any() else -1
+    for index in np.flatnonzero(rebuilt).tolist():
+        start, end = int(plan[index, rk.OUT_START]), int(plan[index, rk.OUT_END])
+        codec = int(headers[index, k.ATTRIBUTES]) & _CODEC_MASK
+        if codec and plan[index, rk.KIND] == rk.FILTER:
+            if start > run_start:
+                yield view[run_start:start], last
+            packed = bytearray(view[start : start + k.HEADER_SIZE])
+            packed += compression.compress(codec, view[start + k.HEADER_SIZE : end])
+            packed[8:12] = (len(packed) - 12).to_bytes(4, "big")
+            _seal(memoryview(packed))
+            yield memoryview(packed), last
+            run_start = end
+        else:
+            _seal(view[start:end])
+    stop = int(plan[-1, rk.OUT_END])
+    if stop > run_start:
+        yield view[run_start:stop], last
+
+
+def _seal(batch: memoryview) -> None:
+    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")

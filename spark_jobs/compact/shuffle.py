@@ -1,0 +1,180 @@
+"""Pass 1 where the keys of one partition do not fit one task: every segment's keys are hashed by a task of its own and
+dealt into buckets, and each bucket finds the last offset of its keys. The decision is the one that a single task makes.
+
+Whether a data batch is aborted follows from the list of aborted transactions alone, wherever a task begins; what needs
+all batches in order (markers, producers' last batches) is gathered by one more task, from the headers.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from logyard.broker.compaction.decision import Survey
+from logyard.broker.compaction.decision_format import Decision
+from logyard.broker.compaction.offset_set import OffsetSet
+from logyard.broker.errors import LogyardError
+from logyard.spark_jobs.compact.key_table import H1, NEXT, KeyTable
+from logyard.spark_jobs.compact.rewrite import (
+    feed,
+    flags_of,
+    judged_chunks,
+    offset_set,
+    trusted_chunks,
+    wanted_batches,
+)
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.chunks import Chunk
+from logyard.spark_jobs.segments.files import SegmentFile
+from logyard.spark_jobs.segments.kernels import Array
+
+# A task that hashes deals out what it has whenever it holds so many keys: about 20 MB.
+DEAL_KEYS = 1 << 19
+BUCKETS_MAX = 4096
+_U32 = np.uint64(32)
+
+
+class Piece(NamedTuple):
+    """What a task that hashes says to a bucket: keys (n, 3: uint64, as KeyTable.entries), tombstones (n, 3: int64:
+    offset, attributes, base timestamp of its batch), sums, or why it stopped."""
+
+    keys: bytes = b""
+    tombstones: bytes = b""
+    bytes_read: int = 0
+    records: int = 0
+    keyless: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """What one bucket answers: the last offsets of its keys (OffsetSet.encode), those of them that are tombstones."""
+
+    offsets: bytes
+    tombstones: bytes
+    keys: int
+    bytes_read: int
+    records: int
+    keyless: int
+    failure: str
+
+
+def bucket_count(segments: Sequence[SegmentFile], range_end: int, keys_max: int) -> int:
+    """Into how many buckets keys are dealt so that each holds at most `keys_max`, were every record another key."""
+    span = range_end - segments[0].base_offset if segments else 0
+    return min(max(-(-span * 5 // (4 * keys_max)), 2), BUCKETS_MAX)
+
+
+def survey_in_order(segments: Iterable[SegmentFile], survey: Survey) -> Survey:
+    """Show every batch that needs it to the survey, in order; raises CorruptBatch."""
+    for segment in segments:
+        for chunk in trusted_chunks(segment):
+            wanted_batches(chunk, survey)
+    return survey
+
+
+def hash_segment(segment: SegmentFile, survey: Survey, seed: bytes, buckets: int) -> Iterator[tuple[int, Piece]]:
+    """Yield (bucket, piece) until every key of the segment is dealt out; `survey` is used up."""
+    table, tombstones = KeyTable(seed), [np.empty((0, 4), np.int64)]
+    bytes_read = records = keyless = 0
+    try:
+        for chunk, wanted in judged_chunks(segment, survey):
+            bytes_read += len(chunk.data)
+            tombstones.append(_with_header(chunk, feed(table, chunk, wanted, segment.where)))
+            if table.count >= DEAL_KEYS:
+                records, keyless = records + table.records, keyless + table.keyless
+                yield from _deal(table, np.concatenate(tombstones), buckets)
+                table, tombstones = KeyTable(seed), tombstones[:1]
+        yield from _deal(table, np.concatenate(tombstones), buckets)
+    except (LogyardError, OSError) as error:
+        yield 0, Piece(failure=str(error))
+        return
+    yield 0, Piece(b"", b"", bytes_read, records + table.records, keyless + table.keyless)
+
+
+def _with_header(chunk: Chunk, tombstones: Array) -> Array:
+    """Tombstones as (offset, attributes, base timestamp, half of the key's hash)."""
+    rows = chunk.headers[tombstones[:, 1]]
+    return np.stack([tombstones[:, 0], flags_of(rows), rows[:, k.BASE_TIMESTAMP], tombstones[:, 2]], axis=1)
+
+
+def _deal(table: KeyTable, tombstones: Array, buckets: int) -> Iterator[tuple[int, Piece]]:
+    entries = table.entries()
+    # One that was superseded already is of no use to anybody.
+    tombstones = tombstones[np.isin(tombstones[:, 0], entries[:, NEXT].astype(np.int64) - 1)]
+    keys_of = _bucket_of(entries[:, H1], buckets)
+    tombstones_of = _bucket_of(tombstones[:, 3].astype(np.uint64), buckets)
+    entries = entries[np.argsort(keys_of, kind="stable")]
+    tombstones = tombstones[np.argsort(tombstones_of, kind="stable"), :3]
+    key_ends = np.bincount(keys_of, minlength=buckets).cumsum().tolist()
+    tombstone_ends = np.bincount(tombstones_of, minlength=buckets).cumsum().tolist()
+    key_start = tombstone_start = 0
+    for bucket, (key_end, tombstone_end) in enumerate(zip(key_ends, tombstone_ends, strict=True)):
+        if key_end > key_start:
+            keys = entries[key_start:key_end].tobytes()
+            yield bucket, Piece(keys, tombstones[tombstone_start:tombstone_end].tobytes())
+        key_start, tombstone_start = key_end, tombstone_end
+
+
+def _bucket_of(half: Array, buckets: int) -> Array:
+    return (((half >> _U32) * np.uint64(buckets)) >> _U32).astype(np.int64)
+
+
+def merge_bucket(pieces: Iterable[Piece], seed: bytes) -> Bucket:
+    """Find the last offset of every key of one bucket."""
+    table, tombstones, failure = KeyTable(seed), [np.empty((0, 3), np.int64)], ""
+    bytes_read = records = keyless = 0
+    for piece in pieces:
+        failure = failure or piece.failure
+        bytes_read, records = bytes_read + piece.bytes_read, records + piece.records
+        keyless += piece.keyless
+        table.merge(np.frombuffer(piece.keys, np.uint64).reshape(-1, 3))
+        tombstones.append(np.frombuffer(piece.tombstones, np.int64).reshape(-1, 3))
+    offsets = table.drain()
+    found = np.concatenate(tombstones)
+    found = found[np.isin(found[:, 0], offsets)]
+    packed = offset_set(offsets).encode()
+    return Bucket(packed, found.tobytes(), table.count, bytes_read, records, keyless, failure)
+
+
+def decide(survey: Survey, buckets: Sequence[Bucket]) -> Decision:
+    """Return the decision from what was seen in order and from all buckets. Raises LogyardError with a task's words."""
+    for bucket in buckets:
+        if bucket.failure:
+            raise LogyardError(bucket.failure)
+    tombstones = np.concatenate([np.frombuffer(b.tombstones, np.int64).reshape(-1, 3) for b in buckets])
+    for row in tombstones[np.argsort(tombstones[:, 0])].tolist():
+        survey.tombstone(*row)
+    survey.keyless = sum(b.keyless for b in buckets)
+    offsets = np.concatenate([np.frombuffer(OffsetSet.decode(b.offsets).values, np.int64) for b in buckets])
+    offsets.sort()
+    return survey.decide_offsets(offset_set(offsets))
+
+
+def survey_shuffled(
+    context: Any, segments: Sequence[SegmentFile], new_survey: Callable[[], Survey], keys_max: int
+) -> tuple[Decision, list[Bucket]]:
+    """Run pass 1 over Spark: a task a segment, a task a bucket. Raises LogyardError."""
+    count = bucket_count(segments, new_survey().range_end, keys_max)
+    seed = secrets.token_bytes(16)
+
+    def deal(segment: SegmentFile) -> Iterator[tuple[int, Piece]]:
+        return hash_segment(segment, new_survey(), seed, count)
+
+    def merge(pieces: Iterator[tuple[int, Piece]]) -> Iterator[Bucket]:
+        yield merge_bucket((piece for _, piece in pieces), seed)
+
+    def in_order(all_segments: list[SegmentFile]) -> tuple[Survey | None, str]:
+        try:
+            return survey_in_order(all_segments, new_survey()), ""
+        except (LogyardError, OSError) as error:
+            return None, str(error)
+
+    dealt = context.parallelize(list(segments), max(len(segments), 1)).flatMap(deal)
+    buckets = dealt.partitionBy(count, int).mapPartitions(merge).collect()
+    survey, failure = context.parallelize([list(segments)], 1).map(in_order).collect()[0]
+    if survey is None:
+        raise LogyardError(failure)
+    return decide(survey, buckets), buckets

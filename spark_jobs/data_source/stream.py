@@ -1,0 +1,297 @@
+"""`spark.readStream.format("logyard")`: micro-batches up to the high watermark, offsets in Spark's checkpoint.
+
+An offset is `{"topics": {"flights": {"id": topic id, "next": {"0": 42}, "epochs": {"0": 3}}}}`, its keys sorted (Spark
+compares texts). The topic id tells a topic that was deleted and made again: that is data loss, as an offset that is
+gone is. The epoch is the leader epoch of the last record before the offset: it tells records that were lost after they
+were read, and others in their place (epochs.py). Offsets never go back: a leader's high watermark does, after a
+failover.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from logyard.broker.model import TopicPartition
+from logyard.spark_jobs import cluster as clusters
+from logyard.spark_jobs.data_source.options import BadOption, Options, parse
+from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases, partition_status
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
+from logyard.spark_jobs.segments.epochs import UNKNOWN, Epochs, epoch_before, kept_until
+from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory
+from logyard.spark_jobs.segments.splits import Range
+from logyard.spark_jobs.segments.stable_offset import settled
+from logyard.spark_jobs.session import JobFailed
+from logyard.spark_jobs.source import (
+    SplitPartition,
+    checked_range,
+    connect,
+    edge_offset,
+    known_columns,
+    plan,
+    read_split,
+    replicas,
+    visible_end,
+)
+
+
+class Position(NamedTuple):
+    """How far one partition was read: its topic's id then, the next offset, and the leader epoch before it."""
+
+    topic_id: str | None
+    offset: int
+    epoch: int = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """One partition now: its topic's id, the first offset it has, the one a consumer reads up to, its log's end
+    (UNKNOWN: a directory), and its leader epochs: those of its records, and the one it leads in."""
+
+    topic_id: str | None
+    first: int
+    end: int
+    log_end: int
+    epochs: Epochs
+    leader_epoch: int
+
+    def at(self, offset: int) -> Position:
+        return Position(self.topic_id, offset, epoch_before(self.epochs, offset))
+
+    def end_after(self, known: Position | None) -> Position:
+        """Where the next batch may end: never before `known`."""
+        is_same = known is not None and known.topic_id == self.topic_id
+        return known if known is not None and is_same and self.end <= known.offset else self.at(self.end)
+
+
+class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Spark keeps one on the driver for a query's life; `read` runs in tasks."""
+
+    def __init__(self, columns: Sequence[str], options: Mapping[str, str]) -> None:
+        self._columns = known_columns(columns)
+        self._options = parse(options)
+        self._leases: list[Lease] = []
+        self._beats: Heartbeats | None = None
+        self._target: dict[TopicPartition, int] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need: the leases are the driver's to keep."""
+        return {**self.__dict__, "_leases": [], "_beats": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins (`startingOffsets` and its kin)."""
+        found = replicas(self._options)
+        try:
+            return offset_of({r.tp: self._begin(r) for r in found})
+        finally:
+            end_leases([r.lease for r in found if r.lease is not None], "the stream's beginning is known")
+
+    def _begin(self, replica: Replica) -> Position:
+        first, end = replica.log_start_offset, visible_end(replica, self._options)
+        edge = self._options.starting.of(replica.tp)
+        offset = edge_offset(edge, replica, first, end, error=not self._options.latest_where_none)
+        end = max(end, replica.log_end_offset)
+        if self._options.fail_on_data_loss and offset > end:
+            raise BadOption(
+                f"{replica.tp}: offset {offset} was asked for, {first} to {end} are there"
+                " (failOnDataLoss=false waits for it)"
+            )
+        return Position(replica.topic_id, offset, epoch_before(replica.leader_epochs, offset))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options.max_offsets
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = {tp: head.end for tp, head in heads(self._options).items()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends: at what can be read, or `limit` offsets shared by how much each has."""
+        begun = positions(start)
+        current = self._sound(heads(self._options), begun)
+        if self._target is not None:
+            final = self._target
+            current = {tp: replace(h, end=min(h.end, final[tp])) for tp, h in current.items() if tp in final}
+        ends = {tp: head.end_after(begun.get(tp)) for tp, head in current.items()}
+        ids = {tp.topic: end.topic_id for tp, end in ends.items()}
+        for tp, known in begun.items():
+            # Its leader is away: it waits; in a topic that was made again, to be read from its start.
+            if ids.get(tp.topic, known.topic_id) == known.topic_id:
+                ends.setdefault(tp, known)
+        if isinstance(limit, ReadMaxRows):
+            ends = _share(begun, ends, current, limit.max_rows)
+        return offset_of(ends)
+
+    def _sound(
+        self, current: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]
+    ) -> dict[TopicPartition, Head]:
+        """Leave out leaders that are none any more; raises BadOption where a log has lost what was read of it."""
+        sound = {}
+        for tp, head in current.items():
+            known = begun.get(tp)
+            if known is not None and known.topic_id == head.topic_id:
+                if 0 <= head.leader_epoch < known.epoch:
+                    continue
+                self._check_kept(tp, known, head.epochs, head.log_end)
+            sound[tp] = head
+        return sound
+
+    def _check_kept(self, tp: TopicPartition, known: Position, epochs: Epochs, log_end: int) -> None:
+        kept = kept_until(epochs, log_end, known.offset, known.epoch)
+        if kept < known.offset and self._options.fail_on_data_loss:
+            raise BadOption(
+                f"{tp}: what was read from offset {kept} to {known.offset - 1} is no longer in the log, other records"
+                f" may stand there (an unclean election?): failOnDataLoss=false goes on at {known.offset}"
+            )
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return offset_of({tp: head.at(head.end) for tp, head in heads(self._options).items()})
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Take leases on what has news and cut it; raises BadOption for what is gone."""
+        self._release("the next micro-batch is planned")
+        begun = positions(start)
+        splits = []
+        moved = {tp: to for tp, to in positions(end).items() if begun.get(tp) != to}
+        try:
+            for replica in self._replicas(list(moved)):
+                span = self._range(replica, begun.get(replica.tp), moved[replica.tp])
+                splits += plan(span, self._options, self._columns)
+        except BaseException:
+            self._release("the micro-batch could not be planned")
+            raise
+        return [SplitPartition(split) for split in splits]
+
+    def _replicas(self, tps: Sequence[TopicPartition]) -> list[Replica]:
+        options = self._options
+        if options.path:
+            return [settled(r) for r in of_log_directory(options.path, 0) if r.tp in tps]
+        if not tps:
+            return []
+        cluster = connect(options, sorted({tp.topic for tp in tps}))
+        run_id = clusters.run_id("stream")
+        if self._beats is None:
+            self._beats = Heartbeats(self._leases, options.lease_ttl_s * 1000)
+            self._beats.__enter__()
+        for tp in tps:
+            self._leases.append(cluster.lease_leader(tp, run_id, "export"))
+        return [of_leased(lease) for lease in self._leases]
+
+    def _range(self, replica: Replica, begun: Position | None, to: Position) -> Range:
+        first, fail = replica.log_start_offset, self._options.fail_on_data_loss
+        if begun is not None and begun.topic_id != replica.topic_id:
+            if fail:
+                raise BadOption(
+                    f"topic {replica.topic} was deleted and made again since it was read (id {begun.topic_id}, now"
+                    f" {replica.topic_id}): failOnDataLoss=false reads the new one from its start"
+                )
+            begun = None
+        if 0 <= replica.leader_epoch < to.epoch:
+            raise JobFailed(f"{replica.tp}: broker {replica.broker_id} no longer leads it: start the query again")
+        if begun is not None:
+            self._check_kept(replica.tp, begun, replica.leader_epochs, replica.log_end_offset)
+        start = first if begun is None else begun.offset
+        end = visible_end(replica, self._options)
+        if to.topic_id == replica.topic_id:
+            # All of it could be read when the batch was planned; a leader elected since may not know yet.
+            kept = kept_until(replica.leader_epochs, replica.log_end_offset, to.offset, to.epoch)
+            is_whole = kept == to.offset <= replica.log_end_offset
+            end = max(end, kept) if is_whole else min(end, kept) if fail else end
+        return checked_range(replica, start, to.offset, first, end, fail)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from read_split(partition, self._columns)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._release("the micro-batch is done")
+
+    def stop(self) -> None:
+        self._release("the stream is stopped")
+        if self._beats is not None:
+            self._beats.__exit__()
+            self._beats = None
+
+    def _release(self, reason: str) -> None:
+        leases = list(self._leases)
+        self._leases.clear()
+        end_leases(leases, reason)
+
+
+def heads(options: Options) -> dict[TopicPartition, Head]:
+    """Look at every partition asked for, without leases; one whose leader does not answer, or whose high watermark a
+    directory does not tell, is left out."""
+    if options.path:
+        wanted = (r for r in of_log_directory(options.path, 0) if options.wants(r.tp) and not r.watermark_trouble)
+        return {r.tp: _head_of(settled(r), options) for r in wanted}
+    cluster = connect(options, options.names(()))
+    found = {}
+    for tp, place in cluster.partitions(options.names(cluster.metadata.topics)):
+        broker = cluster.brokers.get(place.leader)
+        if broker is None or not options.wants(tp):
+            continue
+        try:
+            status = partition_status(broker, tp.topic, tp.partition)
+        except LeaseError:
+            continue
+        if status["is_leader"]:
+            found[tp] = Head(
+                topic_id=status.get("topic_id"),
+                first=int(status["log_start_offset"]),
+                end=int(status["last_stable_offset"] if options.committed_only else status["high_watermark"]),
+                log_end=int(status["log_end_offset"]),
+                epochs=[(int(epoch), int(first)) for epoch, first in status["leader_epochs"]],
+                leader_epoch=int(status["leader_epoch"]),
+            )
+    return found
+
+
+def _head_of(replica: Replica, options: Options) -> Head:
+    end, first = visible_end(replica, options), replica.log_start_offset
+    return Head(replica.topic_id, first, end, replica.log_end_offset, replica.leader_epochs, replica.leader_epoch)
+
+
+def offset_of(ends: Mapping[TopicPartition, Position]) -> dict[str, Any]:
+    """Return Spark's form of positions."""
+    topics: dict[str, Any] = {}
+    for tp, (topic_id, offset, epoch) in sorted(ends.items()):
+        topic = topics.setdefault(tp.topic, {"id": topic_id or "", "next": {}})
+        topic["next"][str(tp.partition)] = offset
+        if epoch != UNKNOWN:
+            topic.setdefault("epochs", {})[str(tp.partition)] = epoch
+    return {"topics": topics}
+
+
+def positions(offset: Mapping[str, Any]) -> dict[TopicPartition, Position]:
+    """The inverse of offset_of."""
+    return {
+        TopicPartition(topic, int(partition)): Position(
+            known["id"] or None, int(at), int(known.get("epochs", {}).get(partition, UNKNOWN))
+        )
+        for topic, known in offset.get("topics", {}).items()
+        for partition, at in known["next"].items()
+    }
+
+
+def _share(
+    begun: Mapping[TopicPartition, Position],
+    ends: Mapping[TopicPartition, Position],
+    heads_now: Mapping[TopicPartition, Head],
+    limit: int,
+) -> dict[TopicPartition, Position]:
+    """Cut the ends so that about `limit` offsets are left, each partition by its share, at least one of each."""
+    froms = {}
+    for tp, end in ends.items():
+        known = begun.get(tp)
+        same = known is not None and known.topic_id == end.topic_id
+        froms[tp] = known.offset if known is not None and same else heads_now[tp].first
+    waiting = {tp: max(end.offset - froms[tp], 0) for tp, end in ends.items()}
+    total = sum(waiting.values())
+    if total <= limit:
+        return dict(ends)
+    shares = {tp: min(waiting[tp], max(limit * waiting[tp] // total, 1)) for tp in ends}
+    return {
+        tp: end if shares[tp] == waiting[tp] else heads_now[tp].at(froms[tp] + shares[tp]) for tp, end in ends.items()
+    }

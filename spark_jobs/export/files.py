@@ -1,0 +1,328 @@
+"""Writing one split: its rows to files of the table, what does not fit its format to files of the dead-letter table."""
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from logyard.spark_jobs.export.manifest import DATA, DEAD_LETTERS
+from logyard.spark_jobs.export.partition_columns import PartitionColumn, directories
+from logyard.spark_jobs.export.schema.formats import Bad, Formats, good_rows
+from logyard.spark_jobs.segments.splits import ExportRefused, Split, field_of, split_rows
+
+ROW_GROUP_BYTES = 64 * 1024 * 1024
+DIRECTORIES_MAX = 512
+# A dictionary pays where at most half of these values are different.
+SAMPLE_ROWS = 4096
+SAMPLE_BYTES = 256 * 1024
+DEAD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+DEAD_SCHEMA = pa.schema([*(field_of(c) for c in DEAD_COLUMNS), ("side", pa.string()), ("reason", pa.string())])
+_RISING = ("offset", "timestamp", "sequence")
+
+
+@dataclass(frozen=True)
+class Output:
+    """What the files hold and where they go: the columns in order, formats, partition columns; `upsert`: the latest
+    row of each key."""
+
+    columns: tuple[str, ...]
+    formats: Formats = field(default_factory=Formats)
+    partition_by: tuple[PartitionColumn, ...] = ()
+    upsert: bool = False
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The table's schema, partition columns left out (their directories say them)."""
+        named = {column.name for column in self.partition_by}
+        return pa.schema([self.formats.field(c) or field_of(c) for c in self.columns if c not in named])
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """The columns to decode: those written, and what a dead letter and a directory are made of."""
+        extra: tuple[str, ...] = ()
+        sides = (self.formats.key, self.formats.value)
+        if self.upsert or any(side.name != "binary" and side.side in self.columns for side in sides):
+            extra = DEAD_COLUMNS
+        elif self.partition_by:
+            extra = ("timestamp",)
+        return tuple(dict.fromkeys([*self.columns, *extra]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Output, (self.columns, self.formats, self.partition_by, self.upsert)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file; `path` and `staged` are relative to the export's directory. `table` is DATA or DEAD_LETTERS."""
+
+    table: str
+    path: str
+    staged: str
+    rows: int
+    bytes: int
+    digest: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "digest": self.digest,
+            "path": self.path,
+            "staged": self.staged,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a task made of one split: rows of the table, dead letters, the digest of all, and the files; `scattered`
+    are those of an upsert that wait for their bucket."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+    bad_rows: int
+    digest: int
+    files: tuple[File, ...]
+    scattered: tuple[File, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """What the manifest says of its files."""
+        owner = {"topic": self.topic, "partition": self.partition, "start": self.start, "end": self.end}
+        return [owner | file.to_json() for file in self.files]
+
+
+def write_split(split: Split, output: Output, directory: str, staging: str) -> Written:
+    """Write one split's files to staging (each aside, then renamed); raises CorruptBatch where the log cannot be
+    trusted."""
+    staged = Staged(directory, staging)
+    total = np.int64(0)
+    try:
+        for rows in read_split(split, output):
+            total = added(total, rows.digest)
+            staged.add_dead(split, rows)
+            _spread(staged, split, output, rows.good, rows.hashes)
+        files = staged.finish()
+    finally:
+        staged.close()
+    return written(split, files, total)
+
+
+def written(split: Split, files: Sequence[File], total: Any) -> Written:
+    """Return what a task hands back."""
+    owner = (split.segment.topic, split.segment.partition, split.start, split.end)
+    counts = [sum(f.rows for f in files if f.table == table) for table in (DATA, DEAD_LETTERS)]
+    return Written(*owner, counts[0], counts[1], int(total), tuple(files))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some of a split's rows: those that fit their formats with their digests, and dead letters with theirs."""
+
+    good: pa.RecordBatch
+    hashes: Any
+    dead: pa.RecordBatch | None
+    dead_hashes: Any
+
+    @property
+    def digest(self) -> Any:
+        return added(added(np.int64(0), self.hashes), self.dead_hashes)
+
+
+def read_split(split: Split, output: Output) -> Iterator[Rows]:
+    """Yield a split's rows in the output's formats; of an upsert, a record without a key is a dead letter."""
+    split = replace(split, columns=output.needed)
+    for batch, hashes in split_rows(split, hashed=True):
+        assert hashes is not None, "they were asked for"
+        good, bad = output.formats.apply(batch, output.columns)
+        if output.upsert:
+            keyless = np.flatnonzero(batch.column("key").is_null().to_numpy(zero_copy_only=False)).tolist()
+            bad += [Bad(row, "key", "it has none, and rows are told apart by it") for row in keyless]
+        if not bad:
+            yield Rows(good, hashes, None, hashes[:0])
+            continue
+        mask = good_rows(len(batch), bad)
+        yield Rows(good.filter(pa.array(mask)), hashes[mask], dead_letters(batch, bad), hashes[~mask])
+
+
+def added(total: Any, hashes: Any) -> Any:
+    """Return a wrapping sum of digests (int64)."""
+    with np.errstate(over="ignore"):
+        return total + np.int64(np.sum(hashes))
+
+
+def dead_letters(raw: pa.RecordBatch, bad: Sequence[Bad]) -> pa.RecordBatch:
+    """Return the dead-letter rows of bad records, one for each record, as its bytes were, in order of offsets."""
+    first = {one.row: one for one in reversed(bad)}
+    rows = sorted(first)
+    taken = raw.select(DEAD_COLUMNS).take(pa.array(rows, pa.int64()))
+    sides = [pa.array([first[r].side for r in rows], pa.string()), pa.array([first[r].reason for r in rows])]
+    return pa.RecordBatch.from_arrays([*taken.columns, *sides], schema=DEAD_SCHEMA)
+
+
+def _spread(staged: "Staged", split: Split, output: Output, batch: pa.RecordBatch, hashes: Any) -> None:
+    """Add the rows to the files of their directories."""
+    if not len(batch):
+        return
+    topic, name = split.segment.topic, split.name
+    plain = batch.select(output.schema.names)
+    if not output.partition_by:
+        staged.add(DATA, os.path.join(DATA, topic, str(split.segment.partition), name), plain, hashes)
+        return
+    # Of several topics and partitions in one directory, each has files of its own.
+    name = f"{topic}-{split.segment.partition}-{name}"
+    # One without a time (decode.record_batch) goes where those of no calendar go.
+    times = batch.column("timestamp").cast(pa.int64()).fill_null(2**62).to_numpy(zero_copy_only=False)
+    found, rows = directories(output.partition_by, topic, times)
+    for index, place in enumerate(found):
+        mask = rows == index
+        part = plain if len(found) == 1 else plain.filter(pa.array(mask))
+        staged.add(DATA, os.path.join(DATA, place, name), part, hashes[mask])
+
+
+class Staged:
+    """The files under way: rows gather until a row group is full, then all that have rows write one."""
+
+    def __init__(self, directory: str, staging: str) -> None:
+        self._directory, self._staging = directory, staging
+        self._open: dict[tuple[str, str], OpenFile] = {}
+        self._held = 0
+
+    def add(self, table: str, path: str, batch: pa.RecordBatch, hashes: Any) -> None:
+        """Add rows to one file; `hashes` are their digests or the sum of these."""
+        if (table, path) not in self._open:
+            if len(self._open) >= DIRECTORIES_MAX:
+                raise ExportRefused(
+                    f"--partition-by makes more than {DIRECTORIES_MAX} directories of one file's records:"
+                    " choose a coarser pattern"
+                )
+            staged = os.path.join(self._staging, path)
+            self._open[table, path] = OpenFile(table, path, staged, batch.schema)
+        self._open[table, path].add(batch, hashes)
+        self._held += batch.nbytes
+        if self._held >= ROW_GROUP_BYTES:
+            for file in self._open.values():
+                file.flush()
+            self._held = 0
+
+    def add_dead(self, split: Split, rows: Rows) -> None:
+        """Add a split's dead letters."""
+        if rows.dead is not None:
+            path = os.path.join(DEAD_LETTERS, split.segment.topic, str(split.segment.partition), split.name)
+            self.add(DEAD_LETTERS, path, rows.dead, rows.dead_hashes)
+
+    def finish(self) -> list[File]:
+        """Close the files and rename them to their staging place."""
+        return [file.finish(self._directory) for _, file in sorted(self._open.items())]
+
+    def close(self) -> None:
+        """Remove what was not finished."""
+        for file in self._open.values():
+            file.drop()
+
+
+class OpenFile:
+    """One Parquet file, under a name of its own until it is whole."""
+
+    def __init__(self, table: str, path: str, staged: str, schema: pa.Schema) -> None:
+        self._table, self._path, self._staged, self._schema = table, path, staged, schema
+        self._temporary = f"{staged}.{uuid.uuid4().hex}.tmp"
+        self._pending: list[pa.RecordBatch] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._rows, self._held, self._digest = 0, 0, np.int64(0)
+
+    def add(self, batch: pa.RecordBatch, hashes: Any) -> None:
+        """Add rows; `hashes` are their digests or the sum of these."""
+        self._pending.append(batch)
+        self._rows += len(batch)
+        self._held += batch.nbytes
+        self._digest = added(self._digest, hashes)
+
+    def flush_full(self) -> None:
+        """Write a row group if there is enough for one."""
+        if self._held >= ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what gathered as a row group."""
+        if not self._pending:
+            return
+        table = pa.Table.from_batches(self._pending, self._schema)
+        if self._writer is None:
+            os.makedirs(os.path.dirname(self._staged), exist_ok=True)
+            self._writer = open_parquet(self._temporary, table)
+        self._writer.write_table(table)
+        self._pending, self._held = [], 0
+
+    def finish(self, directory: str) -> File:
+        """Close the file and rename it to its staging place."""
+        self.flush()
+        assert self._writer is not None, "a file is opened with its first rows"
+        self._writer.close()
+        self._writer = None
+        with open(self._temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(self._temporary, self._staged)
+        size = os.path.getsize(self._staged)
+        relative = os.path.relpath(self._staged, directory)
+        return File(self._table, self._path, relative, self._rows, size, int(self._digest))
+
+    def drop(self) -> None:
+        """Remove what was not finished."""
+        if self._writer is not None:
+            self._writer.close()
+            os.unlink(self._temporary)
+            self._writer = None
+
+
+def open_parquet(path: str, sample: pa.Table) -> pq.ParquetWriter:
+    """Open a file for tables like `sample`, each column in the way that pays: numbers that rise as differences,
+    dictionaries where values repeat, no compression where it gains nothing, no bounds of what nobody compares."""
+    leaves = [leaf for f in sample.schema for leaf in _leaves(f.name, f.type)]
+    sides = [name for name in ("key", "value") if name in leaves]
+    rising = [name for name in _RISING if name in leaves]
+    plain = {*rising, *(name for name in sides if not _repeats(sample.column(name)))}
+    dense = {name for name in sides if name in plain and not _shrinks(sample.column(name))}
+    return pq.ParquetWriter(
+        path,
+        sample.schema,
+        compression={leaf: "none" if leaf in dense else "zstd" for leaf in leaves},
+        use_dictionary=[leaf for leaf in leaves if leaf not in plain],
+        column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+        write_statistics=[leaf for leaf in leaves if leaf != "value" and not leaf.startswith("headers.")],
+    )
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    few = column.slice(0, SAMPLE_ROWS)
+    return len(pc.unique(few)) * 2 <= len(few)
+
+
+def _shrinks(column: pa.ChunkedArray) -> bool:
+    """Whether compression takes a tenth or more off text or bytes."""
+    data = b"".join(v for v in column.slice(0, SAMPLE_ROWS).cast(pa.binary()).to_pylist() if v)[:SAMPLE_BYTES]
+    return not data or len(pa.compress(data, "zstd", asbytes=True)) * 10 <= len(data) * 9
+
+
+def _leaves(path: str, kind: pa.DataType) -> list[str]:
+    """The paths of Parquet's columns under one of Arrow's."""
+    if pa.types.is_struct(kind):
+        return [leaf for f in kind for leaf in _leaves(f"{path}.{f.name}", f.type)]
+    if pa.types.is_map(kind):
+        return [f"{path}.key_value.key", *_leaves(f"{path}.key_value.value", kind.item_type)]
+    if pa.types.is_list(kind):
+        return _leaves(f"{path}.list.element", kind.value_type)
+    return [path]

@@ -1,0 +1,339 @@
+"""Export topics to Parquet, Delta Lake or Iceberg, every acknowledged record once: a run goes on where the last
+committed one ended.
+
+    spark-submit spark_jobs/export.py --cluster-file DIR/cluster.json --topic flights --destination exports/flights
+
+The last line printed is the summary as JSON. Exit status: 0 done (also if there was nothing new), 1 not done, or not
+for the partitions that the summary names under `failed`.
+"""
+
+import argparse
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.model import TopicPartition
+from logyard.spark_jobs import cluster as clusters
+from logyard.spark_jobs import session
+from logyard.spark_jobs.export import merges, options
+from logyard.spark_jobs.export.failures import PartitionsFailed, Troubles, splits_or_trouble
+from logyard.spark_jobs.export.files import Output
+from logyard.spark_jobs.export.leaders import Leaders
+from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
+from logyard.spark_jobs.export.modes import Appending, Made, Upserting, Writing
+from logyard.spark_jobs.export.pieces import Piece, Pieces
+from logyard.spark_jobs.export.schema import ddl
+from logyard.spark_jobs.export.schema.evolution import SchemaRefused, check_evolution
+from logyard.spark_jobs.outcome import FAILED, run_job, say
+from logyard.spark_jobs.segments import splits
+from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_log_directory
+from logyard.spark_jobs.segments.splits import ExportRefused, Range, Split
+from logyard.spark_jobs.segments.stable_offset import settled
+from logyard.spark_jobs.session import SparkWorkers, Workers
+from logyard.spark_jobs.tables.publishing import publisher, settings
+
+MEBIBYTE = 1024 * 1024
+# What a version holds of the log, at least, where nothing else is asked for, and in files for each of Spark's slots.
+COMMIT_MIB = 4096
+SPLITS_PER_SLOT = 4
+
+
+class LeasesGone(LogyardError):
+    """A piece came to nothing, for these leases were lost."""
+
+    def __init__(self, lost: dict[TopicPartition, str]) -> None:
+        super().__init__("; ".join(f"{tp}: {reason}" for tp, reason in lost.items()))
+        self.lost = lost
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the export; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="export.py", description=__doc__.split("\n\n")[0] if __doc__ else None)
+    clusters.add_arguments(parser)
+    options.add_arguments(parser)
+    return run_job(parser, argv, export)
+
+
+def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tuple[int, dict[str, Any]]:
+    """Do the export; returns the exit status and the summary. Without `workers`, Spark's are used."""
+    began = time.monotonic()
+    output = options.output_of(arguments)
+    workers = workers or SparkWorkers("logyard export", settings(arguments.format))
+    run = Export(arguments, output, workers)
+    summary = run.all()
+    return (FAILED if summary["failed"] else 0), summary | {"seconds": round(time.monotonic() - began, 2)}
+
+
+class Export:
+    """One run, step by step."""
+
+    def __init__(self, arguments: argparse.Namespace, output: Output, workers: Workers) -> None:
+        self._arguments, self._output, self._workers = arguments, output, workers
+        self._store = ManifestStore(options.directory_of(arguments.destination))
+        self._tables = publisher(arguments.format, workers, output)
+        self._writing: Writing = (
+            Upserting(self._store, workers, output, arguments.bucket_mib * MEBIBYTE)
+            if output.upsert
+            else Appending(self._store, workers, output)
+        )
+        self._run_id = clusters.run_id("export")
+        self._leaders = Leaders(arguments, self._run_id, "export")
+        self._committed_only = arguments.isolation == "read_committed"
+        self._done: list[Made] = []
+        self._tries = 0
+        self._troubles = Troubles(lambda text: say(f"export: {text}"))
+
+    def all(self) -> dict[str, Any]:
+        """Finish what was left undone, export, merge; returns the summary."""
+        self._tables.check()
+        manifest = self._store.latest()
+        layout = options.checked_layout(self._arguments, self._output, manifest)
+        layout = {"id": uuid.uuid4().hex, **layout}
+        if self._store.is_unpublished(manifest):
+            self._tables.publish(self._store, manifest)
+        self._store.drop_stale_staging()
+        self._tend()
+        with self._leaders:
+            planned = (self._planned(replica, manifest) for replica in self._replicas())
+            ranges = [span for span in planned if span is not None]
+            self._troubles.check(r.replica.tp for r in ranges)
+            manifest = self._export(ranges, manifest, layout)
+            self._troubles.check(r.replica.tp for r in ranges)
+        merged, manifest = self._merge(manifest)
+        return {**self._summary(manifest, ranges), "merged_files": merged}
+
+    def _replicas(self) -> list[Replica]:
+        """Return the leader's replica of every partition, leased; or those of a directory."""
+        arguments = self._arguments
+        if arguments.log_dir:
+            there = list(of_log_directory(arguments.log_dir, 0, arguments.topic))
+            check_topics(f"--log-dir {arguments.log_dir}", there, arguments.topic)
+            found = [self._troubles.attempt(r.tp, partial(settled, r)) for r in there]
+            return [replica for replica in found if replica is not None]
+        if not arguments.topic:
+            raise session.JobFailed("name the topics to export with --topic")
+        return self._leaders.take(self._troubles)
+
+    def _export(self, ranges: Sequence[Range], manifest: Manifest, layout: dict[str, Any]) -> Manifest:
+        """Export piece by piece, each a version of its own; returns the last one. Where leases are lost meanwhile they
+        are taken again, and what is left is planned anew."""
+        pieces = self._pieces(ranges)
+        total = pieces.offsets_left
+        say(f"export: {total:,} offsets of {len(ranges)} partitions")
+        while pieces.offsets_left:
+            try:
+                manifest = self._piece(pieces, manifest, layout)
+            except (LeasesGone, PartitionsFailed) as trouble:
+                total -= pieces.offsets_left
+                ranges = self._replanned(ranges, trouble, manifest)
+                pieces = self._pieces(ranges)
+                total += pieces.offsets_left
+                continue
+            left = pieces.offsets_left
+            say(
+                f"export: version {manifest.version} is committed; {total - left:,} of {total:,} offsets"
+                f" ({100 * (total - left) // total} %)"
+            )
+        return manifest
+
+    def _pieces(self, ranges: Sequence[Range]) -> Pieces:
+        """Cut the ranges into pieces, without those whose log cannot be read."""
+        while True:
+            try:
+                return Pieces(self._kept(ranges), splits_or_trouble(self._splits))
+            except PartitionsFailed as failed:
+                self._give_up(failed)
+
+    def _give_up(self, failed: PartitionsFailed) -> None:
+        for tp, reason in failed.reasons.items():
+            self._troubles.note(tp, reason)
+
+    def _kept(self, ranges: Sequence[Range]) -> list[Range]:
+        return [r for r in ranges if r.replica.tp not in self._troubles.reasons]
+
+    def _replanned(
+        self, ranges: Sequence[Range], trouble: LeasesGone | PartitionsFailed, manifest: Manifest
+    ) -> list[Range]:
+        """Plan anew what is not committed by now: under new leases, or without the partitions that failed."""
+        replicas = {r.replica.tp: r.replica for r in ranges}
+        if isinstance(trouble, LeasesGone):
+            replicas |= {replica.tp: replica for replica in self._leaders.take_again(trouble.lost, self._troubles)}
+        else:
+            self._give_up(trouble)
+
+        def plan(span: Range) -> Range:
+            found = self._range(replicas[span.replica.tp], manifest)
+            # To where it was to end at first: what came since is left to the next run.
+            return Range(found.replica, found.start, max(found.start, min(found.end, span.end)))
+
+        planned = [self._troubles.attempt(r.replica.tp, partial(plan, r)) for r in self._kept(ranges)]
+        return [span for span in planned if span is not None]
+
+    def _piece(self, pieces: Pieces, manifest: Manifest, layout: dict[str, Any]) -> Manifest:
+        """Write and commit the next piece; raises LeasesGone where it came to nothing for a lost lease."""
+        self._tries += 1
+        run_id = f"{self._run_id}-{self._tries}"
+        with self._store.working(run_id):
+            try:
+                piece = pieces.take(self._writing.piece_bytes(self._piece_bytes(), manifest))
+                assert piece is not None, "something is left"
+                made = self._writing.write(piece, manifest, run_id)
+            except Exception as error:
+                # Whatever it was called on its way through Spark: a lost lease explains it.
+                if lost := self._leaders.lost(failed=True):
+                    raise LeasesGone(lost) from error
+                raise
+            if lost := self._leaders.lost():
+                raise LeasesGone(lost)
+            self._leaders.went_well()
+            following = self._commit(manifest, layout, piece, made, run_id)
+        self._done.append(made)
+        return following
+
+    def _piece_bytes(self) -> int:
+        """How much of the log a version holds: as many files as keep all executors busy for a while, at least."""
+        arguments = self._arguments
+        if arguments.commit_mib:
+            return int(arguments.commit_mib) * MEBIBYTE
+        return max(COMMIT_MIB, SPLITS_PER_SLOT * int(arguments.split_mib) * self._workers.slots()) * MEBIBYTE
+
+    def _planned(self, replica: Replica, manifest: Manifest) -> Range | None:
+        """Plan a partition; None where it is given up."""
+
+        def plan() -> Range:
+            self._check_schema(replica.topic, manifest)
+            return self._range(replica, manifest)
+
+        return self._troubles.attempt(replica.tp, plan)
+
+    def _range(self, replica: Replica, manifest: Manifest) -> Range:
+        return splits.plan_range(
+            replica,
+            manifest,
+            committed_only=self._committed_only,
+            allow_data_loss=self._arguments.allow_data_loss,
+            accept_new_topic=self._arguments.accept_new_topic,
+        )
+
+    def _check_schema(self, topic: str, manifest: Manifest) -> None:
+        """Raise SchemaRefused where the topic's committed rows have a schema that this run's do not fit."""
+        known = manifest.topics.get(topic)
+        if known is None or not known.schema:
+            return
+        try:
+            check_evolution(ddl.parse(known.schema), ddl.parse(ddl.render(self._output.schema)))
+        except ddl.BadSchema as error:
+            raise ExportRefused(f"the manifest's schema of {topic}: {error}") from error
+        except SchemaRefused as error:
+            raise SchemaRefused(f"{topic}: {error}") from None
+
+    def _splits(self, span: Range) -> Iterator[Split]:
+        return splits.plan_splits(
+            span,
+            committed_only=self._committed_only,
+            columns=self._output.columns,
+            split_bytes=self._arguments.split_mib * MEBIBYTE,
+            words=options.words_of(self._output),
+        )
+
+    def _commit(self, manifest: Manifest, layout: dict[str, Any], piece: Piece, made: Made, run_id: str) -> Manifest:
+        known = [span.replica.cluster_id for span in piece.ranges if span.replica.cluster_id is not None]
+        following = manifest.advanced(
+            cluster_id=known[0] if known else None,
+            run_id=run_id,
+            topics=splits.progress(piece.ranges, ddl.render(self._output.schema)),
+            files=made.files,
+            layout=layout,
+            removed=made.removed,
+        )
+        self._store.commit(following)
+        self._tables.publish(self._store, following)
+        self._tend()
+        return following
+
+    def _tend(self) -> None:
+        """Keep the manifests short; what is committed is committed, whether that works or not."""
+        try:
+            self._store.tend()
+        except (CorruptData, OSError) as error:
+            say(f"export: no checkpoint of the manifests was made: {error}")
+
+    def _merge(self, manifest: Manifest) -> tuple[int, Manifest]:
+        """Merge small files, piece by piece, in versions of their own; returns how many went, and the newest one."""
+        arguments = self._arguments
+        if arguments.format != "parquet" or self._output.upsert or not arguments.target_file_mib:
+            return 0, manifest
+        target = arguments.target_file_mib * MEBIBYTE
+        left = list(merges.plan_merges(self._store.live_files(), target, arguments.merge_files))
+        bytes_max = self._piece_bytes() if left else 0
+        gone = 0
+        while left:
+            count = merges.fitting(left, bytes_max)
+            manifest = self._merge_some(left[:count], manifest)
+            gone += len(manifest.removed)
+            left = left[count:]
+        return gone, manifest
+
+    def _merge_some(self, plan: Sequence[merges.Merge], manifest: Manifest) -> Manifest:
+        self._tries += 1
+        run_id = f"{self._run_id}-{self._tries}-merge"
+        directory, staging = self._store.directory, self._store.staging(run_id)
+
+        def write(merge: merges.Merge) -> dict[str, Any]:
+            return merges.write_merge(merge, directory, staging)
+
+        with self._store.working(run_id):
+            files = self._workers.each("merge", plan, lambda m: m.bytes, write)
+            files.sort(key=lambda row: str(row["path"]))
+            removed = [str(f["path"]) for m in plan for f in m.files]
+            following = manifest.advanced(run_id=run_id, files=files, removed=removed)
+            self._store.commit(following)
+            self._store.finish_moves(following)
+        self._tend()
+        return following
+
+    def _summary(self, manifest: Manifest, ranges: Sequence[Range]) -> dict[str, Any]:
+        written = [w for made in self._done for w in made.written]
+        files = [f for made in self._done for f in made.files]
+        with np.errstate(over="ignore"):
+            digest = np.array([w.digest for w in written], np.int64).sum() if written else np.int64(0)
+        partitions = {
+            str(span.replica.tp): {
+                "start": span.start,
+                "end": self._end(span, manifest),
+                "rows": sum(w.rows for w in written if (w.topic, w.partition) == span.replica.tp),
+            }
+            for span in ranges
+        }
+        return {
+            "job": "export",
+            "mode": self._arguments.mode,
+            "format": self._arguments.format,
+            "topics": sorted({span.replica.topic for span in ranges}),
+            "manifest_version": manifest.version,
+            "versions": len(self._done),
+            "rows": sum(w.rows for w in written),
+            "dead_letters": sum(w.bad_rows for w in written),
+            "bytes": sum(int(f["bytes"]) for f in files),
+            "files": len(files),
+            "offsets": partitions,
+            "failed": {str(tp): reason for tp, reason in sorted(self._troubles.reasons.items())},
+            "checksum": f"{int(digest) & (2**64 - 1):016x}",
+        }
+
+    def _end(self, span: Range, manifest: Manifest) -> int:
+        """Up to where a partition is exported: of one that was given up, what is committed."""
+        if span.replica.tp not in self._troubles.reasons:
+            return span.end
+        known = manifest.topics.get(span.replica.topic)
+        return span.start if known is None else known.next_offsets.get(span.replica.partition, span.start)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

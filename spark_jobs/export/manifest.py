@@ -1,0 +1,238 @@
+"""What an export has committed: numbered versions in `_manifest/` (versions.py), none ever changed.
+
+Rule 1: a version is made by linking a finished file to a name that must not exist yet: of two writers one fails
+        (`Fenced`).
+Rule 2: offsets only grow; a version repeats every partition's next offset, and names the files that it added and the
+        earlier ones that it took out (merged into larger ones, or replaced by newer rows).
+Rule 3: files are moved from their staging place to their final one after the version that names them exists;
+        whoever comes next finishes what a crash left undone (`finish_moves`). So a reader of `data/` never sees a
+        row that is not committed. What a version took out is removed last; a reader that must not see such rows
+        twice for a moment reads the files of `live_files`.
+Rule 4: a version names nothing that its writer has not seen with its own eyes (staged_files.py): executors may write
+        to a disk that is not the driver's.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from logyard.broker.errors import CorruptData, LogyardError
+from logyard.spark_jobs.export.staged_files import check_seen, sync_directory, sync_staged
+from logyard.spark_jobs.export.staging import Alive, remove, stale
+from logyard.spark_jobs.export.versions import History, NumberTaken
+
+MANIFESTS, STAGING, DATA, DEAD_LETTERS = "_manifest", "_staging", "data", "dead_letters"
+
+
+class Fenced(LogyardError):
+    """Another export committed to this directory since this one looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProgress:
+    """How far one topic was exported: its id then, the next offset of each partition, the table's schema (DDL), and
+    the leader epoch of each partition's last exported record, where that is known."""
+
+    topic_id: str | None
+    next_offsets: Mapping[int, int]
+    schema: str = ""
+    epochs: Mapping[int, int] = field(default_factory=dict)
+
+    def after(self, old: "TopicProgress") -> "TopicProgress":
+        """Return both together, of the same topic id: an offset never goes back, and its epoch goes with it."""
+        offsets, epochs = dict(old.next_offsets), dict(old.epochs)
+        for partition, offset in self.next_offsets.items():
+            if offset > offsets.get(partition, -1):
+                offsets[partition] = offset
+                epochs.pop(partition, None)
+                if partition in self.epochs:
+                    epochs[partition] = self.epochs[partition]
+        return TopicProgress(self.topic_id, offsets, self.schema or old.schema, epochs)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topic_id": self.topic_id,
+            "next_offsets": {str(p): o for p, o in sorted(self.next_offsets.items())},
+            "schema": self.schema,
+            "epochs": {str(p): e for p, e in sorted(self.epochs.items())},
+        }
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "TopicProgress":
+        offsets = {int(partition): int(offset) for partition, offset in row["next_offsets"].items()}
+        epochs = {int(partition): int(epoch) for partition, epoch in row.get("epochs", {}).items()}
+        return cls(row["topic_id"], offsets, str(row.get("schema", "")), epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One version; version 0 is that of an empty directory and exists nowhere.
+
+    `layout` is what all runs must agree on (partition columns, mode); `removed` are paths of earlier versions' files.
+    """
+
+    version: int = 0
+    cluster_id: str | None = None
+    run_id: str = ""
+    topics: Mapping[str, TopicProgress] = field(default_factory=dict)
+    files: tuple[Mapping[str, Any], ...] = ()
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "cluster_id": self.cluster_id,
+            "run_id": self.run_id,
+            "topics": {name: topic.to_json() for name, topic in sorted(self.topics.items())},
+            "files": [dict(f) for f in self.files],
+            "layout": dict(self.layout),
+            "removed": list(self.removed),
+        }
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "Manifest":
+        """Read what `to_json` gave; raises CorruptData."""
+        try:
+            topics = {str(name): TopicProgress.from_json(topic) for name, topic in row["topics"].items()}
+            kept = dict(row.get("layout", {})), tuple(map(str, row.get("removed", ())))
+            return cls(int(row["version"]), row["cluster_id"], str(row["run_id"]), topics, tuple(row["files"]), *kept)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptData(f"manifest: {error!r}") from error
+
+    def advanced(
+        self,
+        *,
+        run_id: str,
+        cluster_id: str | None = None,
+        topics: Mapping[str, TopicProgress] | None = None,
+        files: Sequence[Mapping[str, Any]] = (),
+        layout: Mapping[str, Any] | None = None,
+        removed: Iterable[str] = (),
+    ) -> "Manifest":
+        """Return the next version: offsets merged by maximum within the same topic id, replaced for a new one."""
+        merged = dict(self.topics)
+        for name, new in (topics or {}).items():
+            old = merged.get(name)
+            merged[name] = new if old is None or old.topic_id != new.topic_id else new.after(old)
+        cluster_id = self.cluster_id if cluster_id is None else cluster_id
+        layout = self.layout if layout is None else layout
+        return Manifest(self.version + 1, cluster_id, run_id, merged, tuple(files), layout, tuple(removed))
+
+
+class ManifestStore:
+    """The manifests of one export directory."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._history = History(os.path.join(directory, MANIFESTS))
+
+    def latest(self) -> Manifest:
+        """Return the newest version, version 0 where there is none; raises CorruptData."""
+        row = self._history.newest()
+        return Manifest() if row is None else Manifest.from_json(row)
+
+    def live_files(self) -> list[Mapping[str, Any]]:
+        """Return every committed file that no later version took out, oldest first; raises CorruptData."""
+        return self._history.live_files()
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make this the newest version; raises Fenced if its number is taken, NotShared if a file it names is not to
+        be seen here."""
+        check_seen(self.directory, manifest.files)
+        sync_staged(self.directory, manifest.files)
+        try:
+            self._history.append(manifest.version, manifest.to_json())
+        except NumberTaken:
+            raise Fenced(
+                f"{self.directory}: another export committed version {manifest.version} meanwhile;"
+                " of this run only what it committed before was kept"
+            ) from None
+
+    def tend(self) -> None:
+        """Make a checkpoint of the manifests and trim old ones, where that is due; raises CorruptData, OSError."""
+        self._history.tend()
+
+    def finish_moves(self, manifest: Manifest, *, without: str = "", keep_staging: bool = False) -> None:
+        """Move the files that `manifest` names from staging to their place, those that are still there, and remove
+        those that it took out.
+
+        :param without: a table whose files stay where they are.
+
+        Raises CorruptData where a file is in neither place, Fenced where that is another export's work.
+        """
+        directories = {self.directory} if manifest.files else set()
+        added = {str(file["path"]) for file in manifest.files}
+        for file in manifest.files:
+            if without and file.get("table") == without:
+                continue
+            self._move(manifest, file, directories)
+        for directory in sorted(directories):
+            sync_directory(directory)
+        for path in manifest.removed:
+            if path not in added:
+                _unlink(os.path.join(self.directory, path))
+        if manifest.run_id and not keep_staging:
+            self.drop_staging(manifest.run_id)
+
+    def _move(self, manifest: Manifest, file: Mapping[str, Any], directories: set[str]) -> None:
+        """Put one file in its place; names the directories whose entries changed."""
+        path = str(file["path"])
+        staged, final = os.path.join(self.directory, str(file["staged"])), os.path.join(self.directory, path)
+        if os.path.exists(staged):
+            os.makedirs(os.path.dirname(final), exist_ok=True)
+            # Whoever came next may move it in this moment.
+            with suppress(FileNotFoundError):
+                os.replace(staged, final)
+        if not os.path.exists(final):
+            if self.latest().version > manifest.version:
+                raise Fenced(f"{self.directory}: another export has gone on from version {manifest.version} meanwhile")
+            raise CorruptData(
+                f"{final} was committed by version {manifest.version}, and is neither staged nor in its place:"
+                " the offsets of that version count as exported, and its rows are gone"
+            )
+        above = os.path.dirname(path)
+        while above:
+            directories.add(os.path.join(self.directory, above))
+            above = os.path.dirname(above)
+
+    def is_unpublished(self, manifest: Manifest) -> bool:
+        """Whether a crash left moves or removals of this version undone: its staging directory goes last."""
+        gone = (os.path.join(self.directory, path) for path in manifest.removed)
+        return bool(manifest.run_id) and (
+            os.path.isdir(self.staging(manifest.run_id)) or any(map(os.path.exists, gone))
+        )
+
+    def staging(self, run_id: str) -> str:
+        """Return the directory where a run puts what it has not committed."""
+        return os.path.join(self.directory, STAGING, run_id)
+
+    def drop_staging(self, run_id: str) -> None:
+        """Remove what a run staged."""
+        remove(self.staging(run_id))
+
+    def drop_uncommitted(self, run_id: str) -> None:
+        """Remove what a run staged, unless it is what the newest version is made of and was not moved yet."""
+        if self.latest().run_id != run_id:
+            self.drop_staging(run_id)
+
+    @contextmanager
+    def working(self, run_id: str) -> Iterator[None]:
+        """Keep a run's staging directory alive; what it has not committed at the end is removed."""
+        with Alive(self.staging(run_id)):
+            try:
+                yield
+            finally:
+                self.drop_uncommitted(run_id)
+
+    def drop_stale_staging(self) -> None:
+        """Remove what dead runs staged and did not commit."""
+        for path in stale(os.path.join(self.directory, STAGING), self.latest().run_id):
+            remove(path)
+
+
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)

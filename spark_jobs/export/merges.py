@@ -1,0 +1,112 @@
+"""Small files of an export merged into larger ones: which go together, and writing one of them. The same manifest
+gives the same groups and names."""
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from logyard.broker.errors import CorruptData
+from logyard.spark_jobs.export.files import OpenFile
+from logyard.spark_jobs.segments.splits import ExportRefused
+
+# Fewer small files wait for others, so that a file is not written again at every run.
+TOGETHER_MIN = 8
+# A file this many times smaller than the target is small. Two would write nearly everything twice: a split of the log
+# that compresses at all makes a file a little below half of the target.
+SMALLER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Files, in order of offsets, that become one."""
+
+    files: tuple[Mapping[str, Any], ...]
+
+    @property
+    def path(self) -> str:
+        """Where the merged file goes, beside those that it replaces."""
+        paths = [str(f["path"]) for f in self.files]
+        digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:12]
+        first, last = self.files[0], self.files[-1]
+        name = f"m-{first['topic']}-{first['partition']}-{first['start']:020d}-{last['end']:020d}-{digest}.parquet"
+        return os.path.join(os.path.dirname(paths[0]), name)
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(f["bytes"]) for f in self.files)
+
+
+def plan_merges(
+    files: Sequence[Mapping[str, Any]], target_bytes: int, together_min: int = TOGETHER_MIN
+) -> Iterator[Merge]:
+    """Yield groups of neighbours (same directory, partition and schema) far below the target: as many as fill it,
+    or at least `together_min`."""
+    places: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for one in files:
+        places[os.path.dirname(str(one["path"])), one["topic"], one["partition"]].append(one)
+    for place in sorted(places):
+        group: list[Mapping[str, Any]] = []
+        ordered: list[Mapping[str, Any] | None] = [*sorted(places[place], key=lambda f: (f["start"], f["end"])), None]
+        for file in ordered:  # None ends the last group
+            alike = file is not None and (not group or file.get("schema") == group[0].get("schema"))
+            if file is not None and alike and file["bytes"] * SMALLER < target_bytes:
+                group.append(file)
+                if sum(int(f["bytes"]) for f in group) >= target_bytes:
+                    yield Merge(tuple(group))
+                    group = []
+                continue
+            if len(group) >= max(together_min, 2):
+                yield Merge(tuple(group))
+            group = [file] if file is not None and not alike and file["bytes"] * SMALLER < target_bytes else []
+
+
+def fitting(plan: Sequence[Merge], bytes_max: int) -> int:
+    """Return how many of these, from the first on, make about so many bytes; at least one."""
+    total = 0
+    for count, merge in enumerate(plan, 1):
+        total += merge.bytes
+        if total >= bytes_max:
+            return count
+    return len(plan)
+
+
+def write_merge(merge: Merge, directory: str, staging: str) -> dict[str, Any]:
+    """Write the merged file to staging; returns what the manifest says of it. Raises ExportRefused, CorruptData."""
+    first = merge.files[0]
+    path = merge.path
+    out: OpenFile | None = None
+    try:
+        for file in merge.files:
+            for batch in _batches(os.path.join(directory, str(file["path"])), int(file["rows"])):
+                if out is None:
+                    out = OpenFile(str(first["table"]), path, os.path.join(staging, path), batch.schema)
+                out.add(batch, np.int64(0))
+                out.flush_full()
+        assert out is not None, "a committed file has rows"
+        made = out.finish(directory)
+    finally:
+        if out is not None:
+            out.drop()
+    with np.errstate(over="ignore"):
+        digest = np.array([int(f["digest"]) for f in merge.files], np.int64).sum()
+    spans = {"start": first["start"], "end": merge.files[-1]["end"]}
+    return {**first, **spans, "rows": made.rows, "bytes": made.bytes, "digest": int(digest)} | {
+        "path": path,
+        "staged": made.staged,
+    }
+
+
+def _batches(path: str, rows: int) -> Iterator[Any]:
+    try:
+        with pq.ParquetFile(path) as source:
+            if source.metadata.num_rows != rows:
+                raise CorruptData(f"{path}: it has {source.metadata.num_rows} rows, {rows} were committed")
+            yield from source.iter_batches()
+    except FileNotFoundError:
+        raise ExportRefused(f"{path} is gone: another export of this directory is at work") from None

@@ -1,0 +1,165 @@
+"""What an export is asked for on its command line, and what all runs into one directory must agree on."""
+
+import argparse
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from logyard.spark_jobs.export import merges, partition_columns, upsert
+from logyard.spark_jobs.export.files import Output
+from logyard.spark_jobs.export.manifest import Manifest
+from logyard.spark_jobs.export.schema import ddl
+from logyard.spark_jobs.export.schema.formats import FORMATS, SideFormat
+from logyard.spark_jobs.export.schema.formats import Formats as SideFormats
+from logyard.spark_jobs.segments import splits
+from logyard.spark_jobs.segments.splits import ExportRefused
+from logyard.spark_jobs.session import JobFailed
+from logyard.spark_jobs.tables import publishing
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what only an export takes."""
+    add = parser.add_argument
+    add("--destination", required=True, metavar="DIR", help="where the export lives; executors must see it too")
+    add("--log-dir", metavar="PATH", help="export a directory of a stopped broker instead of a cluster")
+    add("--columns", default=",".join(splits.COLUMNS), metavar="A,B,…", help="columns to write")
+    add("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
+    add("--format", choices=publishing.FORMATS, default="parquet", help="the table (parquet)")
+    add("--mode", choices=["append", "upsert"], default="append", help="every record, or the latest of each key")
+    add("--key-format", choices=FORMATS, default="binary", help="what keys become (binary)")
+    add("--value-format", choices=FORMATS, default="binary", help="what values become (binary)")
+    add("--key-schema", metavar="FILE", help="the columns of JSON keys, in Spark's DDL: id BIGINT NOT NULL, …")
+    add("--value-schema", metavar="FILE", help="the columns of JSON values, likewise")
+    add(
+        "--partition-by",
+        default="",
+        metavar="A,B,…",
+        help="directories: topic, date, or NAME=PATTERN of the timestamp (hour=%%Y-%%m-%%dT%%H)",
+    )
+    add("--split-mib", type=_positive, default=64, metavar="MIB", help="log bytes per file (64)")
+    add(
+        "--commit-mib",
+        type=_positive,
+        metavar="MIB",
+        help="log bytes that are committed at once (4096, or four files for each core of Spark's, if that is more)",
+    )
+    add(
+        "--target-file-mib",
+        type=_natural,
+        default=128,
+        metavar="MIB",
+        help=f"merge neighbours {merges.SMALLER} times smaller than this; 0: never (128)",
+    )
+    add(
+        "--merge-files",
+        type=_positive,
+        default=merges.TOGETHER_MIN,
+        metavar="N",
+        help=f"merge so many small ones though they do not fill a file ({merges.TOGETHER_MIN})",
+    )
+    add("--bucket-mib", type=_positive, default=128, metavar="MIB", help="upsert: about how much one task holds (128)")
+    add("--allow-data-loss", action="store_true", help="go on behind offsets deleted before they were exported")
+    add("--accept-new-topic", action="store_true", help="export a topic that was made again from its start")
+
+
+def _natural(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number is expected")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not _natural(text):
+        raise argparse.ArgumentTypeError("0: a whole number above 0 is expected")
+    return int(text)
+
+
+def directory_of(destination: str) -> str:
+    """Return the directory that `--destination` names, as a path or a file: URL; raises ExportRefused.
+
+    Absolute: executors have working directories of their own.
+
+    A version is committed by a link that fails where its name is taken. Object stores have no links (and until lately
+    no write that fails where something is), HDFS has none either.
+    """
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", destination):
+        return os.path.abspath(destination)
+    url = urlsplit(destination)
+    if url.scheme.lower() != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
+        raise ExportRefused(
+            f"--destination {destination}: an export goes to a directory that the driver and all executors see (a path,"
+            " or file:///PATH), not to an object store or HDFS: mount it, or copy the files that the manifests name"
+        )
+    return unquote(url.path)
+
+
+def output_of(arguments: argparse.Namespace) -> Output:
+    """Return what the files are to hold; raises ExportRefused, BadFormat, BadSchema, BadPartitioning, JobFailed."""
+    columns = splits.check_columns(arguments.columns.split(","))
+    formats = SideFormats(_side("key", arguments), _side("value", arguments))
+    by = partition_columns.parse(arguments.partition_by.split(",")) if arguments.partition_by else ()
+    output = Output(columns, formats, by, arguments.mode == "upsert")
+    if output.upsert:
+        _check_upsert(output, arguments)
+    if not output.schema.names:
+        raise ExportRefused("--columns: nothing is left but partition columns")
+    return output
+
+
+def _check_upsert(output: Output, arguments: argparse.Namespace) -> None:
+    lacking = [c for c in upsert.NEEDED if c not in output.columns]
+    if lacking:
+        raise ExportRefused(f"--mode upsert needs the column {lacking[0]}")
+    if arguments.format != "parquet":
+        raise ExportRefused(f"--mode upsert writes --format parquet, not {arguments.format}")
+    if output.partition_by:
+        raise ExportRefused("--mode upsert keeps its files by partition and key: leave --partition-by out")
+    if output.formats.key.name == "json":
+        raise ExportRefused("--mode upsert tells rows apart by key: --key-format binary or string")
+
+
+def _side(side: str, arguments: argparse.Namespace) -> SideFormat:
+    path = getattr(arguments, f"{side}_schema")
+    text = ""
+    if path:
+        try:
+            text = Path(path).read_text(encoding="utf-8").strip()
+            ddl.parse(text)
+        except (OSError, UnicodeDecodeError) as error:
+            raise JobFailed(f"--{side}-schema {path}: {error}") from None
+        except ddl.BadSchema as error:
+            raise ddl.BadSchema(f"--{side}-schema {path}: {error}") from None
+    return SideFormat(side, getattr(arguments, f"{side}_format"), text)
+
+
+def checked_layout(arguments: argparse.Namespace, output: Output, manifest: Manifest) -> dict[str, Any]:
+    """Return what this and every other run into the directory must agree on; raises ExportRefused naming what
+    differs."""
+    layout = {
+        "format": arguments.format,
+        "mode": arguments.mode,
+        "partition_by": ",".join(column.text for column in output.partition_by),
+    }
+    for name, value in layout.items():
+        known = manifest.layout.get(name, value)
+        if known != value:
+            raise ExportRefused(
+                f"--{name.replace('_', '-')}: this directory was begun with {known or 'none'}, not {value or 'none'}:"
+                " use another --destination"
+            )
+    return {**manifest.layout, **layout}
+
+
+def words_of(output: Output) -> str:
+    """What tells files of one kind of output from another's."""
+    sides = (output.formats.key, output.formats.value)
+    words = [[side.name, side.schema] for side in sides if side.name != "binary"]
+    return repr([words, [column.text for column in output.partition_by]]) if words or output.partition_by else ""
+
+
+def schema_id(output: Output) -> str:
+    """A short name of the table's schema: files of one are alike."""
+    return hashlib.sha256(ddl.render(output.schema).encode()).hexdigest()[:12]

@@ -1,0 +1,248 @@
+"""A table of the latest row of each key: new rows are scattered to buckets by key, then each bucket that has some is
+written again. A tombstone takes its key's row out.
+
+Rule 1: a key's bucket is its hash modulo a power of two, so when a partition grows, buckets divide in halves.
+Rule 2: within a partition the larger offset wins; a bad record (formats.py) never replaces a good one.
+Rule 3: a partition's rows replace none of another partition's, as in the log itself.
+"""
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from logyard.broker.errors import CorruptData
+from logyard.spark_jobs.export.files import (
+    File,
+    OpenFile,
+    Output,
+    Staged,
+    Written,
+    added,
+    read_split,
+    written,
+)
+from logyard.spark_jobs.export.manifest import DATA
+from logyard.spark_jobs.export.staged_files import NotShared
+from logyard.spark_jobs.segments import kernels as k
+from logyard.spark_jobs.segments.digests import key_hashes
+from logyard.spark_jobs.segments.kernels import Array
+from logyard.spark_jobs.segments.splits import ExportRefused, Split
+
+BUCKET_BYTES = 128 * 1024 * 1024
+NEEDED = ("offset", "key", "value")
+_SCATTERED = "_scattered"
+
+
+def bucket_count(total_bytes: int, before: int, bucket_bytes: int = BUCKET_BYTES) -> int:
+    """Return into how many buckets a partition's rows go: a power of two, never fewer than `before`."""
+    count = max(before, 1)
+    while count * bucket_bytes < total_bytes:
+        count *= 2
+    return count
+
+
+def buckets_of(keys: pa.Array, count: int) -> Array:
+    """Return each key's bucket (int64). Keys are binary or text, none null."""
+    if count == 1 or not len(keys):
+        return np.zeros(len(keys), np.int64)
+    keys = pa.array(keys.to_pylist(), pa.binary()) if keys.offset else keys.cast(pa.binary())
+    bounds = np.frombuffer(keys.buffers()[1], np.int32)[: len(keys) + 1].astype(np.int64)
+    raw = np.frombuffer(keys.buffers()[2] or b"\0", np.uint8)
+    places = np.zeros((len(keys), k.RECORD_COLUMNS), np.int64)
+    places[:, k.KEY_AT], places[:, k.KEY_SIZE] = bounds[:-1], np.diff(bounds)
+    # Shifted: the lowest bit of a key's digest is always set.
+    return (key_hashes(raw, places) >> 1) & (count - 1)
+
+
+def latest(rows: pa.Table) -> pa.Table:
+    """Return the row of the largest offset of each key, in order of offsets."""
+    last = rows.select(["key", "offset"]).group_by("key").aggregate([("offset", "max")]).column("offset_max")
+    kept = rows.filter(pc.is_in(rows.column("offset"), value_set=last))
+    return kept.sort_by("offset")
+
+
+def scatter(split: Split, output: Output, buckets: int, directory: str, staging: str) -> Written:
+    """Write the latest rows of a split to a file for each bucket; dead letters go to their table."""
+    staged = Staged(directory, staging)
+    total, count = np.int64(0), 0
+    good: list[pa.RecordBatch] = []
+    try:
+        for rows in read_split(split, output):
+            total = added(total, rows.digest)
+            staged.add_dead(split, rows)
+            good.append(rows.good.select(output.schema.names))
+            count += len(rows.good)
+        table = latest(pa.Table.from_batches(good, output.schema)).combine_chunks()
+        home = scattered(split.segment.topic, split.segment.partition)
+        for batch in table.to_batches():
+            mine = buckets_of(batch.column("key"), buckets)
+            for bucket in np.unique(mine).tolist():
+                part = batch.filter(pa.array(mine == bucket))
+                staged.add(DATA, os.path.join(home, str(bucket), split.name), part, np.int64(0))
+        files = staged.finish()
+    finally:
+        staged.close()
+    made = written(split, [file for file in files if file.table != DATA], total)
+    return replace(made, rows=count, scattered=tuple(file for file in files if file.table == DATA))
+
+
+def scattered(topic: str, partition: int) -> str:
+    """Where the scattered rows of a partition lie in the staging directory: a directory for each bucket."""
+    return os.path.join(_SCATTERED, topic, str(partition))
+
+
+def by_bucket(made: Iterable[Written]) -> dict[tuple[str, int, int], list[File]]:
+    """Return what was scattered by topic, partition and bucket."""
+    found: dict[tuple[str, int, int], list[File]] = defaultdict(list)
+    for one in made:
+        for file in one.scattered:
+            found[one.topic, one.partition, int(os.path.basename(os.path.dirname(file.path)))].append(file)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One bucket to write: `before` are the committed files (as the manifest says) that may hold rows of it, `news`
+    those scattered by this run."""
+
+    topic: str
+    partition: int
+    bucket: int
+    buckets: int
+    end: int
+    before: tuple[Mapping[str, Any], ...]
+    news: tuple[File, ...]
+
+
+def plan_buckets(
+    topic: str,
+    partition: int,
+    buckets: int,
+    end: int,
+    live: Sequence[Mapping[str, Any]],
+    news: Mapping[tuple[str, int, int], Sequence[File]],
+) -> list[Bucket]:
+    """Return the buckets that have news, or whose file divides. `live`: the partition's committed files."""
+    plan = []
+    for bucket in range(buckets):
+        before = tuple(f for f in live if bucket % int(f["buckets"]) == int(f["bucket"]))
+        fresh = tuple(sorted(news.get((topic, partition, bucket), ()), key=attrgetter("path")))
+        if fresh or any(int(f["buckets"]) != buckets for f in before):
+            plan.append(Bucket(topic, partition, bucket, buckets, end, before, fresh))
+    return plan
+
+
+def write_bucket(bucket: Bucket, output: Output, directory: str, staging: str) -> tuple[File, ...]:
+    """Write a bucket's rows anew to staging; no file where none is left. Raises ExportRefused, NotShared,
+    CorruptData."""
+    tables = [_committed(directory, f, output.schema) for f in bucket.before]
+    if any(int(f["buckets"]) != bucket.buckets for f in bucket.before):
+        tables = [t.filter(pa.array(_buckets_of_all(t, bucket.buckets) == bucket.bucket)) for t in tables]
+    tables += [_scattered_rows(directory, file, output.schema) for file in bucket.news]
+    rows = latest(pa.concat_tables(tables))
+    rows = rows.filter(pc.is_valid(rows.column("value")))
+    if not rows.num_rows:
+        return ()
+    path = os.path.join(DATA, bucket.topic, str(bucket.partition), _name(bucket))
+    file = OpenFile(DATA, path, os.path.join(staging, path), rows.schema)
+    try:
+        for batch in rows.to_batches():
+            file.add(batch, np.int64(0))
+            file.flush_full()
+        return (file.finish(directory),)
+    finally:
+        file.drop()
+
+
+def to_json(bucket: Bucket, file: File) -> dict[str, Any]:
+    """What the manifest says of a bucket's file."""
+    return {
+        "table": DATA,
+        "topic": bucket.topic,
+        "partition": bucket.partition,
+        "start": 0,
+        "end": bucket.end,
+        "rows": file.rows,
+        "bytes": file.bytes,
+        "digest": 0,
+        "path": file.path,
+        "staged": file.staged,
+        "bucket": bucket.bucket,
+        "buckets": bucket.buckets,
+    }
+
+
+def size_of(bucket: Bucket) -> int:
+    """How much a bucket has to read, as far as one knows before."""
+    return sum(int(f["bytes"]) for f in bucket.before) + 1
+
+
+def _name(bucket: Bucket) -> str:
+    words = "\n".join(sorted(str(f["path"]) for f in bucket.before))
+    digest = hashlib.sha256(words.encode()).hexdigest()[:12]
+    return f"b-{bucket.bucket:05d}-of-{bucket.buckets:05d}-{bucket.end:020d}-{digest}.parquet"
+
+
+def _buckets_of_all(table: pa.Table, count: int) -> Array:
+    return buckets_of(table.column("key").combine_chunks(), count)
+
+
+def _committed(directory: str, file: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    path = os.path.join(directory, str(file["path"]))
+    try:
+        return _read(path, int(file["rows"]), schema)
+    except FileNotFoundError:
+        raise ExportRefused(f"{path} is gone: another export of this directory is at work") from None
+
+
+def _scattered_rows(directory: str, file: File, schema: pa.Schema) -> pa.Table:
+    path = os.path.join(directory, file.staged)
+    try:
+        return _read(path, file.rows, schema)
+    except FileNotFoundError:
+        raise NotShared(
+            f"another executor wrote {path}, and here it is not to be seen: executors do not share {directory}:"
+            " nothing was committed; give a --destination that is one directory for all of them"
+        ) from None
+
+
+def _read(path: str, rows: int, schema: pa.Schema) -> pa.Table:
+    """Read a file; columns that it lacks (added since) are null. Raises CorruptData, FileNotFoundError."""
+    table = pq.ParquetFile(path).read()
+    if table.num_rows != rows:
+        raise CorruptData(f"{path}: it has {table.num_rows} rows, {rows} were committed")
+    return with_schema(table, schema)
+
+
+def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table with the columns of `schema`, null where it has none, structs within likewise."""
+    columns: Iterable[Any] = (
+        _grown(table.column(f.name).combine_chunks(), f.type)
+        if f.name in table.column_names
+        else pa.nulls(table.num_rows, f.type)
+        for f in schema
+    )
+    return pa.Table.from_arrays(list(columns), schema=schema)
+
+
+def _grown(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    if pa.types.is_struct(kind):
+        parts = [
+            _grown(column.field(f.name), f.type)
+            if column.type.get_field_index(f.name) >= 0
+            else pa.nulls(len(column), f.type)
+            for f in kind
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
+    return column.cast(kind)

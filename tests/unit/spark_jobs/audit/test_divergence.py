@@ -1,0 +1,58 @@
+from pathlib import Path
+
+from logyard.spark_jobs.audit.divergence import Extent, compare_partition, merged
+from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
+from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
+from tests.support.batches import TRANSACTIONAL, Batch, Rec, batch
+from tests.support.segment_files import write_partition
+
+FULL = [
+    batch([Rec(0, b"a", b"1"), Rec(1, b"b", b"1"), Rec(2, b"a", b"2")]),
+    batch([Rec(3, b"c", None), Rec(4, None, b"x")]),
+    batch([Rec(5, b"z", b"1")], flags=TRANSACTIONAL, producer_id=3),
+    batch([Rec(6, b"b", b"2"), Rec(7, b"d", b"1")]),
+]
+CLEANED = [Batch(0, 2, (FULL[0].records[2],)), FULL[3]]
+
+
+def replica(tmp_path: Path, broker: int, batches: list[Batch], clean_offset: int | None = None) -> Replica:
+    directory = write_partition(tmp_path / str(broker), "t-0", [batches], clean_offset=clean_offset)
+    return of_partition_directory(str(directory), broker)
+
+
+def compare(*replicas: Replica) -> list[tuple[str, int, int]]:
+    found = compare_partition(replicas, [Extent(0, 100)], 8)
+    assert all(isinstance(f, Finding) and f.check == "replicas" for f in found)
+    return [(f.level, f.replica, f.offset) for f in found]
+
+
+def test_what_cleaning_explains_is_one_warning(tmp_path: Path) -> None:
+    assert compare(replica(tmp_path, 1, FULL), replica(tmp_path, 2, CLEANED, 8)) == [(WARN, 2, 8)]
+
+
+def test_the_same_records_in_other_batches_are_equal(tmp_path: Path) -> None:
+    other = [
+        Batch(0, 2, (FULL[0].records[2],), codec=3, base_timestamp=1),
+        batch([FULL[3].records[0]]),
+        batch([FULL[3].records[1]]),
+    ]
+    assert compare(replica(tmp_path, 1, CLEANED, 8), replica(tmp_path, 2, other, 8)) == []
+
+
+def test_a_record_that_nothing_superseded_is_missing(tmp_path: Path) -> None:
+    lost = [Batch(6, 1, (FULL[3].records[0],))]
+    assert compare(replica(tmp_path, 1, CLEANED, 8), replica(tmp_path, 2, lost, 8)) == [(BAD, 2, 2), (BAD, 2, 7)]
+
+
+def test_nothing_may_be_missing_above_the_checkpoint(tmp_path: Path) -> None:
+    found = compare(replica(tmp_path, 1, FULL), replica(tmp_path, 2, CLEANED, 4))
+    assert found == [(BAD, 2, 4), (BAD, 2, 5), (WARN, 2, 4)]
+
+
+def test_different_records_at_one_offset(tmp_path: Path) -> None:
+    changed = [CLEANED[0], batch([Rec(6, b"b", b"2"), Rec(7, b"d", b"other")])]
+    assert compare(replica(tmp_path, 1, CLEANED, 8), replica(tmp_path, 2, changed, 8)) == [(BAD, 1, 7)]
+
+
+def test_spans_are_merged() -> None:
+    assert merged([(5, 9), (0, 2), (3, 4), (20, 21), (8, 12)]) == [Extent(0, 12), Extent(20, 21)]

@@ -1,0 +1,150 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logyard.spark_jobs.audit.findings import BAD, WARN
+from logyard.spark_jobs.audit.partition import PartitionVerdict, audit_bin, judge_rows
+from logyard.spark_jobs.audit.segment import SegmentAudit
+from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
+from tests.support.batches import CONTROL, Batch, Rec, batch, marker
+from tests.support.segment_files import write_partition
+
+LOG = [batch([Rec(3 * i + j, b"k%d" % j, b"v%d" % i, 1000 + i) for j in range(3)]) for i in range(12)]
+
+
+def replica(tmp_path: Path, broker: int, segments: Sequence[Sequence[Batch]], **fields: Any) -> Replica:
+    directory = write_partition(tmp_path / str(broker), "t-0", segments)
+    return replace(of_partition_directory(str(directory), broker), leader_epochs=(), **fields)
+
+
+def judge(*replicas: Replica) -> PartitionVerdict:
+    work = [SegmentAudit(s, True, r.leader_epochs, False, -1) for r in replicas for s in r.segments]
+    # The shuffle brings segments in any order.
+    return judge_rows(replicas, [rows for _tp, rows in audit_bin(reversed(work))])
+
+
+def found(*replicas: Replica) -> list[tuple[str, str, int, int]]:
+    return [(f.level, f.check, f.replica, f.offset) for f in judge(*replicas).findings]
+
+
+def test_equal_replicas_cut_into_other_segments_are_sound(tmp_path: Path) -> None:
+    verdict = judge(replica(tmp_path, 1, [LOG[:5], LOG[5:]]), replica(tmp_path, 2, [LOG[:9], LOG[9:]]))
+    assert verdict.findings == []
+    first, second = verdict.totals
+    assert (first["records"], first["batches"], first["segments"], first["last_offset"]) == (36, 12, 2, 35)
+    assert first["digest"] == second["digest"] != f"{0:016x}"
+
+
+def test_gaps_repeats_and_falling_epochs(tmp_path: Path) -> None:
+    holey = replica(tmp_path, 1, [LOG[:2], LOG[4:6]])
+    assert found(holey) == [(BAD, "gap", 1, 6)]
+    finding = judge(holey).findings[0]
+    text = "offsets 6 to 11 are missing, and nothing cleaned there: this segment lost its tail, or segment 12 its front"
+    assert finding.message == text
+    size = sum(len(b.encode()) for b in LOG[:2])
+    assert (finding.file, finding.position) == (f"{holey.directory}/{0:020d}.log", size)
+    assert found(replace(holey, clean_offset=12)) == []
+    assert found(replace(holey, clean_offset=11)) == [(BAD, "gap", 1, 6)]
+    inside = replica(tmp_path, 4, [[*LOG[:2], *LOG[4:6]]])
+    assert [(f.offset, f.position, f.message) for f in judge(inside).findings] == [
+        (12, size, "offsets 6 to 11 are missing, and nothing cleaned there")
+    ]
+    twice = replica(tmp_path, 2, [[LOG[0], LOG[1], LOG[1]]])
+    assert found(twice) == [(BAD, "offsets", 2, 3)]
+    fallen = replica(tmp_path, 3, [[replace(LOG[0], epoch=4), replace(LOG[1], epoch=3)]])
+    assert found(fallen) == [(BAD, "epochs", 3, 3)]
+
+
+def test_a_replica_that_was_fetched_from_a_cleaned_one_has_gaps_too(tmp_path: Path) -> None:
+    """It was moved away and back: its directory has no line in the cleaner's checkpoint any more."""
+    kept = [*LOG[:2], *LOG[4:6]]
+    cleaned = replica(tmp_path, 1, [kept], clean_offset=12)
+    fetched = replica(tmp_path, 2, [kept], clean_offset=0)
+    assert found(fetched, cleaned) == []
+    assert found(fetched, replace(cleaned, clean_offset=11)) == [(BAD, "gap", 2, 12), (BAD, "gap", 1, 12)]
+    moved = [replace(r, clean_offset=0, policy="compact") for r in (cleaned, fetched)]
+    assert found(*moved) == [(WARN, "gap", 1, 12), (WARN, "gap", 2, 12)]
+
+
+def test_a_log_must_begin_and_end_where_its_broker_says(tmp_path: Path) -> None:
+    late = replica(tmp_path, 1, [LOG[2:4]], log_start_offset=3)
+    assert found(replace(late, clean_offset=0)) == [(BAD, "gap", 1, 6)]
+    assert found(replace(late, log_start_offset=7)) == [], (
+        "records below the log's start may still be in its first segment"
+    )
+    assert found(replace(late, log_start_offset=6, log_end_offset=15)) == [(BAD, "end", 1, 9)]
+    assert found(replace(late, log_start_offset=6, log_end_offset=12)) == []
+
+
+def test_sequences_go_on_wrap_and_start_again_with_an_epoch(tmp_path: Path) -> None:
+    def written(at: int, sequence: int, epoch: int = 0) -> Batch:
+        return replace(LOG[at], producer_id=7, producer_epoch=epoch, sequence=sequence)
+
+    sound = [written(0, 2**31 - 2), written(1, 1), written(2, 0, epoch=1), replace(LOG[3], producer_id=8, sequence=5)]
+    end = marker(12, 7, commit=True, producer_epoch=1)
+    assert end.flags & CONTROL
+    assert found(replica(tmp_path, 1, [[*sound, end]])) == []
+    gap = replica(tmp_path, 2, [[written(0, 0), written(1, 3), written(2, 7)]])
+    assert found(gap) == [(WARN, "sequence", 2, 6)]
+    assert "goes on with sequence 7, 6 is expected" in judge(gap).findings[0].message
+    assert found(replace(gap, clean_offset=6)) == []
+
+
+def test_replicas_that_differ_are_bad_where_nothing_was_cleaned(tmp_path: Path) -> None:
+    one = replica(tmp_path, 1, [LOG])
+    other = [
+        *LOG[:3],
+        batch([*LOG[3].records[:2], Rec(11, b"k2", b"other", 1003)]),
+        *LOG[4:7],
+        replace(LOG[7], epoch=1),
+        *LOG[8:],
+    ]
+    two = replica(tmp_path, 2, [[replace(b, epoch=max(b.epoch, int(i > 7))) for i, b in enumerate(other)]])
+    messages = {f.offset: f.message for f in judge(one, two).findings}
+    assert "checksums differ (held by 1, 2)" in messages[9]
+    assert "leader epochs differ" in messages[21]
+    assert sorted(messages) == [9, 21, 24, 27, 30, 33]
+
+
+def test_replicas_are_compared_up_to_the_lowest_high_watermark_only(tmp_path: Path) -> None:
+    one = replica(tmp_path, 1, [LOG])
+    short = replica(tmp_path, 2, [LOG[:8]], high_watermark=24)
+    assert found(one, short) == []
+    assert found(one, replace(short, high_watermark=27)) == [(BAD, "replicas", 1, 24)]
+
+
+def test_cleaned_replicas_are_compared_by_record(tmp_path: Path) -> None:
+    last_of_keys = [Batch(0, 2, (), sequence=-1), *LOG[10:]]
+    full, cleaned = replica(tmp_path, 1, [LOG]), replica(tmp_path, 2, [last_of_keys], clean_offset=33)
+    assert found(full, cleaned) == [(WARN, "replicas", 2, 33)]
+    lost = replica(tmp_path, 3, [[LOG[0], *LOG[11:]]], clean_offset=33)
+    assert found(full, lost) == [(WARN, "replicas", 3, 33)]
+    missing = replica(tmp_path, 4, [LOG[:11]], clean_offset=36, high_watermark=36)
+    assert found(full, missing) == [(BAD, "replicas", 4, o) for o in (33, 34, 35)]
+
+
+def test_many_findings_are_counted(tmp_path: Path) -> None:
+    holes = replica(tmp_path, 1, [[batch([Rec(2 * i, b"k", b"v")]) for i in range(150)]])
+    findings = judge(holes).findings
+    assert len(findings) == 101
+    assert findings[-1].message == "and 49 more of this kind"
+
+
+def test_a_replica_without_batches(tmp_path: Path) -> None:
+    one = replica(tmp_path, 1, [LOG])
+    empty = replace(one, broker_id=2, segments=(), high_watermark=0)
+    assert found(one, empty) == []
+    assert judge(empty).totals[0]["last_offset"] == -1
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_damage_inside_a_segment_comes_through(tmp_path: Path, damaged: int) -> None:
+    one = replica(tmp_path, 1, [LOG[:6], LOG[6:]])
+    path = Path(one.segments[damaged].directory) / f"{one.segments[damaged].base_offset:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert [(level, check) for level, check, _, _ in found(one)] == [(BAD, "crc")]
