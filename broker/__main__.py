@@ -12,8 +12,8 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from logyard.broker import log_lines, tasks
-from logyard.broker.app import Broker
+from logyard.broker import log_format, tasks
+from logyard.broker.broker import Broker
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import LogyardError
 from logyard.broker.records import pauses
@@ -97,7 +97,7 @@ def _read_config(options: argparse.Namespace) -> BrokerConfig:
 def configure_logging(broker_id: int) -> None:
     """One line per event on stdout: time, level, broker, logger, what happened, key=value."""
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(log_lines.LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(log_format.LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     structlog.configure(
         processors=[
@@ -105,7 +105,7 @@ def configure_logging(broker_id: int) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S.%f", utc=False),
             structlog.processors.format_exc_info,
-            log_lines.line,
+            log_format.line,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stdout),

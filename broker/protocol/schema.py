@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from logyard.broker.slim_import import without_front_page
+from logyard.broker.submodule_import import without_front_page
 
 with without_front_page("kafka"):
     from kafka.protocol.schemas import load_json

@@ -25,7 +25,7 @@ from logyard.broker.records.header import (
 )
 from logyard.broker.records.pauses import RECORDS, rest
 from logyard.broker.records.stream import Stream, outline, record
-from logyard.broker.slim_import import without_front_page
+from logyard.broker.submodule_import import without_front_page
 
 with without_front_page("aiokafka"):
     from aiokafka.errors import CorruptRecordException

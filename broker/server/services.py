@@ -1,4 +1,4 @@
-"""What handlers may use: one object, made by app.py, handed to every handler."""
+"""What handlers may use: one object, made by components.py, handed to every handler."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace

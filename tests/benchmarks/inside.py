@@ -13,9 +13,9 @@ from typing import Any
 
 import structlog
 
-from logyard.broker.app import Broker, real_world
+from logyard.broker.broker import Broker, real_world
+from logyard.broker.components import Node
 from logyard.broker.config.broker import BrokerConfig
-from logyard.broker.node import Node
 from logyard.broker.server.connection import Connection
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree

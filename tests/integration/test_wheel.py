@@ -130,7 +130,7 @@ def test_the_wheel_has_one_name_at_the_top(wheel: Path) -> None:
         names = archive.namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"logyard"}
     for needed in (
-        "logyard/broker/node.py",
+        "logyard/broker/components.py",
         "logyard/operators/topics.py",
         "logyard/plugins/logyard_ui/static/page.js",
         "logyard/dags/factories/create_topic.py",

@@ -5,15 +5,15 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from logyard.broker.app import Broker
+from logyard.broker.broker import Broker
+from logyard.broker.components import Node
 from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.environment import World
 from logyard.broker.log.disk.memory import Choose, MachineStopped, MemoryDisk, MemoryFile
 from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.model import Endpoint
-from logyard.broker.node import Node
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.dispatch import Dispatcher
-from logyard.broker.world import World
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
 from tests.simulation.blocking import breathe, breathing

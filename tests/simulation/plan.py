@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-# inter.broker.protocol.version: what each brings is told apart in node.py (protocol_level) and replica_settings.
+# inter.broker.protocol.version: what each brings is told apart in broker/components.py and replication/settings.py.
 LEVELS = ("2.5", "2.7", "2.8", "3.1", "3.3")
 
 

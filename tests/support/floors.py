@@ -18,9 +18,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("spark_jobs",),
     ("admin",),
     ("broker.__main__",),
-    ("broker.app",),
-    ("broker.node",),
-    ("broker.world",),
+    ("broker.broker",),
+    ("broker.components",),
+    ("broker.environment",),
     ("broker.cleaner",),
     ("broker.server", "broker.http"),
     ("broker.security",),
@@ -33,7 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.protocol", "broker.records", "broker.znodes"),
     ("broker.config", "broker.clock"),
     ("broker.model",),
-    ("broker.errors", "broker.log_lines", "broker.slim_import", "broker.tasks"),
+    ("broker.errors", "broker.log_format", "broker.submodule_import", "broker.tasks"),
 )
 
 # What the upper floors may take from the broker (architecture.md, "Floors").

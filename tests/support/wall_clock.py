@@ -72,7 +72,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "shown to people and to other programs: when something was seen, begun or ended, or is going to end": (
         "admin.cluster.client:KafkaClusterClient.snapshot",
         "admin.zookeeper.cluster_client:ZooKeeperClusterClient.snapshot",
-        "broker.app:Broker._register",
+        "broker.broker:Broker._register",
         "broker.controller.runner:",
         "broker.leases.leases:HeldLeases.close",
         "broker.leases.leases:HeldLeases.cut",
@@ -89,7 +89,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "plugins.logyard_ui.cluster.clusters:CachedCluster.sizes.read",
         "plugins.logyard_ui.cache.cache:ClusterCache._read",
     ),
-    "a number that no counting can have reached, where the count is lost": ("broker.node:Node._producer_ids",),
+    "a number that no counting can have reached, where the count is lost": ("broker.components:Node._producer_ids",),
     "a date in a file's head, a report or a name": (
         "broker.log.store:LogStore.claim",
         "local.demo.run:run",

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker import tasks
-from logyard.broker.app import Broker
+from logyard.broker.broker import Broker
 from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.producer_ids import ProducerIds

@@ -11,7 +11,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logyard.broker import log_lines
+from logyard.broker import log_format
 
 WHEN = "2026-01-01 00:00:00.000000"
 FORGED = f"g\n{WHEN} INFO    [1] topic deleted  topic=flights"
@@ -20,7 +20,7 @@ BEGINS = re.compile(r"^\d{4}-")
 
 def said(what: str, **values: Any) -> str:
     event = {"timestamp": WHEN, "level": "info", "event": what, "broker": 1, **values}
-    return log_lines.line(None, "info", event)
+    return log_format.line(None, "info", event)
 
 
 def test_a_line_is_as_it_was() -> None:
@@ -58,7 +58,7 @@ def test_a_traceback_is_indented_message_and_all() -> None:
 def library() -> Iterator[tuple[logging.Logger, io.StringIO]]:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(log_lines.LineFormatter("%(levelname)s %(message)s"))
+    handler.setFormatter(log_format.LineFormatter("%(levelname)s %(message)s"))
     logger = logging.getLogger("tests.log_lines")
     logger.addHandler(handler)
     logger.propagate = False

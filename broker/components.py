@@ -1,4 +1,4 @@
-"""The parts of one broker, wired to each other over a `World`: what app.py starts and stops."""
+"""The parts of one broker, wired to each other over a `World`: what broker.py starts and stops."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -24,6 +24,7 @@ from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
 from logyard.broker.coordinator.hosting import coordinator_for
+from logyard.broker.environment import World
 from logyard.broker.http.service import HttpSide
 from logyard.broker.leases import restart
 from logyard.broker.leases.leases import LeasingPorts
@@ -46,7 +47,6 @@ from logyard.broker.server.auto_create import AutoCreate
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
-from logyard.broker.world import World
 from logyard.broker.zk.isr_writer import DirectIsrWriter
 from logyard.broker.zk.producer_id_blocks import ZooKeeperBlocks
 from logyard.broker.zk.watches import ConfigWatcher

@@ -22,19 +22,19 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.cleaner.worker import ChildProcess
 from logyard.broker.clock import SystemClock
+from logyard.broker.components import Node, read_identity
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller import policies
 from logyard.broker.controller.runner import SystemChance
+from logyard.broker.environment import World
 from logyard.broker.errors import LogyardError
 from logyard.broker.http.server import HttpServer
 from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.model import BrokerInfo, Endpoint
-from logyard.broker.node import Node, read_identity
 from logyard.broker.records import pauses
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
 from logyard.broker.server.answers import Answers
 from logyard.broker.server.listener import Listener
-from logyard.broker.world import World
 from logyard.broker.zk import registration
 from logyard.broker.zk.session import ZooKeeperSession
 from logyard.broker.znodes.brokers import version_for

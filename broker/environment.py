@@ -1,4 +1,4 @@
-"""Everything outside a broker, as ports: built for real by app.py, in memory by the simulator."""
+"""Everything outside a broker, as ports: built for real by broker.py, in memory by the simulator."""
 
 import uuid
 from collections.abc import Callable

@@ -12,9 +12,9 @@ print([name for name in ("kafka", "kafka.admin", "aiokafka", "aiokafka.client") 
 """
 LATER = """
 import kafka, kafka.protocol.schemas, aiokafka, aiokafka.record
-from logyard.broker.records import walk
+from logyard.broker.records import reader
 print(kafka.KafkaAdminClient.__name__, kafka.protocol.schemas.load_json.__name__, aiokafka.AIOKafkaConsumer.__name__)
-print(aiokafka.errors.CorruptRecordException is walk.CorruptRecordException, sys.modules["kafka"] is kafka)
+print(aiokafka.errors.CorruptRecordException is reader.CorruptRecordException, sys.modules["kafka"] is kafka)
 """
 BELOW = """
 import kafka.protocol.admin
