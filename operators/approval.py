@@ -7,7 +7,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 
 from logyard.admin.reassignment.forecast import as_markdown
-from logyard.operators.base import as_mapping, as_truth
+from logyard.operators.fields import as_mapping, as_truth
 
 
 class ApprovePlanOperator(ApprovalOperator):

@@ -13,7 +13,8 @@ from logyard.admin.reassignment.throttles import settings
 from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, Place
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
-from logyard.operators.base import ClusterOperator, as_list, as_mapping, as_truth
+from logyard.operators.base import ClusterOperator
+from logyard.operators.fields import as_list, as_mapping, as_truth
 from logyard.operators.throttles import WORKING, book_of, lives
 from logyard.operators.triggers.cluster import some
 

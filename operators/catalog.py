@@ -10,7 +10,8 @@ from airflow.sdk import Context, conf
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
 from logyard.admin.topics.document import Catalog, CatalogPlan, apply, plan_catalog, read_configs
-from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapping, as_truth
+from logyard.operators.base import ClusterOperator
+from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION
 
 _FILE_BYTES_MAX = 4 << 20

@@ -12,7 +12,8 @@ from logyard.admin.ports import Launcher
 from logyard.admin.recovery.case import Case, Expectation, Limits, Recovery
 from logyard.admin.recovery.recovery import Recoverer
 from logyard.admin.settings import BadSettings
-from logyard.operators.base import GRACE_S, ClusterOperator, as_integer, as_truth
+from logyard.operators.base import GRACE_S, ClusterOperator
+from logyard.operators.fields import as_integer, as_truth
 from logyard.operators.triggers.recovery import RecoveryRoundTrigger
 
 # A round at least this often, whatever the cluster looks like to its clients.

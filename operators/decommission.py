@@ -10,7 +10,8 @@ from logyard.admin.reassignment.execution import Plan, make_plan
 from logyard.admin.reassignment.forecast import forecast, forecast_lines
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.settings import BadSettings
-from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapping, as_truth
+from logyard.operators.base import ClusterOperator
+from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
 from logyard.operators.reassignment import ExecuteReassignmentOperator, disks_told, topics_on
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.triggers.cluster import some

@@ -10,7 +10,8 @@ from logyard.admin.groups.offset_reset import OffsetChange, Target, plan_reset, 
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
-from logyard.operators.base import ClusterOperator, as_integer, as_list, as_mapping
+from logyard.operators.base import ClusterOperator
+from logyard.operators.fields import as_integer, as_list, as_mapping
 
 _STORED_TARGET = "logyard_reset_offsets"
 

@@ -8,7 +8,8 @@ from airflow.sdk import Context
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient, Pause
 from logyard.broker.model import TopicPartition
-from logyard.operators.base import ClusterOperator, as_list, as_truth
+from logyard.operators.base import ClusterOperator
+from logyard.operators.fields import as_list, as_truth
 from logyard.operators.triggers.cluster import some
 
 _PATIENCE_S = 60.0

@@ -30,7 +30,8 @@ from logyard.admin.reassignment.forecast import forecast, forecast_lines
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.settings import BadSettings, ClusterSettings
-from logyard.operators.base import ClusterOperator, as_integer, as_json, as_list, as_mapping, as_truth
+from logyard.operators.base import ClusterOperator
+from logyard.operators.fields import as_integer, as_json, as_list, as_mapping, as_truth
 from logyard.operators.killing import end_moves
 from logyard.operators.leadership import elect_preferred
 from logyard.operators.throttles import book_of, lives, owner_of, rate_of

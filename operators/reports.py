@@ -8,7 +8,8 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from logyard.admin.topics import retention
-from logyard.operators.base import ClusterOperator, as_integer, as_list
+from logyard.operators.base import ClusterOperator
+from logyard.operators.fields import as_integer, as_list
 from logyard.operators.triggers.cluster import some
 
 

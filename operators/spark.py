@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from logyard.admin.errors import LogyardError
 from logyard.admin.settings import BadSettings
-from logyard.operators.base import as_list, as_mapping
+from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
 

@@ -14,7 +14,7 @@ from logyard.admin.ports import ClusterClient, Pause
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.throttles.records import Record
 from logyard.admin.settings import BadSettings, ClusterSettings
-from logyard.operators.base import as_integer
+from logyard.operators.fields import as_integer
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,8 @@ from logyard.admin.topics.changes import (
 )
 from logyard.admin.topics.difference import difference_lines
 from logyard.broker.model import TopicPartition
-from logyard.operators.base import ClusterOperator, as_config_text, as_integer, as_mapping, as_truth
+from logyard.operators.base import ClusterOperator
+from logyard.operators.fields import as_config_text, as_integer, as_mapping, as_truth
 from logyard.operators.triggers.base import WaitEvent
 from logyard.operators.triggers.cluster import TopicGoneTrigger, TopicReadyTrigger
 

@@ -9,7 +9,8 @@ from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import ClusterClient
 from logyard.admin.reassignment.execution import Plan, progress
 from logyard.admin.settings import BadSettings
-from logyard.operators.base import ClusterOperator, as_mapping
+from logyard.operators.base import ClusterOperator
+from logyard.operators.fields import as_mapping
 from logyard.operators.throttles import book_of, is_of_run, lives
 from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import MovesEndedTrigger, some

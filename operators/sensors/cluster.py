@@ -11,7 +11,7 @@ from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue, conf
 from logyard.admin.cluster.observation import take
 from logyard.admin.reassignment.execution import Plan
 from logyard.admin.settings import BadSettings
-from logyard.operators.base import as_integer, as_list, as_number
+from logyard.operators.fields import as_integer, as_list, as_number
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.triggers.base import ClusterTrigger, WaitEvent

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from logyard.admin.settings import BadSettings
-from logyard.operators.base import as_integer, as_list, as_mapping
+from logyard.operators.fields import as_integer, as_list, as_mapping
 from logyard.operators.sensors.cluster import ClusterSensor
 from logyard.operators.triggers.base import ClusterTrigger
 from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsReachedTrigger
