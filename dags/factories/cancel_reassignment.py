@@ -10,7 +10,7 @@ from datetime import timedelta
 from airflow.sdk import DAG
 
 from logyard.dags.factories import params
-from logyard.operators.approval import ApprovePlanOperator
+from logyard.dags.factories.tasks import approve_plan
 from logyard.operators.cancellation import CancelReassignmentOperator
 
 
@@ -43,13 +43,7 @@ def cancel_reassignment_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
             holders=holders,
             logyard_conn_id=logyard_conn_id,
         )
-        approve = ApprovePlanOperator(
-            task_id="approve",
-            subject="Cancel these moves?",
-            plan=params.PLAN,
-            required="{{ params.approve and not params.dry_run }}",
-            response_timeout=timedelta(hours=24),
-        )
+        approve = approve_plan("Cancel these moves?", required="{{ params.approve and not params.dry_run }}")
         cancel = CancelReassignmentOperator(
             task_id="cancel",
             plan=params.PLAN,

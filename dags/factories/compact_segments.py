@@ -9,6 +9,7 @@ from datetime import timedelta
 from airflow.sdk import DAG
 
 from logyard.dags.factories import params
+from logyard.dags.factories.schedules import in_timezone
 from logyard.operators.reports import ChooseCompactionOperator
 from logyard.operators.spark import CompactSegmentsOperator
 
@@ -20,16 +21,18 @@ def compact_segments_dag(
     schedule: str | None = "17 2 * * *",
     at_once: int = 2,
     timeout: timedelta = timedelta(hours=6),
+    timezone: str | None = None,
 ) -> DAG:
     """The DAG `<prefix>compact_segments` on the cluster of that connection, by the Spark of the other.
 
     :param at_once: Spark jobs that run at the same time.
     :param timeout: when a run is ended.
+    :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
     """
     with DAG(
         dag_id=f"{prefix}compact_segments",
         description="Compact the closed segments of topics while the brokers are live",
-        schedule=schedule,
+        schedule=in_timezone(schedule, timezone),
         catchup=False,
         max_active_runs=1,
         tags=[*params.TAGS, "segments", "spark"],

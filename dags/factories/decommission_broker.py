@@ -10,10 +10,9 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param
 
 from logyard.dags.factories import params
-from logyard.operators.approval import ApprovePlanOperator
+from logyard.dags.factories.tasks import approve_plan, verify_moves
 from logyard.operators.decommission import DecommissionBrokerOperator
 from logyard.operators.reassignment import PlanReassignmentOperator
-from logyard.operators.verification import VerifyReassignmentOperator
 
 
 def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION) -> DAG:
@@ -40,13 +39,7 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
             throttle="{{ params.throttle }}",
             logyard_conn_id=logyard_conn_id,
         )
-        approve = ApprovePlanOperator(
-            task_id="approve",
-            subject="Empty brokers {{ params.brokers | join(', ') }}?",
-            plan=params.PLAN,
-            required="{{ params.approve }}",
-            response_timeout=timedelta(hours=24),
-        )
+        approve = approve_plan("Empty brokers {{ params.brokers | join(', ') }}?")
         decommission = DecommissionBrokerOperator(
             task_id="decommission",
             brokers="{{ params.brokers | tojson }}",
@@ -59,16 +52,7 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
             retry_delay=timedelta(seconds=15),
             logyard_conn_id=logyard_conn_id,
         )
-        verify = VerifyReassignmentOperator(
-            task_id="verify",
-            plan=params.PLAN,
-            deferrable=True,
-            trigger_rule="all_done",
-            retries=1,
-            retry_delay=timedelta(seconds=15),
-            wait_timeout_s=6 * 3600,
-            logyard_conn_id=logyard_conn_id,
-        )
+        verify = verify_moves(logyard_conn_id)
         # The run's state is that of its last task: one that fails where the brokers are not out of service.
         out_of_service = EmptyOperator(task_id="out_of_service")
         plan >> approve >> decommission >> verify >> out_of_service

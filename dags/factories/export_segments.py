@@ -8,9 +8,10 @@ destination (alias `logyard_exports`), so that other DAGs can follow.
 from collections.abc import Sequence
 from datetime import timedelta
 
-from airflow.sdk import DAG, conf
+from airflow.sdk import DAG, Param, conf
 
 from logyard.dags.factories import params
+from logyard.dags.factories.schedules import in_timezone
 from logyard.operators.hooks.cluster import CONFIG_SECTION
 from logyard.operators.spark import ExportSegmentsOperator
 
@@ -25,6 +26,7 @@ def export_segments_dag(
     destination: str | None = None,
     schedule: str | None = "@hourly",
     timeout: timedelta | None = None,
+    timezone: str | None = None,
 ) -> DAG:
     """The DAG `<prefix>export_segments` on the cluster of that connection, by the Spark of the other.
 
@@ -32,34 +34,21 @@ def export_segments_dag(
     :param destination: where to: a directory or URL.
     :param timeout: when a run is ended; what it has committed by then stays, and the next one goes on. None: the
         minutes of `[logyard] export_timeout_minutes`.
+    :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
     """
     if timeout is None:
         timeout = timedelta(minutes=conf.getfloat(CONFIG_SECTION, "export_timeout_minutes", fallback=60.0))
     with DAG(
         dag_id=f"{prefix}export_segments",
         description="Export the records of topics to a table; a second run exports nothing twice",
-        schedule=schedule,
+        schedule=in_timezone(schedule, timezone),
         catchup=False,
         max_active_runs=1,
         tags=[*params.TAGS, "segments", "spark"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timeout,
         doc_md=__doc__,
-        params={
-            "topics": params.topics("Topics to export.", default=topics),
-            "destination": params.text("Destination", "Directory (or URL) of the files.", default=destination),
-            "format": params.choice(
-                "Table", "Delta and Iceberg need their package among Spark's jars.", ("parquet", "delta", "iceberg")
-            ),
-            "mode": params.choice("Mode", "Every record, or the latest of each key.", ("append", "upsert")),
-            "key_format": params.choice("Keys", "What keys become; what does not fit is a dead letter.", _FORMATS),
-            "value_format": params.choice("Values", "What values become, likewise.", _FORMATS),
-            "key_schema": params.text("Schema of keys", "Columns of JSON keys in Spark's DDL: id BIGINT, name STRING."),
-            "value_schema": params.text("Schema of values", "Columns of JSON values, likewise."),
-            "partition_by": params.texts("Partition columns", "topic, date, or NAME=PATTERN: hour=%Y-%m-%dT%H."),
-            "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
-            "options": params.mapping("Options", "Further options of the job, by their names without dashes."),
-        },
+        params=_form(topics, destination),
     ) as dag:
         ExportSegmentsOperator(
             task_id="export",
@@ -79,3 +68,21 @@ def export_segments_dag(
             conn_id=spark_conn_id,
         )
     return dag
+
+
+def _form(topics: Sequence[str], destination: str | None) -> dict[str, Param]:
+    return {
+        "topics": params.topics("Topics to export.", default=topics),
+        "destination": params.text("Destination", "Directory (or URL) of the files.", default=destination),
+        "format": params.choice(
+            "Table", "Delta and Iceberg need their package among Spark's jars.", ("parquet", "delta", "iceberg")
+        ),
+        "mode": params.choice("Mode", "Every record, or the latest of each key.", ("append", "upsert")),
+        "key_format": params.choice("Keys", "What keys become; what does not fit is a dead letter.", _FORMATS),
+        "value_format": params.choice("Values", "What values become, likewise.", _FORMATS),
+        "key_schema": params.text("Schema of keys", "Columns of JSON keys in Spark's DDL: id BIGINT, name STRING."),
+        "value_schema": params.text("Schema of values", "Columns of JSON values, likewise."),
+        "partition_by": params.texts("Partition columns", "topic, date, or NAME=PATTERN: hour=%Y-%m-%dT%H."),
+        "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
+        "options": params.mapping("Options", "Further options of the job, by their names without dashes."),
+    }

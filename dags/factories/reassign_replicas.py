@@ -11,10 +11,9 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from logyard.dags.factories import params
-from logyard.operators.approval import ApprovePlanOperator
+from logyard.dags.factories.tasks import approve_plan, verify_moves
 from logyard.operators.leadership import ElectLeadersOperator
 from logyard.operators.reassignment import ExecuteReassignmentOperator, PlanReassignmentOperator
-from logyard.operators.verification import VerifyReassignmentOperator
 
 
 def reassign_replicas_dag(
@@ -42,13 +41,7 @@ def reassign_replicas_dag(
             throttle="{{ params.throttle }}",
             logyard_conn_id=logyard_conn_id,
         )
-        approve = ApprovePlanOperator(
-            task_id="approve",
-            subject="Move replicas as planned?",
-            plan=params.PLAN,
-            required="{{ params.approve }}",
-            response_timeout=timedelta(hours=24),
-        )
+        approve = approve_plan("Move replicas as planned?")
         execute = ExecuteReassignmentOperator(
             task_id="execute",
             plan=params.PLAN,
@@ -60,16 +53,7 @@ def reassign_replicas_dag(
             retry_delay=timedelta(seconds=15),
             logyard_conn_id=logyard_conn_id,
         )
-        verify = VerifyReassignmentOperator(
-            task_id="verify",
-            plan=params.PLAN,
-            deferrable=deferrable,
-            trigger_rule="all_done",
-            retries=1,
-            retry_delay=timedelta(seconds=15),
-            wait_timeout_s=6 * 3600,
-            logyard_conn_id=logyard_conn_id,
-        )
+        verify = verify_moves(logyard_conn_id, deferrable=deferrable)
         elect = ElectLeadersOperator(
             task_id="elect", topics="{{ params.topics | tojson }}", logyard_conn_id=logyard_conn_id
         )

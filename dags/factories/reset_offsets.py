@@ -9,7 +9,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from logyard.dags.factories import params
-from logyard.operators.approval import ApprovePlanOperator
+from logyard.dags.factories.tasks import approve_plan
 from logyard.operators.groups import ResetOffsetsOperator
 
 TO = r"^(earliest|latest|current|[+-]?\d{1,18}|\d{4}-\d{2}-\d{2}([T ][0-9:.,]+(Z|[+-][0-9:]+)?)?)$"
@@ -36,12 +36,9 @@ def reset_offsets_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
             dry_run=True,
             logyard_conn_id=logyard_conn_id,
         )
-        approve = ApprovePlanOperator(
-            task_id="approve",
-            subject="Set the offsets of group {{ params.group }} to {{ params.to }}?",
-            plan=params.PLAN,
+        approve = approve_plan(
+            "Set the offsets of group {{ params.group }} to {{ params.to }}?",
             required="{{ params.approve and not params.dry_run }}",
-            response_timeout=timedelta(hours=24),
         )
         reset = ResetOffsetsOperator(
             task_id="reset",

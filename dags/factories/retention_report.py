@@ -5,17 +5,24 @@ from datetime import timedelta
 from airflow.sdk import DAG
 
 from logyard.dags.factories import params
+from logyard.dags.factories.schedules import in_timezone
 from logyard.operators.reports import RetentionReportOperator
 
 
 def retention_report_dag(
-    prefix: str = params.PREFIX, logyard_conn_id: str = params.CONNECTION, schedule: str | None = "40 5 * * *"
+    prefix: str = params.PREFIX,
+    logyard_conn_id: str = params.CONNECTION,
+    schedule: str | None = "40 5 * * *",
+    timezone: str | None = None,
 ) -> DAG:
-    """The DAG `<prefix>retention_report` on the cluster of that connection."""
+    """The DAG `<prefix>retention_report` on the cluster of that connection.
+
+    :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
+    """
     with DAG(
         dag_id=f"{prefix}retention_report",
         description="Report what topics keep, and what is past its time",
-        schedule=schedule,
+        schedule=in_timezone(schedule, timezone),
         catchup=False,
         tags=[*params.TAGS, "topics"],
         default_args={"owner": params.OWNER},

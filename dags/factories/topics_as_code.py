@@ -20,7 +20,8 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from logyard.dags.factories import params
-from logyard.operators.approval import ApprovePlanOperator
+from logyard.dags.factories.schedules import in_timezone
+from logyard.dags.factories.tasks import approve_plan
 from logyard.operators.catalog import ApplyTopicsOperator, PlanTopicsOperator
 
 
@@ -29,15 +30,17 @@ def topics_as_code_dag(
     logyard_conn_id: str = params.CONNECTION,
     directory: Path | str | None = None,
     schedule: str | None = None,
+    timezone: str | None = None,
 ) -> DAG:
     """The DAG `<prefix>topics_as_code` on the cluster of that connection.
 
     :param directory: the folder of the files; that of `[logyard] topics_directory` goes before it.
+    :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
     """
     with DAG(
         dag_id=f"{prefix}topics_as_code",
         description="Reconcile topics with a YAML file: plan, approve, apply",
-        schedule=schedule,
+        schedule=in_timezone(schedule, timezone),
         catchup=False,
         max_active_runs=1,
         tags=[*params.TAGS, "topics"],
@@ -67,13 +70,7 @@ def topics_as_code_dag(
             "logyard_conn_id": logyard_conn_id,
         }
         plan = PlanTopicsOperator(task_id="plan", **common)
-        approve = ApprovePlanOperator(
-            task_id="approve",
-            subject="Change topics as {{ params.file }} says?",
-            plan=params.PLAN,
-            required="{{ params.approve }}",
-            response_timeout=timedelta(hours=24),
-        )
+        approve = approve_plan("Change topics as {{ params.file }} says?")
         apply = ApplyTopicsOperator(task_id="apply", plan=params.PLAN, **common)
         plan >> approve >> apply
     return dag

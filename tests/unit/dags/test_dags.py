@@ -4,8 +4,10 @@ import importlib
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +16,14 @@ pytest.importorskip("airflow.sdk")
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
+from pendulum.tz.exceptions import InvalidTimezone
 
 from logyard.dags.factories.audit_replicas import audit_replicas_dag
 from logyard.dags.factories.compact_segments import compact_segments_dag
 from logyard.dags.factories.export_segments import export_segments_dag
+from logyard.dags.factories.retention_report import retention_report_dag
+from logyard.dags.factories.topics_as_code import topics_as_code_dag
 from logyard.operators.approval import ApprovePlanOperator
 
 pytestmark = pytest.mark.airflow
@@ -68,8 +74,8 @@ NAMES = (
 
 def test_there_is_a_file_and_a_factory_for_every_dag() -> None:
     assert [path.stem for path in FILES] == [f"logyard_{name}" for name in NAMES]
-    factories = {path.stem for path in (FOLDER / "factories").glob("*.py")} - {"__init__", "params"}
-    assert factories == set(NAMES)
+    factories = {path.stem for path in (FOLDER / "factories").glob("*.py")}
+    assert factories - {"__init__", "params", "schedules", "tasks"} == set(NAMES)
     assert (FOLDER / ".airflowignore").read_text() == "factories/\n"
 
 
@@ -148,6 +154,21 @@ def test_when_runs_of_spark_end_is_a_setting(monkeypatch: pytest.MonkeyPatch) ->
     assert export_segments_dag().dagrun_timeout == timedelta(hours=10)
     for factory in (export_segments_dag, compact_segments_dag, audit_replicas_dag):
         assert factory(timeout=timedelta(days=2)).dagrun_timeout == timedelta(days=2)
+
+
+@pytest.mark.parametrize(
+    "factory", [compact_segments_dag, export_segments_dag, retention_report_dag, topics_as_code_dag]
+)
+def test_a_schedule_has_the_time_zone_that_it_names(factory: Callable[..., DAG]) -> None:
+    def stored(dag: DAG) -> dict[str, Any]:
+        timetable: dict[str, Any] = DagSerialization.to_dict(dag)["dag"]["timetable"]["__var"]
+        return timetable
+
+    plain, zoned = factory(schedule="30 2 * * *"), factory(schedule="30 2 * * *", timezone="Europe/Berlin")
+    assert stored(zoned) == stored(plain) | {"timezone": "Europe/Berlin"}
+    assert stored(factory(schedule="@hourly", timezone="Asia/Kolkata"))["timezone"] == "Asia/Kolkata"
+    with pytest.raises(InvalidTimezone):
+        factory(schedule="@daily", timezone="Europe/Nowhere")
 
 
 def test_parsing_brings_in_nothing_heavy_and_takes_little_time() -> None:
