@@ -11,6 +11,7 @@ import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,7 @@ class History:
         self.elect((1, 2, 3))
 
     @property
-    def partition(self):
+    def partition(self) -> Any:
         return self.world.replicas.partition(T0)
 
     @property
@@ -144,7 +145,7 @@ class History:
         model.asked = (offset, epoch)
         self.request(follower, PartitionFetch(T0, offset, 10**6, leader_epoch=epoch), anew=anew)
 
-    def request(self, follower: int, *asks: PartitionFetch, **fields) -> None:
+    def request(self, follower: int, *asks: PartitionFetch, **fields: Any) -> None:
         self.model[follower].fetched(self.epoch, self.partition.log.log_end_offset, self.now_ms)
         self.sessions[follower].request(*asks, **fields)
 

@@ -1,15 +1,18 @@
 """A broker that follows: real fetchers on a virtual loop, and a leader whose answers are scripted."""
 
 import asyncio
+from typing import Any
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import EpochAnswer, FetchedPartition, FollowerFetchAnswer, OffsetAnswer
 from logyard.broker.replication.follower.fetcher_manager import ReplicaFetchers
 from tests.support.memory_log import HEADER
 from tests.support.replica_world import T0, World
+from tests.support.virtual_loop import VirtualLoop
 
 
-def stored(base, epoch, payload=b"v", count=1):
+def stored(base: int, epoch: int, payload: bytes = b"v", count: int = 1) -> Any:
     return HEADER.pack(base, epoch, count, 0, len(payload)) + payload
 
 
@@ -20,7 +23,7 @@ class Leader:
     of the request when the script is at its end.
     """
 
-    def __init__(self, loop):
+    def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
         self.script = []
         self.answering = lambda request: ()
@@ -30,7 +33,7 @@ class Leader:
         self.ends = {}
         self.starts = {}
 
-    async def fetch(self, request):
+    async def fetch(self, request: Any) -> Any:
         self.asked.append(request)
         self.times.append(self.loop.time())
         if not self.script:
@@ -43,12 +46,12 @@ class Leader:
             raise answer
         return answer if isinstance(answer, FollowerFetchAnswer) else FollowerFetchAnswer(ErrorCode.NONE, 7, answer)
 
-    async def list_offsets(self, queries):
+    async def list_offsets(self, queries: Any) -> Any:
         await asyncio.sleep(0.001)
         known = self.ends if queries[0].timestamp == -1 else self.starts
         return [OffsetAnswer(q.tp, *known[q.tp]) for q in queries]
 
-    async def offsets_for_leader_epoch(self, queries):
+    async def offsets_for_leader_epoch(self, queries: Any) -> Any:
         await asyncio.sleep(0.001)
         return [EpochAnswer(q.tp, *self.epochs[q.epoch]) for q in queries]
 
@@ -56,7 +59,7 @@ class Leader:
 class Followed:
     """Broker 1 following broker 2 on a virtual loop."""
 
-    def __init__(self, loop, **settings):
+    def __init__(self, loop: VirtualLoop, **settings: Any) -> None:
         self.loop = loop
         self.world = World(**settings)
         self.leader = Leader(loop)
@@ -72,15 +75,15 @@ class Followed:
         )
         self.world.replicas.use_fetchers(self.fetchers)
 
-    def log(self, tp=T0):
+    def log(self, tp: TopicPartition = T0) -> Any:
         return self.world.logs.get(tp)
 
-    def follow(self, tp=T0, leader_epoch=0, **fields):
+    def follow(self, tp: TopicPartition = T0, leader_epoch: int = 0, **fields: Any) -> None:
         self.world.tell(self.world.order(tp, leader=2, leader_epoch=leader_epoch), **fields)
 
 
-def run(loop, story, **settings):
-    async def told():
+def run(loop: VirtualLoop, story: Any, **settings: Any) -> None:
+    async def told() -> None:
         followed = Followed(loop, **settings)
         await story(followed)
         await followed.fetchers.close()
@@ -88,5 +91,12 @@ def run(loop, story, **settings):
     loop.run_until_complete(told())
 
 
-def answer(tp=T0, records=b"", hw=0, start=0, error=ErrorCode.NONE, **fields):
+def answer(
+    tp: TopicPartition = T0,
+    records: bytes = b"",
+    hw: int = 0,
+    start: int = 0,
+    error: ErrorCode = ErrorCode.NONE,
+    **fields: Any,
+) -> Any:
     return FetchedPartition(tp, error, hw, hw, start, records, **fields)

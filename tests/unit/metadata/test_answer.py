@@ -1,6 +1,7 @@
 """The Metadata answer, version by version (facts §19)."""
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ ID = uuid.UUID(int=9)
 
 
 @pytest.fixture
-def cache():
+def cache() -> MetadataCache:
     """Brokers 1 and 2 live (2 without CLIENTS), 3 dead; a is led by 1, b by 2, c by 3, the internal one by none."""
     cache = MetadataCache()
     brokers = (
@@ -31,25 +32,25 @@ def cache():
     return cache
 
 
-def topics(cache, names=None, version=12, listener="CLIENTS", **fields):
+def topics(cache: MetadataCache, names: Any = None, version: int = 12, listener: str = "CLIENTS", **fields: Any) -> Any:
     wanted = None if names is None else [TopicQuery(n) for n in names]
     response = metadata_response(cache, wanted, version, listener, **fields)
     return {t["name"]: t for t in response["topics"]}
 
 
-def only(topic):
+def only(topic: Any) -> Any:
     (partition,) = topic["partitions"]
     return partition
 
 
-def test_brokers_are_those_with_the_listener(cache):
+def test_brokers_are_those_with_the_listener(cache: MetadataCache) -> None:
     response = metadata_response(cache, [], 12, "CLIENTS", cluster_id="x")
     assert response["brokers"] == [{"node_id": 1, "host": "h1", "port": 1, "rack": "rack1"}]
     assert (response["controller_id"], response["cluster_id"], response["topics"]) == (1, "x", [])
     assert [b["node_id"] for b in metadata_response(cache, [], 12, "INNER")["brokers"]] == [1, 2]
 
 
-def test_all_topics(cache):
+def test_all_topics(cache: MetadataCache) -> None:
     found = topics(cache)
     assert list(found) == ["a", "b", "c", "__consumer_offsets"]
     assert (found["a"]["topic_id"], found["a"]["is_internal"]) == (ID, False)
@@ -57,7 +58,7 @@ def test_all_topics(cache):
     assert found["a"]["topic_authorized_operations"] == NOT_ASKED
 
 
-def test_a_healthy_partition(cache):
+def test_a_healthy_partition(cache: MetadataCache) -> None:
     partition = only(topics(cache)["a"])
     assert partition == {
         "error_code": 0,
@@ -71,26 +72,26 @@ def test_a_healthy_partition(cache):
 
 
 @pytest.mark.parametrize(("version", "error"), [(1, 5), (5, 5), (6, 72), (12, 72)])
-def test_a_live_leader_without_the_listener(cache, version, error):
+def test_a_live_leader_without_the_listener(cache: MetadataCache, version: int, error: ErrorCode) -> None:
     partition = only(topics(cache, version=version)["b"])
     assert (partition["error_code"], partition["leader_id"]) == (error, -1)
 
 
 @pytest.mark.parametrize("version", [0, 1, 6, 12])
 @pytest.mark.parametrize("topic", ["c", "__consumer_offsets"])
-def test_a_dead_or_missing_leader(cache, version, topic):
+def test_a_dead_or_missing_leader(cache: MetadataCache, version: int, topic: Any) -> None:
     partition = only(topics(cache, version=version)[topic])
     assert (partition["error_code"], partition["leader_id"]) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
 
 
-def test_version_zero_hides_the_dead(cache):
+def test_version_zero_hides_the_dead(cache: MetadataCache) -> None:
     partition = only(topics(cache, version=0, listener="INNER")["a"])
     assert (partition["error_code"], partition["replica_nodes"]) == (ErrorCode.REPLICA_NOT_AVAILABLE, [1, 2])
     partition = only(topics(cache, version=1, listener="INNER")["a"])
     assert (partition["error_code"], partition["replica_nodes"]) == (ErrorCode.NONE, (1, 2, 3))
 
 
-def test_unknown_and_refused_topics(cache):
+def test_unknown_and_refused_topics(cache: MetadataCache) -> None:
     found = topics(
         cache,
         ["none", "new", "a"],
@@ -99,7 +100,7 @@ def test_unknown_and_refused_topics(cache):
     assert [(t["error_code"], t["partitions"]) for t in found.values()] == [(3, []), (5, []), (29, [])]
 
 
-def test_by_id(cache):
+def test_by_id(cache: MetadataCache) -> None:
     wanted = [TopicQuery(None, ID), TopicQuery(None, uuid.UUID(int=1))]
     known, unknown = metadata_response(cache, wanted, 12, "CLIENTS")["topics"]
     assert (known["name"], known["error_code"]) == ("a", 0)
@@ -110,7 +111,7 @@ def test_by_id(cache):
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_every_version_encodes(cache, version):
+def test_every_version_encodes(cache: MetadataCache, version: int) -> None:
     fields = metadata_response(cache, None, version, "CLIENTS", cluster_id="x", topic_operations={"a": 8})
     frame = codec.encode_response(3, version, 1, fields)
     _, read = codec.decode_response(3, version, memoryview(frame)[4:])
@@ -118,7 +119,7 @@ def test_every_version_encodes(cache, version):
 
 
 @pytest.mark.parametrize("version", [0, 1, 9, 12])
-def test_what_is_asked(version):
+def test_what_is_asked(version: int) -> None:
     body = codec.encode_request(3, version, 1, None, {"topics": [{"name": "a"}]})
     header = 4 + 2 + 2 + 4 + 2 + (1 if codec.is_flexible(3, version) else 0)
     message = codec.decode_request(3, version, memoryview(body)[header:])

@@ -1,6 +1,7 @@
 """The metadata cache under UpdateMetadata (facts §9)."""
 
 import uuid
+from typing import Any
 
 from logyard.broker.metadata.cache import MetadataCache, PartitionMetadata
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
@@ -10,19 +11,19 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 ID = uuid.UUID(int=9)
 
 
-def broker(broker_id):
+def broker(broker_id: int) -> Any:
     return BrokerInfo(broker_id, (Endpoint("PLAINTEXT", "PLAINTEXT", f"h{broker_id}", 9092),))
 
 
-def update(*partitions, brokers=(1, 2), **fields):
+def update(*partitions: Any, brokers: Any = (1, 2), **fields: Any) -> Any:
     return UpdateMetadata(1, 3, 8, partitions, tuple(map(broker, brokers)), **fields)
 
 
-def led(tp, leader=1, leader_epoch=4):
+def led(tp: TopicPartition, leader: int = 1, leader_epoch: int = 4) -> Any:
     return PartitionUpdate(tp, leader, leader_epoch, (1,), (1, 2), 6, (2,))
 
 
-def test_partitions_are_merged_and_brokers_replaced():
+def test_partitions_are_merged_and_brokers_replaced() -> None:
     cache = MetadataCache()
     cache.apply_update(update(led(A0), led(A1)))
     cache.apply_update(update(led(A1, leader=2, leader_epoch=5), brokers=(2, 3)))
@@ -33,7 +34,7 @@ def test_partitions_are_merged_and_brokers_replaced():
     assert (cache.controller_id, cache.controller_epoch) == (1, 3)
 
 
-def test_deletion_takes_the_topic_with_its_last_partition():
+def test_deletion_takes_the_topic_with_its_last_partition() -> None:
     cache, told = MetadataCache(), []
     cache.subscribe(lambda changed, deleted: told.append((list(changed), list(deleted))))
     cache.apply_update(update(led(A0), led(A1), led(B0), topic_ids={"a": ID}))
@@ -46,7 +47,7 @@ def test_deletion_takes_the_topic_with_its_last_partition():
     assert cache.apply_update(update(led(A1, leader=-2))) == []
 
 
-def test_topic_ids():
+def test_topic_ids() -> None:
     cache = MetadataCache()
     cache.apply_update(update(led(A0), topic_ids={"a": ID}))
     assert (cache.topic_id("a"), cache.topic_name(ID)) == (ID, "a")
@@ -57,7 +58,7 @@ def test_topic_ids():
     assert (cache.topic_id("a"), cache.topic_name(other)) == (None, None), "a zero id erases the known one"
 
 
-def test_every_update_counts():
+def test_every_update_counts() -> None:
     cache = MetadataCache()
     before = cache.version
     cache.apply_update(update())

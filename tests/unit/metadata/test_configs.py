@@ -1,21 +1,23 @@
 """Dynamic settings: overrides, quotas, and who hears of changes."""
 
+from typing import Any
+
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.metadata.configs import DynamicConfigs
 
 
-def build(overrides):
+def build(overrides: Any) -> Any:
     return TopicConfig(**{k.replace(".", "_"): int(v) for k, v in overrides.items()})
 
 
 @pytest.fixture
-def configs():
+def configs() -> DynamicConfigs:
     return DynamicConfigs(1, build)
 
 
-def test_topics_have_their_own_or_the_shared_defaults(configs):
+def test_topics_have_their_own_or_the_shared_defaults(configs: DynamicConfigs) -> None:
     assert configs.topic_config("a") is configs.topic_config("b")
     configs.set_topic("a", {"retention.ms": "5"})
     assert configs.topic_config("a").retention_ms == 5
@@ -25,7 +27,7 @@ def test_topics_have_their_own_or_the_shared_defaults(configs):
     assert configs.topic_config("a") is configs.topic_config("b")
 
 
-def test_only_changes_are_told(configs):
+def test_only_changes_are_told(configs: DynamicConfigs) -> None:
     told = []
     configs.on_topics(told.append)
     configs.set_topic("a", {"retention.ms": "5"})
@@ -34,7 +36,7 @@ def test_only_changes_are_told(configs):
     assert [list(topics) for topics in told] == [["a"]]
 
 
-def test_new_broker_defaults_reach_every_topic(configs):
+def test_new_broker_defaults_reach_every_topic(configs: DynamicConfigs) -> None:
     told = []
     configs.on_topics(told.append)
     configs.set_topic("a", {"retention.ms": "5"})
@@ -44,7 +46,7 @@ def test_new_broker_defaults_reach_every_topic(configs):
     assert configs.topic_config("b").segment_bytes == 1024
 
 
-def test_brokers(configs):
+def test_brokers(configs: DynamicConfigs) -> None:
     told = []
     configs.on_broker(told.append)
     configs.set_broker("<default>", {"x": "1", "y": "1"})
@@ -55,7 +57,7 @@ def test_brokers(configs):
     assert configs.entity_overrides("2") == {"y": "3"}
 
 
-def test_quotas_of_addresses(configs):
+def test_quotas_of_addresses(configs: DynamicConfigs) -> None:
     told = []
     configs.on_quotas(lambda: told.append(1))
     configs.set_ip_quota("10.0.0.1", {"connection_creation_rate": "3"})

@@ -1,6 +1,7 @@
 """Three brokers, random kills and elections: nothing acknowledged by acks=all is lost, replicas agree."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,14 @@ PARTITIONS = [TopicPartition("flights", n) for n in range(3)]
 class Producer:
     """Writes numbered records with acks=all to whoever leads, and keeps what was acknowledged."""
 
-    def __init__(self, cluster, make_batch=batch):
+    def __init__(self, cluster: Any, make_batch: Any = batch) -> None:
         self.cluster = cluster
         self.make_batch = make_batch
         self.number = 0
         self.acknowledged = {}
         self.refused = {}
 
-    async def send(self, tp, timeout_ms=500):
+    async def send(self, tp: TopicPartition, timeout_ms: int = 500) -> Any:
         self.number += 1
         payload = b"%d" % self.number
         leader = self.cluster.leader[tp]
@@ -43,7 +44,7 @@ class Producer:
         return result.error
 
 
-async def settle(cluster, producer):
+async def settle(cluster: Any, producer: Any) -> None:
     """Everything comes back; wait until every ISR is full again and all logs have the same end."""
     cluster.loss = 0.0
     for b in cluster.ids:
@@ -59,7 +60,7 @@ async def settle(cluster, producer):
     await asyncio.sleep(1)
 
 
-def check(cluster, producer, payload_of):
+def check(cluster: Any, producer: Any, payload_of: Any) -> None:
     cluster.check_prefixes()
     for tp in PARTITIONS:
         logs = [cluster.log(b, tp) for b in cluster.ids]
@@ -70,7 +71,15 @@ def check(cluster, producer, payload_of):
                 assert held.get(offset) == payload, f"{tp}@{offset}: acknowledged and lost"
 
 
-async def history(loop, seed, steps, make_logs=MemoryLogs, make_batch=batch, payload_of=payload_of, **settings):
+async def history(
+    loop: VirtualLoop,
+    seed: int,
+    steps: int,
+    make_logs: Any = MemoryLogs,
+    make_batch: Any = batch,
+    payload_of: Any = payload_of,
+    **settings: Any,
+) -> Any:
     cluster = Cluster(loop, seed, PARTITIONS, TopicConfig(min_insync_replicas=2), make_logs, **settings)
     producer = Producer(cluster, make_batch)
     sends = []
@@ -105,7 +114,7 @@ async def history(loop, seed, steps, make_logs=MemoryLogs, make_batch=batch, pay
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_nothing_acknowledged_is_lost(seed):
+def test_nothing_acknowledged_is_lost(seed: int) -> None:
     loop = VirtualLoop()
     try:
         producer = loop.run_until_complete(history(loop, seed, 150))
@@ -115,7 +124,7 @@ def test_nothing_acknowledged_is_lost(seed):
 
 
 @pytest.mark.parametrize("seed", range(100, 104))
-def test_the_same_with_offset_for_leader_epoch(seed):
+def test_the_same_with_offset_for_leader_epoch(seed: int) -> None:
     """An old inter-broker protocol: no lastFetchedEpoch, truncation is asked for before fetching."""
     loop = VirtualLoop()
     try:
@@ -125,7 +134,7 @@ def test_the_same_with_offset_for_leader_epoch(seed):
 
 
 @pytest.mark.parametrize("seed", range(200, 203))
-def test_the_same_over_real_logs(seed):
+def test_the_same_over_real_logs(seed: int) -> None:
     loop = VirtualLoop()
     kind = {
         "make_logs": disk_logs.DiskLogs,
@@ -141,10 +150,10 @@ def test_the_same_over_real_logs(seed):
 
 @pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("truncates_on_fetch", [True, False])
-def test_a_follower_that_wants_to_is_put_out_of_the_isr_and_comes_back(busy, truncates_on_fetch):
+def test_a_follower_that_wants_to_is_put_out_of_the_isr_and_comes_back(busy: Any, truncates_on_fetch: Any) -> None:
     """Also where nothing is written: who stands at an idle leader's end is in sync however long ago it asked."""
 
-    async def story(loop):
+    async def story(loop: VirtualLoop) -> None:
         cluster = Cluster(
             loop, 7, PARTITIONS, TopicConfig(min_insync_replicas=2), truncates_on_fetch=truncates_on_fetch
         )

@@ -1,6 +1,7 @@
 """LeaderAndIsr, StopReplica, UpdateMetadata and failing directories (facts §9)."""
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -17,21 +18,21 @@ class Fetching:
 
     failed_count = 0
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.log = []
 
-    def start(self, partitions):
+    def start(self, partitions: Any) -> None:
         self.log += [("start", p.tp, p.leader, p.leader_epoch) for p in partitions]
 
-    def stop(self, partitions):
+    def stop(self, partitions: Any) -> None:
         self.log += [("stop", tp) for tp in partitions]
 
-    def refresh_topic_ids(self, partitions):
+    def refresh_topic_ids(self, partitions: Any) -> None:
         self.log += [("ids", p.tp, p.topic_id) for p in partitions]
 
 
 @pytest.fixture
-def world():
+def world() -> World:
     world = World()
     world.fetching = Fetching()
     world.replicas.use_fetchers(world.fetching)
@@ -40,17 +41,24 @@ def world():
     return world
 
 
-def stop(world, tp=T0, leader_epoch=-1, delete=False, controller_epoch=1, broker_epoch=-1):
+def stop(
+    world: World,
+    tp: TopicPartition = T0,
+    leader_epoch: int = -1,
+    delete: bool = False,
+    controller_epoch: int = 1,
+    broker_epoch: int = -1,
+) -> Any:
     order = StopReplicaPartition(tp, leader_epoch, delete)
     return world.replicas.stop_replicas(StopReplica(1, controller_epoch, broker_epoch, (order,)))
 
 
-def errors(answer):
+def errors(answer: Any) -> Any:
     assert answer.error is ErrorCode.NONE
     return list(answer.partitions.values())
 
 
-def test_broker_epochs(world):
+def test_broker_epochs(world: World) -> None:
     told = [world.tell(world.order(), broker_epoch=e).error for e in (6, 7, 8, -1)]
     assert told == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE]
     assert stop(world, broker_epoch=6).error is ErrorCode.STALE_BROKER_EPOCH
@@ -59,7 +67,7 @@ def test_broker_epochs(world):
     assert world.metadata.controller_id == 1
 
 
-def test_controller_epochs_are_one_for_all_three_requests(world):
+def test_controller_epochs_are_one_for_all_three_requests(world: World) -> None:
     assert world.tell(world.order(), controller_epoch=5).error is ErrorCode.NONE
     assert world.tell(world.order(leader_epoch=9), controller_epoch=4).error is ErrorCode.STALE_CONTROLLER_EPOCH
     assert stop(world, controller_epoch=4).error is ErrorCode.STALE_CONTROLLER_EPOCH
@@ -69,19 +77,19 @@ def test_controller_epochs_are_one_for_all_three_requests(world):
     assert world.replicas.partition(T0).leader_epoch == 0
 
 
-def test_leader_epochs(world):
+def test_leader_epochs(world: World) -> None:
     assert errors(world.tell(world.order(leader_epoch=3))) == [ErrorCode.NONE]
     again = [errors(world.tell(world.order(leader_epoch=e)))[0] for e in (2, 3, 4)]
     assert again == [ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.NONE]
 
 
-def test_not_one_of_the_replicas(world):
+def test_not_one_of_the_replicas(world: World) -> None:
     told = errors(world.tell(world.order(leader=2, replicas=(2, 3))))
     assert told == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert world.replicas.partition(T0) is None
 
 
-def test_the_epochs_start_is_recorded_though_nothing_is_appended(world):
+def test_the_epochs_start_is_recorded_though_nothing_is_appended(world: World) -> None:
     world.tell(world.order(leader_epoch=3))
     produce(world, count=4)
     world.tell(world.order(leader_epoch=5, partition_epoch=1))
@@ -89,7 +97,7 @@ def test_the_epochs_start_is_recorded_though_nothing_is_appended(world):
     assert world.replicas.partition(T0).epoch_start == 4
 
 
-def test_followers_ends_are_forgotten_by_a_new_leader_only(world):
+def test_followers_ends_are_forgotten_by_a_new_leader_only(world: World) -> None:
     world.tell(world.order(leader_epoch=3))
     produce(world)
     follower_fetch(world, 2, 1)
@@ -100,14 +108,14 @@ def test_followers_ends_are_forgotten_by_a_new_leader_only(world):
     assert world.replicas.partition(T0).remotes[2].log_end_offset == -1
 
 
-def test_a_smaller_partition_epoch_changes_nothing(world):
+def test_a_smaller_partition_epoch_changes_nothing(world: World) -> None:
     world.tell(world.order(isr=(1, 2), partition_epoch=5))
     assert errors(world.tell(world.order(leader_epoch=1, isr=(1,), partition_epoch=4))) == [ErrorCode.NONE]
     partition = world.replicas.partition(T0)
     assert (partition.leader_epoch, partition.isr.committed, partition.partition_epoch) == (0, (1, 2), 5)
 
 
-def test_an_isr_of_one_commits_what_is_there(world):
+def test_an_isr_of_one_commits_what_is_there(world: World) -> None:
     world.tell(world.order())
     produce(world)
     assert world.logs.get(T0).high_watermark == 0
@@ -115,7 +123,7 @@ def test_an_isr_of_one_commits_what_is_there(world):
     assert world.logs.get(T0).high_watermark == 1
 
 
-def test_following(world):
+def test_following(world: World) -> None:
     world.tell(world.order())
     produce(world)
     world.fetching.log.clear()
@@ -127,7 +135,7 @@ def test_following(world):
     assert world.fetching.log[2:] == [("stop", T0)]
 
 
-def test_an_unknown_leader_is_not_followed_but_the_log_is_there(world):
+def test_an_unknown_leader_is_not_followed_but_the_log_is_there(world: World) -> None:
     """KAFKA-1647: the high watermark has to be checkpointed all the same."""
     world.logs.checkpoint[T0] = 0
     world.tell(world.order(leader=9, leader_epoch=4, replicas=(1, 9)))
@@ -136,7 +144,7 @@ def test_an_unknown_leader_is_not_followed_but_the_log_is_there(world):
     assert (world.replicas.partition(T0).leader_epoch, world.fetching.log) == (-1, [])
 
 
-def test_the_watermark_comes_back_from_the_checkpoint_within_bounds(world):
+def test_the_watermark_comes_back_from_the_checkpoint_within_bounds(world: World) -> None:
     world.tell(world.order())
     for _ in range(3):
         produce(world)
@@ -149,7 +157,7 @@ def test_the_watermark_comes_back_from_the_checkpoint_within_bounds(world):
         assert later.logs.get(T0).high_watermark == restored
 
 
-def test_the_checkpoint_is_history_once_the_log_is_in_use(world):
+def test_the_checkpoint_is_history_once_the_log_is_in_use(world: World) -> None:
     """The log was cut and filled anew since: what was committed at the start says nothing of that."""
     world.logs.checkpoint[T0] = 3
     world.tell(world.order(leader=2))
@@ -162,7 +170,7 @@ def test_the_checkpoint_is_history_once_the_log_is_in_use(world):
     assert log.high_watermark == 0
 
 
-def test_topic_ids(world):
+def test_topic_ids(world: World) -> None:
     mine, other = uuid.UUID(int=1), uuid.UUID(int=2)
     world.tell(world.order(), topic_ids={"flights": mine})
     assert world.logs.get(T0).topic_id == mine
@@ -172,7 +180,7 @@ def test_topic_ids(world):
     assert errors(world.tell(world.order(leader_epoch=1))) == [ErrorCode.NONE]
 
 
-def test_a_log_of_an_earlier_topic_of_that_name(world):
+def test_a_log_of_an_earlier_topic_of_that_name(world: World) -> None:
     world.tell(world.order(), topic_ids={"flights": uuid.UUID(int=1)})
     later = World()
     later.logs.logs = world.logs.logs
@@ -182,7 +190,7 @@ def test_a_log_of_an_earlier_topic_of_that_name(world):
     assert not later.replicas.hosted.offline
 
 
-def test_an_id_that_comes_late_is_adopted(world):
+def test_an_id_that_comes_late_is_adopted(world: World) -> None:
     mine = uuid.UUID(int=1)
     world.tell(world.order(leader=2))
     assert errors(world.tell(world.order(leader=2), topic_ids={"flights": mine})) == [ErrorCode.NONE]
@@ -193,7 +201,7 @@ def test_an_id_that_comes_late_is_adopted(world):
     assert errors(world.tell(world.order(leader=2), topic_ids={"flights": mine})) == [ErrorCode.STALE_CONTROLLER_EPOCH]
 
 
-def test_the_coordinators_hear_of_changes_of_leadership(world):
+def test_the_coordinators_hear_of_changes_of_leadership(world: World) -> None:
     world.tell(world.order(), world.order(T1, leader=2))
     world.tell(world.order(leader_epoch=1), world.order(T1, leader=1, leader_epoch=1))
     world.tell(world.order(leader=3, leader_epoch=2))
@@ -207,7 +215,7 @@ def test_the_coordinators_hear_of_changes_of_leadership(world):
     ]
 
 
-def test_stop_without_deletion_only_stops_fetching(world):
+def test_stop_without_deletion_only_stops_fetching(world: World) -> None:
     world.tell(world.order(leader=2))
     world.fetching.log.clear()
     assert errors(stop(world)) == [ErrorCode.NONE]
@@ -216,13 +224,13 @@ def test_stop_without_deletion_only_stops_fetching(world):
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(2, 74), (3, 0), (4, 0), (-1, 0), (-2, 0)])
-def test_stop_and_leader_epochs(world, epoch, error):
+def test_stop_and_leader_epochs(world: World, epoch: int, error: ErrorCode) -> None:
     world.tell(world.order(leader_epoch=3))
     assert errors(stop(world, leader_epoch=epoch, delete=True)) == [error]
     assert (world.logs.get(T0) is None) == (error == 0)
 
 
-def test_deletion_answers_who_waits(world):
+def test_deletion_answers_who_waits(world: World) -> None:
     world.tell(world.order())
     pending = produce(world, acks=-1)
     stop(world, leader_epoch=-2, delete=True)
@@ -230,7 +238,7 @@ def test_deletion_answers_who_waits(world):
     assert world.logs.deleted == [T0]
 
 
-def test_a_log_that_was_never_led_since_start_is_deleted_too(world):
+def test_a_log_that_was_never_led_since_start_is_deleted_too(world: World) -> None:
     world.tell(world.order())
     later = World()
     later.logs.logs = world.logs.logs
@@ -239,7 +247,7 @@ def test_a_log_that_was_never_led_since_start_is_deleted_too(world):
     assert errors(stop(later, TopicPartition("never", 0), delete=True)) == [ErrorCode.NONE]
 
 
-def test_a_directory_that_fails_on_creation(world):
+def test_a_directory_that_fails_on_creation(world: World) -> None:
     world.logs.failing[T0] = StorageError("no space")
     assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     assert errors(world.tell(world.order(leader_epoch=1))) == [ErrorCode.KAFKA_STORAGE_ERROR]
@@ -247,13 +255,13 @@ def test_a_directory_that_fails_on_creation(world):
     assert world.replicas.gauges()["offline_replica_count"] == 1
 
 
-def out_of_descriptors():
+def out_of_descriptors() -> Any:
     trouble = StorageError("too many open files")
     trouble.is_passing = True
     return trouble
 
 
-def test_a_replica_without_a_descriptor_left_is_followed_later(world):
+def test_a_replica_without_a_descriptor_left_is_followed_later(world: World) -> None:
     world.logs.failing[T0] = out_of_descriptors()
     orders = world.order(leader=2), world.order(T1, leader=2)
     assert errors(world.tell(*orders)) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
@@ -266,7 +274,7 @@ def test_a_replica_without_a_descriptor_left_is_followed_later(world):
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_what_the_controller_says_since_counts(world, leaves):
+def test_what_the_controller_says_since_counts(world: World, leaves: Any) -> None:
     world.logs.failing[T0] = out_of_descriptors()
     world.tell(world.order(leader=2))
     world.logs.failing.clear()
@@ -279,14 +287,14 @@ def test_what_the_controller_says_since_counts(world, leaves):
     assert started == ([] if leaves else [3])
 
 
-def test_what_nobody_foresaw_costs_one_partition_of_an_order(world):
+def test_what_nobody_foresaw_costs_one_partition_of_an_order(world: World) -> None:
     world.logs.failing[T0] = KeyError(1)
     assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     world.logs.failing[T0] = FileNotFoundError()
     assert errors(world.tell(world.order(leader=2))) == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
-def test_a_directory_that_fails_later(world):
+def test_a_directory_that_fails_later(world: World) -> None:
     world.tell(world.order())
     pending = produce(world, acks=-1)
     world.replicas.log_dir_failed([T0])
@@ -295,7 +303,7 @@ def test_a_directory_that_fails_later(world):
     assert world.leadership.heard[-1] == ("follower", T0, 0)
 
 
-def test_settings_that_change_let_the_watermark_go(world):
+def test_settings_that_change_let_the_watermark_go(world: World) -> None:
     world.config = TopicConfig(min_insync_replicas=2)
     world.tell(world.order(isr=(1,)), world.order(T1, isr=(1,)))
     produce(world)
@@ -307,14 +315,14 @@ def test_settings_that_change_let_the_watermark_go(world):
     assert [world.logs.get(tp).high_watermark for tp in (T0, T1)] == [1, 1]
 
 
-def test_gauges(world):
+def test_gauges(world: World) -> None:
     world.tell(world.order(isr=(1,)), world.order(T1, leader=2))
     gauges = world.replicas.gauges()
     assert (gauges["leader_count"], gauges["partition_count"], gauges["under_replicated_partitions"]) == (1, 2, 1)
     assert (gauges["at_min_isr_partition_count"], gauges["under_min_isr_partition_count"]) == (1, 0)
 
 
-def test_an_order_that_comes_again_after_a_deletion_makes_nothing(world):
+def test_an_order_that_comes_again_after_a_deletion_makes_nothing(world: World) -> None:
     """The controller sent it twice, and the first copy waited here for something else."""
     topic = {"flights": uuid.UUID(int=7)}
     order = world.order(leader_epoch=3)

@@ -1,5 +1,7 @@
 """Who is in sync: the tables of Kafka's own tests, and changes of the ISR through the controller (facts §10, §22)."""
 
+from typing import Any
+
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
@@ -11,7 +13,7 @@ from tests.support.replica_world import T0, World, follower_fetch, produce
 LAG = 100
 
 
-def remote_at(end, caught_up_ms, broker_id=2):
+def remote_at(end: int, caught_up_ms: int, broker_id: int = 2) -> Any:
     remote = RemoteReplica(broker_id)
     remote.log_end_offset, remote.last_caught_up_ms = end, caught_up_ms
     return remote
@@ -27,17 +29,17 @@ def remote_at(end, caught_up_ms, broker_id=2):
         (-1, 10**6, True),  # never fetched
     ],
 )
-def test_out_of_sync(follower_end, silent_ms, out):
+def test_out_of_sync(follower_end: int, silent_ms: int, out: Any) -> None:
     now = 10**7
     remotes = {2: remote_at(follower_end, now - silent_ms)}
     assert out_of_sync((1, 2), 1, remotes, 15, now, LAG) == ((2,) if out else ())
 
 
-def test_a_member_nobody_knows_is_out():
+def test_a_member_nobody_knows_is_out() -> None:
     assert out_of_sync((1, 2, 3), 1, {2: remote_at(5, 0)}, 5, 0, LAG) == (3,)
 
 
-def test_caught_up_is_who_has_what_there_was_at_its_previous_fetch():
+def test_caught_up_is_who_has_what_there_was_at_its_previous_fetch() -> None:
     """Kafka's rule for a follower that is always one fetch behind a busy leader."""
     remote = RemoteReplica(2)
     remote.record_fetch(10, 0, 1000, 10, -1)
@@ -52,7 +54,7 @@ def test_caught_up_is_who_has_what_there_was_at_its_previous_fetch():
     assert remote.last_caught_up_ms == 1400
 
 
-def test_an_idle_follower_is_caught_up_until_its_last_heartbeat():
+def test_an_idle_follower_is_caught_up_until_its_last_heartbeat() -> None:
     remote, beat = RemoteReplica(2), Heartbeat()
     remote.record_fetch(10, 0, 1000, 10, -1)
     remote.heartbeat, beat.last_fetch_ms = beat, 5000
@@ -63,7 +65,7 @@ def test_an_idle_follower_is_caught_up_until_its_last_heartbeat():
     assert remote.last_caught_up_ms == 5000, "it is behind: its fetches are looked at one by one"
 
 
-def test_a_new_epoch_gives_members_the_benefit_of_the_doubt():
+def test_a_new_epoch_gives_members_the_benefit_of_the_doubt() -> None:
     member, other = remote_at(7, 5), remote_at(7, 5, 3)
     member.start_epoch(1000, 9, in_isr=True, new_leader=True)
     other.start_epoch(1000, 9, in_isr=False, new_leader=True)
@@ -74,7 +76,7 @@ def test_a_new_epoch_gives_members_the_benefit_of_the_doubt():
     assert (kept.log_end_offset, kept.last_fetch_leader_end) == (7, 9)
 
 
-def test_the_maximal_isr():
+def test_the_maximal_isr() -> None:
     isr = InSync((1, 2))
     isr.propose_adding(3)
     assert (isr.committed, isr.maximal) == ((1, 2), {1, 2, 3})
@@ -98,7 +100,7 @@ def test_the_maximal_isr():
         *[(IsrChangeResult(ErrorCode(code)), Settlement.RETRY) for code in (-1, 41, 77, 7, 35)],
     ],
 )
-def test_what_the_controllers_answer_means(result, then):
+def test_what_the_controllers_answer_means(result: Any, then: int) -> None:
     assert settle(result, leader_epoch=5, partition_epoch=7) is then
 
 
@@ -106,13 +108,13 @@ def test_what_the_controllers_answer_means(result, then):
 
 
 @pytest.fixture
-def world():
+def world() -> World:
     world = World(lag_time_max_ms=LAG)
     world.replicas.start()
     return world
 
 
-def test_expansion_counts_at_once_and_commits_with_the_answer(world):
+def test_expansion_counts_at_once_and_commits_with_the_answer(world: World) -> None:
     world.tell(world.order(isr=(1, 2), partition_epoch=4))
     produce(world)
     follower_fetch(world, 2, 1)
@@ -131,7 +133,7 @@ def test_expansion_counts_at_once_and_commits_with_the_answer(world):
     assert world.replicas.counters.isr_expands == 1
 
 
-def test_shrinking_lets_the_watermark_go_only_once_it_is_agreed(world):
+def test_shrinking_lets_the_watermark_go_only_once_it_is_agreed(world: World) -> None:
     world.tell(world.order(partition_epoch=4))
     produce(world)
     pending = produce(world, acks=-1, timeout_ms=10_000)
@@ -150,7 +152,7 @@ def test_shrinking_lets_the_watermark_go_only_once_it_is_agreed(world):
     assert len(world.submitted) == 1
 
 
-def test_a_follower_must_reach_the_epoch_not_only_the_watermark(world):
+def test_a_follower_must_reach_the_epoch_not_only_the_watermark(world: World) -> None:
     """KAFKA-7128: the new leader's watermark stands at 0 while its epoch starts at 2."""
     produce_first = World(lag_time_max_ms=LAG)
     produce_first.tell(produce_first.order(isr=(1, 2)))
@@ -162,7 +164,7 @@ def test_a_follower_must_reach_the_epoch_not_only_the_watermark(world):
     assert produce_first.submitted[0].new_isr == (1, 2, 3)
 
 
-def test_a_follower_that_is_not_alive_is_not_let_in(world):
+def test_a_follower_that_is_not_alive_is_not_let_in(world: World) -> None:
     world.hear([1, 2])
     world.tell(world.order(isr=(1, 2)))
     follower_fetch(world, 3, 0)
@@ -172,7 +174,7 @@ def test_a_follower_that_is_not_alive_is_not_let_in(world):
     assert len(world.submitted) == 1
 
 
-def test_refused_as_ineligible_it_is_tried_again_with_the_next_fetch(world):
+def test_refused_as_ineligible_it_is_tried_again_with_the_next_fetch(world: World) -> None:
     world.tell(world.order(isr=(1, 2)))
     follower_fetch(world, 3, 0)
     world.submitted.pop().callback(IsrChangeResult(ErrorCode.INELIGIBLE_REPLICA))
@@ -182,7 +184,7 @@ def test_refused_as_ineligible_it_is_tried_again_with_the_next_fetch(world):
     assert world.replicas.counters.failed_isr_updates == 1
 
 
-def test_superseded_it_waits_for_the_controllers_word(world):
+def test_superseded_it_waits_for_the_controllers_word(world: World) -> None:
     world.tell(world.order(isr=(1, 2)))
     follower_fetch(world, 3, 0)
     world.submitted.pop().callback(IsrChangeResult(ErrorCode.INVALID_UPDATE_VERSION))
@@ -193,14 +195,14 @@ def test_superseded_it_waits_for_the_controllers_word(world):
     assert len(world.submitted) == 1
 
 
-def test_an_unknown_trouble_is_sent_again_at_once(world):
+def test_an_unknown_trouble_is_sent_again_at_once(world: World) -> None:
     world.tell(world.order(isr=(1, 2)))
     follower_fetch(world, 3, 0)
     world.submitted.pop().callback(IsrChangeResult(ErrorCode.UNKNOWN_SERVER_ERROR))
     assert world.submitted[0].new_isr == (1, 2, 3)
 
 
-def test_an_answer_after_the_next_leader_and_isr_is_about_the_past(world):
+def test_an_answer_after_the_next_leader_and_isr_is_about_the_past(world: World) -> None:
     world.tell(world.order(isr=(1, 2)))
     follower_fetch(world, 3, 0)
     world.tell(world.order(isr=(1,), leader_epoch=1, partition_epoch=3))
@@ -209,7 +211,7 @@ def test_an_answer_after_the_next_leader_and_isr_is_about_the_past(world):
     assert (partition.isr.committed, partition.partition_epoch) == ((1,), 3)
 
 
-def test_one_change_at_a_time(world):
+def test_one_change_at_a_time(world: World) -> None:
     world.tell(world.order(replicas=(1, 2, 3, 4), isr=(1, 2)))
     world.hear([1, 2, 3, 4])
     follower_fetch(world, 3, 0)
@@ -221,7 +223,7 @@ def test_one_change_at_a_time(world):
     assert world.submitted[1].new_isr == (1, 2, 3, 4)
 
 
-def test_the_watermark_stands_still_under_the_minimum_and_moves_on_after(world):
+def test_the_watermark_stands_still_under_the_minimum_and_moves_on_after(world: World) -> None:
     world.config = TopicConfig(min_insync_replicas=2)
     world.tell(world.order(isr=(1,)))
     produce(world)
@@ -231,7 +233,7 @@ def test_the_watermark_stands_still_under_the_minimum_and_moves_on_after(world):
     assert world.logs.get(T0).high_watermark == 1
 
 
-def test_it_waits_for_who_is_about_to_join_if_alive(world):
+def test_it_waits_for_who_is_about_to_join_if_alive(world: World) -> None:
     """Facts §10: replicas caught up within the lag count, though they are not in the ISR."""
     world.tell(world.order(isr=(1,)))
     follower_fetch(world, 2, 0)
@@ -247,7 +249,7 @@ def test_it_waits_for_who_is_about_to_join_if_alive(world):
 # Whatever can hold the watermark back also wakes it
 
 
-def outside_but_caught_up(world):
+def outside_but_caught_up(world: World) -> Any:
     """Follower 2 is at the end, alive, and outside the ISR: the watermark waits for it, as it is about to join."""
     world.tell(world.order(replicas=(1, 2), isr=(1,)))
     world.hear([1])
@@ -258,7 +260,7 @@ def outside_but_caught_up(world):
     return pending
 
 
-def test_who_is_about_to_join_holds_the_watermark_only_while_it_is_caught_up(world):
+def test_who_is_about_to_join_holds_the_watermark_only_while_it_is_caught_up(world: World) -> None:
     pending = outside_but_caught_up(world)
     world.advance(LAG)
     assert not pending.done()
@@ -266,13 +268,13 @@ def test_who_is_about_to_join_holds_the_watermark_only_while_it_is_caught_up(wor
     assert pending.result()[0].error == ErrorCode.NONE
 
 
-def test_who_is_about_to_join_and_dies_lets_the_watermark_go(world):
+def test_who_is_about_to_join_and_dies_lets_the_watermark_go(world: World) -> None:
     pending = outside_but_caught_up(world)
     world.hear([1])
     assert pending.result()[0].error == ErrorCode.NONE
 
 
-def test_a_refused_expansion_lets_the_watermark_go(world):
+def test_a_refused_expansion_lets_the_watermark_go(world: World) -> None:
     """The controller knows that it is shutting down: nobody waits for it, though it fetches on."""
     world.tell(world.order(replicas=(1, 2), isr=(1,)))
     follower_fetch(world, 2, 0)
@@ -281,7 +283,7 @@ def test_a_refused_expansion_lets_the_watermark_go(world):
     assert pending.result()[0].error == ErrorCode.NONE
 
 
-def test_who_was_refused_is_waited_for_again_when_it_has_started_anew(world):
+def test_who_was_refused_is_waited_for_again_when_it_has_started_anew(world: World) -> None:
     test_a_refused_expansion_lets_the_watermark_go(world)
     world.hear([1])
     world.hear([1, 2])
@@ -295,7 +297,7 @@ def test_who_was_refused_is_waited_for_again_when_it_has_started_anew(world):
     assert not produce(world, acks=-1, timeout_ms=10_000).done()
 
 
-def test_the_timer_of_a_closed_broker_does_nothing(world):
+def test_the_timer_of_a_closed_broker_does_nothing(world: World) -> None:
     pending = outside_but_caught_up(world)
     world.replicas.close()
     assert pending.result()[0].error == ErrorCode.REQUEST_TIMED_OUT
@@ -303,7 +305,7 @@ def test_the_timer_of_a_closed_broker_does_nothing(world):
     assert world.logs.get(T0).high_watermark == 0
 
 
-def test_the_first_of_those_about_to_join_to_lag_is_looked_at_first(world):
+def test_the_first_of_those_about_to_join_to_lag_is_looked_at_first(world: World) -> None:
     world.tell(world.order(isr=(1,)))
     world.hear([1])
     follower_fetch(world, 3, 0)

@@ -1,5 +1,7 @@
 """ListOffsets, OffsetForLeaderEpoch, DeleteRecords (facts §10, §11, §15)."""
 
+from typing import Any
+
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
@@ -11,7 +13,7 @@ from tests.support.replica_world import T0, T1, World, follower_fetch, produce
 
 
 @pytest.fixture
-def world():
+def world() -> World:
     """Broker 1 leads flights-0 with broker 2; records at 0, 1, 2 written at times 100, 300, 200; 2 committed."""
     world = World()
     world.tell(world.order(replicas=(1, 2), leader_epoch=3))
@@ -21,7 +23,7 @@ def world():
     return world
 
 
-def listed(world, queries, isolation):
+def listed(world: World, queries: Any, isolation: Any) -> Any:
     """What ListOffsets answers; the thread's work is done here where there is any."""
     answers = world.replicas.list_offsets(queries, isolation)
     if isinstance(answers, list):
@@ -33,12 +35,14 @@ def listed(world, queries, isolation):
     return answers.result()
 
 
-def ask(world, timestamp, isolation=Isolation.READ_UNCOMMITTED, tp=T0, **fields):
+def ask(
+    world: World, timestamp: int, isolation: Any = Isolation.READ_UNCOMMITTED, tp: TopicPartition = T0, **fields: Any
+) -> Any:
     [answer] = listed(world, [OffsetQuery(tp, timestamp, **fields)], isolation)
     return answer.error if answer.error else (answer.timestamp, answer.offset, answer.leader_epoch)
 
 
-def test_latest_and_earliest(world):
+def test_latest_and_earliest(world: World) -> None:
     assert ask(world, -1) == (-1, 2, 3)
     assert ask(world, -1, Isolation.LOG_END) == (-1, 3, 3)
     world.logs.get(T0).open_transaction = 1
@@ -47,7 +51,7 @@ def test_latest_and_earliest(world):
     assert ask(world, -5) == (-1, -1, -1)
 
 
-def test_by_time_only_what_is_committed(world):
+def test_by_time_only_what_is_committed(world: World) -> None:
     assert ask(world, 50) == (100, 0, 3)
     assert ask(world, 250) == (300, 1, 3)
     assert ask(world, 301) == (-1, -1, -1)
@@ -56,13 +60,13 @@ def test_by_time_only_what_is_committed(world):
     assert ask(world, 150, Isolation.READ_UNCOMMITTED) == (300, 1, 3)
 
 
-def test_segments_are_searched_in_a_thread_the_rest_is_known(world):
+def test_segments_are_searched_in_a_thread_the_rest_is_known(world: World) -> None:
     queries = [OffsetQuery(T0, timestamp) for timestamp in (-1, 250, -2, -3, 301)]
     assert [a.offset for a in listed(world, queries, Isolation.READ_UNCOMMITTED)] == [2, 1, 0, 1, -1]
     assert isinstance(world.replicas.list_offsets(queries[:1], Isolation.LOG_END), list)
 
 
-def test_a_new_leader_does_not_know_yet_what_is_committed(world):
+def test_a_new_leader_does_not_know_yet_what_is_committed(world: World) -> None:
     world.tell(world.order(replicas=(1, 2), leader_epoch=4, partition_epoch=1))
     assert ask(world, -1) is ErrorCode.OFFSET_NOT_AVAILABLE
     assert ask(world, -1, Isolation.LOG_END) == (-1, 3, 4)
@@ -73,7 +77,7 @@ def test_a_new_leader_does_not_know_yet_what_is_committed(world):
     assert ask(world, -1) == (-1, 3, 4)
 
 
-def test_list_offsets_refuses(world):
+def test_list_offsets_refuses(world: World) -> None:
     assert ask(world, -1, tp=TopicPartition("none", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ask(world, -1, leader_epoch=2) is ErrorCode.FENCED_LEADER_EPOCH
     assert ask(world, -1, leader_epoch=4) is ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -82,10 +86,10 @@ def test_list_offsets_refuses(world):
     assert world.replicas.list_offsets([OffsetQuery(T0, -2)], Isolation.LOG_END, only_leader=False)[0].offset == 0
 
 
-def test_ends_of_epochs(world):
+def test_ends_of_epochs(world: World) -> None:
     world.tell(world.order(replicas=(1, 2), leader_epoch=7, partition_epoch=1))
 
-    def end(epoch, current=-1):
+    def end(epoch: int, current: Any = -1) -> Any:
         answer = world.replicas.offsets_for_leader_epoch([EpochQuery(T0, epoch, current)])[0]
         return answer.error if answer.error else (answer.epoch, answer.end_offset)
 
@@ -97,15 +101,15 @@ def test_ends_of_epochs(world):
     ]
 
 
-def delete(world, offset, tp=T0, timeout_ms=100, **fields):
+def delete(world: World, offset: int, tp: TopicPartition = T0, timeout_ms: int = 100, **fields: Any) -> Any:
     return world.replicas.delete_records([(tp, offset)], timeout_ms=timeout_ms, **fields)
 
 
-def told(results):
+def told(results: Any) -> Any:
     return [(r.error, r.low_watermark) for r in results]
 
 
-def test_deletion_waits_for_living_replicas(world):
+def test_deletion_waits_for_living_replicas(world: World) -> None:
     pending = delete(world, 2)
     assert world.logs.get(T0).log_start_offset == 2
     follower_fetch(world, 2, 2, log_start_offset=1)
@@ -114,18 +118,18 @@ def test_deletion_waits_for_living_replicas(world):
     assert told(pending.result()) == [(ErrorCode.NONE, 2)]
 
 
-def test_deletion_does_not_wait_for_the_dead(world):
+def test_deletion_does_not_wait_for_the_dead(world: World) -> None:
     world.hear([1])
     assert told(delete(world, 1)) == [(ErrorCode.NONE, 1)]
 
 
-def test_deletion_waits_no_longer_for_who_dies(world):
+def test_deletion_waits_no_longer_for_who_dies(world: World) -> None:
     pending = delete(world, 2)
     world.hear([1])
     assert told(pending.result()) == [(ErrorCode.NONE, 2)]
 
 
-def test_deletion_times_out_here_it_is_done(world):
+def test_deletion_times_out_here_it_is_done(world: World) -> None:
     pending = delete(world, -1)
     world.advance(100)
     assert told(pending.result()) == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
@@ -133,7 +137,7 @@ def test_deletion_times_out_here_it_is_done(world):
     assert told(delete(world, -1, timeout_ms=0)) == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
 
 
-def test_what_cannot_be_deleted(world):
+def test_what_cannot_be_deleted(world: World) -> None:
     assert told(delete(world, 3)) == told(delete(world, -2)) == [(ErrorCode.OFFSET_OUT_OF_RANGE, -1)]
     assert told(delete(world, 0, T1)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
     internal = TopicPartition("__consumer_offsets", 0)
@@ -142,13 +146,13 @@ def test_what_cannot_be_deleted(world):
     assert told(delete(world, 1)) == [(ErrorCode.POLICY_VIOLATION, -1)]
 
 
-def test_deletion_loses_its_leader(world):
+def test_deletion_loses_its_leader(world: World) -> None:
     pending = delete(world, 2)
     world.tell(world.order(leader=2, replicas=(1, 2), leader_epoch=4))
     assert told(pending.result()) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
 
 
-def test_deleting_wakes_a_fetch_that_stood_before_the_start(world):
+def test_deleting_wakes_a_fetch_that_stood_before_the_start(world: World) -> None:
     follower_fetch(world, 2, 3, log_start_offset=0)
     produce(world)
     delete(world, 2)

@@ -1,32 +1,34 @@
 """Waiting: exactly once, by key, by time."""
 
+from typing import Any
+
 from logyard.broker.replication.purgatory import Delayed, Purgatory
 from tests.support.replica_world import World
 
 
 class Wish(Delayed):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.granted = False
         self.answers = []
         self.asked = []
 
-    def is_ready(self, key):
+    def is_ready(self, key: Any) -> Any:
         self.asked.append(key)
         return self.granted
 
-    def answer(self, *, expired):
+    def answer(self, *, expired: Any) -> None:
         self.answers.append(expired)
 
 
-def test_what_is_ready_does_not_wait():
+def test_what_is_ready_does_not_wait() -> None:
     purgatory, wish = Purgatory(World()), Wish()
     wish.granted = True
     assert purgatory.try_complete_else_watch(wish, ["a"], 100)
     assert (wish.answers, purgatory.waiting, purgatory.has("a")) == ([False], 0, False)
 
 
-def test_any_of_its_keys_wakes_it_and_it_answers_once():
+def test_any_of_its_keys_wakes_it_and_it_answers_once() -> None:
     world = World()
     purgatory, wish = Purgatory(world), Wish()
     purgatory.try_complete_else_watch(wish, ["a", "b"], 100)
@@ -38,7 +40,7 @@ def test_any_of_its_keys_wakes_it_and_it_answers_once():
     assert (wish.answers, wish.asked, purgatory.waiting) == ([False], [None, "a", "b"], 0)
 
 
-def test_time_answers_once_and_cleans_up():
+def test_time_answers_once_and_cleans_up() -> None:
     world = World()
     purgatory, wish = Purgatory(world), Wish()
     purgatory.try_complete_else_watch(wish, ["a"], 100)
@@ -50,7 +52,7 @@ def test_time_answers_once_and_cleans_up():
     assert (wish.answers, purgatory.expirations, purgatory.has("a")) == ([True], 1, False)
 
 
-def test_an_answer_may_check_the_same_key_again():
+def test_an_answer_may_check_the_same_key_again() -> None:
     """Completing one may make the next ready: no operation is lost or answered twice."""
     purgatory = Purgatory(World())
     first, second = Wish(), Wish()
@@ -63,7 +65,7 @@ def test_an_answer_may_check_the_same_key_again():
     assert (told, second.answers) == (["first"], [False])
 
 
-def test_shutdown_answers_everyone():
+def test_shutdown_answers_everyone() -> None:
     purgatory, wishes = Purgatory(World()), [Wish(), Wish()]
     for wish in wishes:
         purgatory.try_complete_else_watch(wish, ["a", "b"], 100)

@@ -8,7 +8,7 @@ BASE = "zookeeper.connect=z:1\nlog.dirs=/x\nbroker.id=1\n"
 KAFKA = "org.apache.kafka.common.replica"
 
 
-def test_throttles_and_their_windows():
+def test_throttles_and_their_windows() -> None:
     config = BrokerConfig.parse(
         BASE + "leader.replication.throttled.rate=5\nreplication.quota.window.num=3\n"
         "replication.quota.window.size.seconds=2\n"
@@ -22,7 +22,7 @@ def test_throttles_and_their_windows():
     assert (settings.leader_throttled_rate, settings.follower_throttled_rate) == (9, UNLIMITED)
 
 
-def test_the_rack_aware_selector_is_the_one_that_sends_consumers_elsewhere():
+def test_the_rack_aware_selector_is_the_one_that_sends_consumers_elsewhere() -> None:
     for line, expected in (
         ("", False),
         (f"replica.selector.class={KAFKA}.LeaderSelector", False),
@@ -31,7 +31,7 @@ def test_the_rack_aware_selector_is_the_one_that_sends_consumers_elsewhere():
         assert settings_from(BrokerConfig.parse(BASE + line)).rack_aware_reads is expected
 
 
-def test_windows_of_another_size():
+def test_windows_of_another_size() -> None:
     rate = ByteRate(2, 500)
     rate.record(1000, 0)
     assert rate.per_second(100) == 2000, "less than a window counts as one"

@@ -1,12 +1,14 @@
 """Replication throttles on both sides (KIP-73, facts §18)."""
 
 import asyncio
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.replication.throttle import ByteRate, is_listed
-from tests.support.followed import answer, run, stored
+from tests.support.followed import Followed, answer, run, stored
 from tests.support.memory_log import batch
 from tests.support.replica_world import World, follower_fetch, produce
 from tests.support.virtual_loop import VirtualLoop
@@ -15,13 +17,13 @@ SIZE = len(batch())
 
 
 @pytest.fixture
-def loop():
+def loop() -> Iterator[VirtualLoop]:
     loop = VirtualLoop()
     yield loop
     loop.close()
 
 
-def test_a_rate_is_an_average_over_eleven_seconds():
+def test_a_rate_is_an_average_over_eleven_seconds() -> None:
     rate = ByteRate()
     assert rate.per_second(0) == 0
     rate.record(1000, 0)
@@ -36,11 +38,11 @@ def test_a_rate_is_an_average_over_eleven_seconds():
 @pytest.mark.parametrize(
     ("listed", "expected"), [((), False), (("*",), True), (("0:1",), True), (("0:2",), False), (("1:1",), False)]
 )
-def test_who_is_listed(listed, expected):
+def test_who_is_listed(listed: Any, expected: Any) -> None:
     assert is_listed(listed, 0, 1) is expected
 
 
-def throttled_world(isr):
+def throttled_world(isr: Any) -> World:
     world = World(leader_throttled_rate=SIZE)
     world.config = TopicConfig(leader_replication_throttled_replicas=("0:1",))
     world.tell(world.order(isr=isr))
@@ -49,11 +51,11 @@ def throttled_world(isr):
     return world
 
 
-def taken(world, replica=3):
+def taken(world: World, replica: int = 3) -> Any:
     return len(follower_fetch(world, replica, 0)[0].records)
 
 
-def test_a_leader_holds_back_listed_replicas_outside_the_isr():
+def test_a_leader_holds_back_listed_replicas_outside_the_isr() -> None:
     world = throttled_world(isr=(1, 2))
     assert taken(world) == 3 * SIZE
     assert taken(world) == 0
@@ -62,7 +64,7 @@ def test_a_leader_holds_back_listed_replicas_outside_the_isr():
     assert taken(world) == 3 * SIZE
 
 
-def test_without_a_limit_or_a_list_nothing_is_held_back():
+def test_without_a_limit_or_a_list_nothing_is_held_back() -> None:
     world = throttled_world(isr=(1, 2))
     world.replicas.settings.leader_throttled_rate = 10**12
     assert taken(world) == taken(world) == 3 * SIZE
@@ -72,10 +74,10 @@ def test_without_a_limit_or_a_list_nothing_is_held_back():
     assert taken(world) == 3 * SIZE
 
 
-def test_a_follower_holds_itself_back_until_it_has_caught_up(loop):
+def test_a_follower_holds_itself_back_until_it_has_caught_up(loop: VirtualLoop) -> None:
     size = len(stored(0, 0))
 
-    async def story(f):
+    async def story(f: Followed) -> None:
         f.world.config = TopicConfig(follower_replication_throttled_replicas=("*",))
         f.leader.script = [[answer(records=stored(n, 0), hw=4)] for n in range(4)]
         f.follow()

@@ -1,6 +1,7 @@
 """Every version of the controller's orders says the same once decoded."""
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -16,19 +17,19 @@ TP = TopicPartition("flights", 4)
 ID = uuid.UUID(int=77)
 
 
-def through_the_wire(api_key, version, fields):
+def through_the_wire(api_key: int, version: int, fields: Any) -> Any:
     frame = codec.encode_request(api_key, version, 1, "c", fields)
     body = bytes(frame)[_header_size(api_key, version) :]
     return codec.decode_request(api_key, version, memoryview(body))
 
 
-def _header_size(api_key, version):
+def _header_size(api_key: int, version: int) -> Any:
     """Size, api key, version, correlation id, client id "c", and an empty tag buffer in flexible versions."""
     return 4 + 2 + 2 + 4 + 3 + (1 if codec.is_flexible(api_key, version) else 0)
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_leader_and_isr(version):
+def test_leader_and_isr(version: int) -> None:
     state = {
         "topic_name": "flights",
         "partition_index": 4,
@@ -77,7 +78,7 @@ def test_leader_and_isr(version):
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_the_answer_to_leader_and_isr(version):
+def test_the_answer_to_leader_and_isr(version: int) -> None:
     outcome = PartitionErrors(ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}, {"flights": ID})
     frame = codec.encode_response(4, version, 3, wire.leader_and_isr_response(outcome, version))
     _, answer = codec.decode_response(4, version, memoryview(frame)[4:])
@@ -91,7 +92,7 @@ def test_the_answer_to_leader_and_isr(version):
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_stop_replica(version):
+def test_stop_replica(version: int) -> None:
     message = through_the_wire(
         5,
         version,
@@ -121,7 +122,7 @@ def test_stop_replica(version):
 
 
 @pytest.mark.parametrize("version", range(9))
-def test_update_metadata(version):
+def test_update_metadata(version: int) -> None:
     state = {
         "topic_name": "flights",
         "partition_index": 4,

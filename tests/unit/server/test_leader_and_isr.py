@@ -46,7 +46,9 @@ def message(controller_epoch: int, broker_epoch: int) -> Any:
     ("controller_epoch", "broker_epoch", "code"),
     [(4, 7, ErrorCode.STALE_CONTROLLER_EPOCH), (5, 6, ErrorCode.STALE_BROKER_EPOCH)],
 )
-async def test_a_request_of_the_past_is_refused_before_zookeeper_is_asked(controller_epoch, broker_epoch, code) -> None:
+async def test_a_request_of_the_past_is_refused_before_zookeeper_is_asked(
+    controller_epoch: int, broker_epoch: int, code: ErrorCode
+) -> None:
     world = World()
     world.replicas.refusal(LeaderAndIsr(1, 5, 7, ()))
 

@@ -1,6 +1,7 @@
 """Fetch: what consumers and followers see, the checks before, and waiting (facts §10, §15, §22)."""
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -14,27 +15,27 @@ from tests.support.replica_world import T0, T1, Pending, World, follower_fetch, 
 MB = 10**6
 
 
-def ask(offset=0, tp=T0, max_bytes=MB, **fields):
+def ask(offset: int = 0, tp: TopicPartition = T0, max_bytes: int = MB, **fields: Any) -> Any:
     return PartitionFetch(tp, offset, max_bytes, **fields)
 
 
-def fetch(world, *asks, wait_ms=0, min_bytes=1, max_bytes=MB, **fields):
+def fetch(world: World, *asks: Any, wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = MB, **fields: Any) -> Any:
     return world.replicas.fetch(FetchParams(wait_ms, min_bytes, max_bytes, **fields), list(asks))
 
 
-def offsets(result):
+def offsets(result: Any) -> Any:
     return [b.base for b in parse(result.records)]
 
 
 @pytest.fixture
-def world():
+def world() -> World:
     """Broker 1 leads flights-0 and flights-1 alone in sync; broker 2 is a replica too."""
     world = World()
     world.tell(world.order(replicas=(1, 2), isr=(1,)), world.order(T1, replicas=(1, 2), isr=(1,)))
     return world
 
 
-def test_a_consumer_sees_what_is_committed(world):
+def test_a_consumer_sees_what_is_committed(world: World) -> None:
     world.tell(world.order(leader_epoch=1, isr=(1, 2), replicas=(1, 2), partition_epoch=1))
     produce(world, count=2)
     assert fetch(world, ask())[0].records == b""
@@ -43,14 +44,14 @@ def test_a_consumer_sees_what_is_committed(world):
     assert (offsets(result), result.high_watermark, result.log_start_offset) == ([0], 2, 0)
 
 
-def test_a_follower_and_the_debugging_consumer_see_everything(world):
+def test_a_follower_and_the_debugging_consumer_see_everything(world: World) -> None:
     world.tell(world.order(leader_epoch=1, isr=(1, 2), replicas=(1, 2), partition_epoch=1))
     produce(world)
     assert offsets(follower_fetch(world, 2, 0)[0]) == [0]
     assert offsets(fetch(world, ask(), replica_id=-2)[0]) == [0]
 
 
-def test_read_committed_ends_at_the_last_stable_offset_and_names_aborted_transactions(world):
+def test_read_committed_ends_at_the_last_stable_offset_and_names_aborted_transactions(world: World) -> None:
     for _ in range(3):
         produce(world)
     log = world.logs.get(T0)
@@ -61,18 +62,18 @@ def test_read_committed_ends_at_the_last_stable_offset_and_names_aborted_transac
 
 
 @pytest.mark.parametrize("offset", [-1, 3, 99])
-def test_out_of_range(world, offset):
+def test_out_of_range(world: World, offset: int) -> None:
     produce(world, count=2)
     assert fetch(world, ask(offset))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_between_the_watermark_and_the_end_is_not_out_of_range(world):
+def test_between_the_watermark_and_the_end_is_not_out_of_range(world: World) -> None:
     world.tell(world.order(leader_epoch=1, isr=(1, 2), replicas=(1, 2), partition_epoch=1))
     produce(world, count=2)
     assert fetch(world, ask(2))[0].error == ErrorCode.NONE
 
 
-def test_leader_epochs(world):
+def test_leader_epochs(world: World) -> None:
     world.tell(world.order(leader_epoch=5, replicas=(1, 2), isr=(1,)))
     errors = [fetch(world, ask(leader_epoch=e))[0].error for e in (4, 5, 6, -1)]
     assert errors == [
@@ -83,14 +84,14 @@ def test_leader_epochs(world):
     ]
 
 
-def test_followers_serve_new_consumers_only_and_never_followers(world):
+def test_followers_serve_new_consumers_only_and_never_followers(world: World) -> None:
     world.tell(world.order(leader=2, leader_epoch=3, replicas=(1, 2)))
     refused = fetch(world, ask())[0]
     assert (refused.error, refused.leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, (2, 3))
     assert fetch(world, ask(), only_leader=False)[0].error == ErrorCode.NONE
 
 
-def test_unknown_elsewhere_and_offline(world):
+def test_unknown_elsewhere_and_offline(world: World) -> None:
     world.hear([1, 2], [PartitionUpdate(TopicPartition("far", 0), 2, 1, (2,), (2,))])
     world.replicas.log_dir_failed([T1])
     errors = [fetch(world, ask(tp=TopicPartition(*tp)))[0].error for tp in [("none", 0), ("far", 0), T1]]
@@ -101,19 +102,19 @@ def test_unknown_elsewhere_and_offline(world):
     ]
 
 
-def test_another_topic_of_the_same_name(world):
+def test_another_topic_of_the_same_name(world: World) -> None:
     mine, other = uuid.uuid4(), uuid.uuid4()
     world.logs.get(T0).topic_id = mine
     assert fetch(world, ask(topic_id=other))[0].error == ErrorCode.INCONSISTENT_TOPIC_ID
     assert fetch(world, ask(topic_id=mine))[0].error == ErrorCode.NONE
 
 
-def test_a_follower_that_is_not_assigned(world):
+def test_a_follower_that_is_not_assigned(world: World) -> None:
     assert follower_fetch(world, 3, 0)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert follower_fetch(world, 3, 0, leader_epoch=0)[0].error == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_the_budget_is_shared_but_the_first_batch_always_comes(world):
+def test_the_budget_is_shared_but_the_first_batch_always_comes(world: World) -> None:
     for tp in (T0, T1):
         produce(world, tp=tp)
         produce(world, tp=tp)
@@ -127,7 +128,7 @@ def test_the_budget_is_shared_but_the_first_batch_always_comes(world):
     assert offsets(fetch(world, ask(max_bytes=size))[0]) == [0]
 
 
-def test_waiting_ends_with_data(world):
+def test_waiting_ends_with_data(world: World) -> None:
     pending = fetch(world, ask(), wait_ms=500)
     assert isinstance(pending, Pending)
     assert not pending.done()
@@ -136,13 +137,13 @@ def test_waiting_ends_with_data(world):
     assert world.replicas.gauges()["delayed_fetches"] == 0
 
 
-def test_waiting_ends_with_time(world):
+def test_waiting_ends_with_time(world: World) -> None:
     pending = fetch(world, ask(), wait_ms=500)
     world.advance(500)
     assert pending.result()[0].records == b""
 
 
-def test_waiting_for_many_bytes_counts_all_partitions(world):
+def test_waiting_for_many_bytes_counts_all_partitions(world: World) -> None:
     size = len(batch())
     pending = fetch(world, ask(), ask(tp=T1), wait_ms=500, min_bytes=2 * size)
     produce(world)
@@ -151,7 +152,7 @@ def test_waiting_for_many_bytes_counts_all_partitions(world):
     assert [offsets(r) for r in pending.result()] == [[0], [0]]
 
 
-def test_a_consumer_waits_for_the_watermark_not_for_the_append(world):
+def test_a_consumer_waits_for_the_watermark_not_for_the_append(world: World) -> None:
     world.tell(world.order(leader_epoch=1, isr=(1, 2), replicas=(1, 2), partition_epoch=1))
     pending = fetch(world, ask(), wait_ms=500)
     produce(world)
@@ -160,18 +161,18 @@ def test_a_consumer_waits_for_the_watermark_not_for_the_append(world):
     assert offsets(pending.result()[0]) == [0]
 
 
-def test_waiting_ends_with_leadership(world):
+def test_waiting_ends_with_leadership(world: World) -> None:
     pending = fetch(world, ask(), wait_ms=500)
     world.tell(world.order(leader=2, leader_epoch=1, replicas=(1, 2)))
     assert pending.result()[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_an_error_anywhere_ends_the_waiting_at_once(world):
+def test_an_error_anywhere_ends_the_waiting_at_once(world: World) -> None:
     results = fetch(world, ask(), ask(tp=TopicPartition("none", 0)), wait_ms=500)
     assert [r.error for r in results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_cold_data_is_read_elsewhere_and_answered_later(world):
+def test_cold_data_is_read_elsewhere_and_answered_later(world: World) -> None:
     produce(world)
     world.logs.get(T0).cold = True
     pending = fetch(world, ask())
@@ -181,7 +182,7 @@ def test_cold_data_is_read_elsewhere_and_answered_later(world):
     assert offsets(pending.result()[0]) == [0]
 
 
-def test_cold_data_of_a_past_epoch_is_thrown_away(world):
+def test_cold_data_of_a_past_epoch_is_thrown_away(world: World) -> None:
     produce(world)
     world.logs.get(T0).cold = True
     pending = fetch(world, ask())
@@ -192,14 +193,14 @@ def test_cold_data_of_a_past_epoch_is_thrown_away(world):
     assert (result.records, result.error) == (b"", ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def test_diverging_epoch_and_no_progress_noted(world):
+def test_diverging_epoch_and_no_progress_noted(world: World) -> None:
     """A leader of epochs 0 [0,2) and 3 [2,…): what a follower is told about each last fetched epoch."""
     produce(world, count=2)
     world.tell(world.order(leader_epoch=3, replicas=(1, 2), isr=(1,)))
     produce(world, count=2)
     partition = world.replicas.partition(T0)
 
-    def told(offset, epoch):
+    def told(offset: int, epoch: int) -> Any:
         result = follower_fetch(world, 2, offset, last_fetched_epoch=epoch)[0]
         return result.error if result.error else result.diverging
 
@@ -213,7 +214,7 @@ def test_diverging_epoch_and_no_progress_noted(world):
     assert partition.remotes[2].log_end_offset == 4
 
 
-def test_a_consumer_is_sent_to_the_replica_in_its_rack():
+def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
     world = World(rack_aware_reads=True)
     world.tell(world.order(replicas=(1, 2, 3), isr=(1,)))
     produce(world)
@@ -234,7 +235,7 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack():
         (KeyError(1), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_whatever_one_log_raises_is_its_own_answer(world, trouble, code):
+def test_whatever_one_log_raises_is_its_own_answer(world: World, trouble: Any, code: ErrorCode) -> None:
     produce(world)
     produce(world, tp=T1)
     world.logs.get(T0).unreadable = trouble
@@ -245,7 +246,7 @@ def test_whatever_one_log_raises_is_its_own_answer(world, trouble, code):
     assert waiting.result()[0].error is code
 
 
-def test_whatever_a_thread_raises_answers_the_fetch(world):
+def test_whatever_a_thread_raises_answers_the_fetch(world: World) -> None:
     produce(world)
     produce(world, tp=T1)
     world.logs.get(T0).cold = world.logs.get(T1).cold = True

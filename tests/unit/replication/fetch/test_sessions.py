@@ -2,6 +2,7 @@
 
 import itertools
 import uuid
+from typing import Any
 
 import pytest
 
@@ -19,33 +20,35 @@ MB = 10**6
 class Client:
     """One fetching client: remembers its session's id and epoch."""
 
-    def __init__(self, world, replica=-1, wait_ms=0, by_id=False, allowed=None):
+    def __init__(
+        self, world: World, replica: int = -1, wait_ms: int = 0, by_id: bool = False, allowed: Any = None
+    ) -> None:
         self.world, self.replica, self.wait_ms, self.by_id = world, replica, wait_ms, by_id
         self.id = self.epoch = 0
         self.allowed = allowed or (lambda topic: True)
         self.max_bytes = MB
 
-    def params(self):
+    def params(self) -> Any:
         isolation = Isolation.LOG_END if self.replica >= 0 else Isolation.READ_UNCOMMITTED
         return FetchParams(self.wait_ms, 1, self.max_bytes, self.replica, isolation=isolation)
 
-    def open(self, asks=(), forgotten=()):
+    def open(self, asks: Any = (), forgotten: Any = ()) -> Any:
         return self.world.sessions.open(
             self.params(), self.id, self.epoch, asks, forgotten, uses_topic_ids=self.by_id, allowed=self.allowed
         )
 
-    def start(self, *asks, forgotten=()):
+    def start(self, *asks: Any, forgotten: Any = ()) -> Any:
         """Begin a fetch; returns (context, answers or a future of them)."""
         context = self.open(asks, forgotten)
         return context, self.world.replicas.fetch_from(self.params(), context.source)
 
-    def fetch(self, *asks, forgotten=()):
+    def fetch(self, *asks: Any, forgotten: Any = ()) -> Any:
         context = self.open(asks, forgotten)
         if context.error:
             return context.error
         return self.end(context, self.world.replicas.fetch_from(self.params(), context.source))
 
-    def end(self, context, answers):
+    def end(self, context: Any, answers: Any) -> Any:
         error, self.id, sent = context.finish(answers)
         if error:
             return error
@@ -53,19 +56,19 @@ class Client:
         return {a.tp: a for a in sent}
 
 
-def ask(tp=T0, offset=0, **fields):
+def ask(tp: TopicPartition = T0, offset: int = 0, **fields: Any) -> Any:
     return PartitionFetch(tp, offset, MB, **fields)
 
 
 @pytest.fixture
-def world():
+def world() -> World:
     world = World(fetch_session_slots_max=2, fetch_session_eviction_ms=1000)
     world.sessions = FetchSessions(world.replicas.hosted, itertools.count(100).__next__)
     world.tell(world.order(replicas=(1, 2), isr=(1, 2)), world.order(T1, replicas=(1, 2), isr=(1, 2)))
     return world
 
 
-def test_a_session_answers_only_what_changed(world):
+def test_a_session_answers_only_what_changed(world: World) -> None:
     client = Client(world, replica=2)
     assert set(client.fetch(ask(), ask(T1))) == {T0, T1}
     assert client.id == 100
@@ -76,7 +79,7 @@ def test_a_session_answers_only_what_changed(world):
     assert set(answers) == {T1}
 
 
-def test_what_is_not_taken_comes_again(world):
+def test_what_is_not_taken_comes_again(world: World) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     produce(world)
@@ -86,7 +89,7 @@ def test_what_is_not_taken_comes_again(world):
     assert client.fetch() == {}
 
 
-def test_what_is_asked_anew_is_told_anew(world):
+def test_what_is_asked_anew_is_told_anew(world: World) -> None:
     """A follower that enters a new epoch drops the answer on its way to it, and with it a high watermark."""
     client = Client(world, replica=2)
     assert set(client.fetch(ask(), ask(T1))) == {T0, T1}
@@ -94,7 +97,7 @@ def test_what_is_asked_anew_is_told_anew(world):
     assert client.fetch() == {}
 
 
-def test_the_high_watermark_alone_is_news(world):
+def test_the_high_watermark_alone_is_news(world: World) -> None:
     client = Client(world)
     client.fetch(ask(offset=0))
     produce(world)
@@ -103,7 +106,7 @@ def test_the_high_watermark_alone_is_news(world):
     assert client.fetch()[T0].high_watermark == 1
 
 
-def test_quiet_partitions_are_not_looked_at(world):
+def test_quiet_partitions_are_not_looked_at(world: World) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     client.fetch()
@@ -115,7 +118,7 @@ def test_quiet_partitions_are_not_looked_at(world):
     assert [a.tp for a in context.source.candidates()] == [T0]
 
 
-def test_a_quiet_follower_stays_caught_up_by_fetching_at_all(world):
+def test_a_quiet_follower_stays_caught_up_by_fetching_at_all(world: World) -> None:
     world.replicas.start()
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
@@ -129,7 +132,7 @@ def test_a_quiet_follower_stays_caught_up_by_fetching_at_all(world):
     assert [s.tp for s in world.submitted] == [T0], "now it is behind, in this partition alone"
 
 
-def test_who_left_the_isr_is_not_in_sync_because_its_session_lives_on(world):
+def test_who_left_the_isr_is_not_in_sync_because_its_session_lives_on(world: World) -> None:
     """A follower that shuts down is put out of the ISR; until it has ended, other partitions keep its session busy."""
     client = Client(world, replica=2)
     client.fetch(ask(leader_epoch=0), ask(T1, leader_epoch=0))
@@ -140,7 +143,7 @@ def test_who_left_the_isr_is_not_in_sync_because_its_session_lives_on(world):
     assert produce(world, acks=-1)[0].error is ErrorCode.NONE
 
 
-def test_a_request_that_forgets_a_partition_is_no_fetch_of_it(world):
+def test_a_request_that_forgets_a_partition_is_no_fetch_of_it(world: World) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     client.fetch()
@@ -150,7 +153,7 @@ def test_a_request_that_forgets_a_partition_is_no_fetch_of_it(world):
     assert world.replicas.partition(T0).remotes[2].last_caught_up_ms == fetched
 
 
-def test_a_follower_outside_the_isr_is_looked_at_each_time(world):
+def test_a_follower_outside_the_isr_is_looked_at_each_time(world: World) -> None:
     world.tell(world.order(replicas=(1, 2), isr=(1,), leader_epoch=1, partition_epoch=1))
     world.hear([1])
     client = Client(world, replica=2)
@@ -162,7 +165,7 @@ def test_a_follower_outside_the_isr_is_looked_at_each_time(world):
     assert [s.new_isr for s in world.submitted] == [(1, 2)]
 
 
-def test_errors_are_repeated_and_their_end_is_news(world):
+def test_errors_are_repeated_and_their_end_is_news(world: World) -> None:
     far = TopicPartition("far", 0)
     client = Client(world)
     client.fetch(ask(far), ask())
@@ -173,7 +176,7 @@ def test_errors_are_repeated_and_their_end_is_news(world):
     assert client.fetch() == {}
 
 
-def test_retention_is_news_after_a_while(world):
+def test_retention_is_news_after_a_while(world: World) -> None:
     world.replicas.start()
     for _ in range(2):
         produce(world)
@@ -188,7 +191,7 @@ def test_retention_is_news_after_a_while(world):
     assert client.fetch() == {}
 
 
-def test_waiting_in_a_session(world):
+def test_waiting_in_a_session(world: World) -> None:
     client = Client(world, replica=2, wait_ms=500)
     client.wait_ms = 0
     client.fetch(ask(), ask(T1))
@@ -203,7 +206,7 @@ def test_waiting_in_a_session(world):
     assert {tp: a.high_watermark for tp, a in client.end(context, pending.result()).items()} == {T1: 1}
 
 
-def test_a_follower_is_hurried_when_it_has_something_new_to_follow(world):
+def test_a_follower_is_hurried_when_it_has_something_new_to_follow(world: World) -> None:
     follower, consumer = Client(world, replica=2), Client(world)
     for client in (follower, consumer):
         client.fetch(ask(), ask(T1))
@@ -217,7 +220,7 @@ def test_a_follower_is_hurried_when_it_has_something_new_to_follow(world):
     assert (follower.end(context, waiting.result()), patient.done()) == ({}, False)
 
 
-def test_losing_the_leader_wakes_a_session(world):
+def test_losing_the_leader_wakes_a_session(world: World) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     client.fetch()
@@ -227,7 +230,7 @@ def test_losing_the_leader_wakes_a_session(world):
     assert client.end(context, pending.result())[T0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_forgetting(world):
+def test_forgetting(world: World) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     client.fetch(forgotten=[("flights", 1)])
@@ -239,7 +242,7 @@ def test_forgetting(world):
     assert len(world.sessions) == 0, "an empty session is closed"
 
 
-def test_session_errors(world):
+def test_session_errors(world: World) -> None:
     client = Client(world)
     client.fetch(ask())
     client.epoch = 5
@@ -250,7 +253,7 @@ def test_session_errors(world):
     assert client.fetch() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_overtaken_by_its_own_next_request(world):
+def test_overtaken_by_its_own_next_request(world: World) -> None:
     client = Client(world)
     client.fetch(ask())
     context, answers = client.start()
@@ -259,7 +262,7 @@ def test_overtaken_by_its_own_next_request(world):
     assert context.finish(answers)[0] is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_a_full_request_closes_the_old_session(world):
+def test_a_full_request_closes_the_old_session(world: World) -> None:
     client = Client(world)
     client.fetch(ask())
     client.epoch = 0
@@ -270,7 +273,7 @@ def test_a_full_request_closes_the_old_session(world):
     assert (client.id, len(world.sessions)) == (0, 0)
 
 
-def test_topic_ids_that_are_not_known_yet(world):
+def test_topic_ids_that_are_not_known_yet(world: World) -> None:
     mine = uuid.UUID(int=5)
     client = Client(world, by_id=True)
     unnamed = ask(TopicPartition("", 0), topic_id=mine)
@@ -283,7 +286,7 @@ def test_topic_ids_that_are_not_known_yet(world):
     assert client.fetch()[T0].error is ErrorCode.NONE
 
 
-def test_a_topic_made_anew_is_another_topic(world):
+def test_a_topic_made_anew_is_another_topic(world: World) -> None:
     old, new = uuid.UUID(int=5), uuid.UUID(int=6)
     world.logs.get(T0).topic_id = old
     world.hear([1, 2], [PartitionUpdate(T0, 1, 0, (1, 2), (1, 2))], topic_ids={"flights": old})
@@ -298,7 +301,7 @@ def test_a_topic_made_anew_is_another_topic(world):
     assert len(parse(client.fetch()[T0].records)) == 1
 
 
-def test_a_topic_whose_name_is_lost_is_forgotten_for_good(world):
+def test_a_topic_whose_name_is_lost_is_forgotten_for_good(world: World) -> None:
     """It is deleted, its id means nothing any more, and its partition still moves once when it is stopped."""
     mine, other = uuid.UUID(int=5), uuid.UUID(int=6)
     world.logs.get(T0).topic_id = mine
@@ -314,7 +317,7 @@ def test_a_topic_whose_name_is_lost_is_forgotten_for_good(world):
     world.replicas.hosted.transitioned(world.replicas.partition(T0))
 
 
-def test_what_one_may_not_read(world):
+def test_what_one_may_not_read(world: World) -> None:
     client = Client(world, allowed=lambda topic: False)
     client.wait_ms = 500
     assert client.fetch(ask())[T0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -323,7 +326,7 @@ def test_what_one_may_not_read(world):
     assert client.fetch()[T0].error is ErrorCode.NONE
 
 
-def test_nobody_starves_behind_a_busy_partition(world):
+def test_nobody_starves_behind_a_busy_partition(world: World) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     for tp in (T0, T1):
@@ -336,8 +339,8 @@ def test_nobody_starves_behind_a_busy_partition(world):
     assert [tp for tp, a in second.items() if a.records] == [T1 if served == T0 else T0]
 
 
-def test_slots_and_eviction(world):
-    def fresh(replica=-1, partitions=1):
+def test_slots_and_eviction(world: World) -> None:
+    def fresh(replica: int = -1, partitions: int = 1) -> Any:
         client = Client(world, replica=replica)
         client.fetch(*[ask(TopicPartition("flights", n)) for n in range(partitions)])
         return client

@@ -3,6 +3,8 @@
 import asyncio
 import itertools
 import uuid
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -12,20 +14,20 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FollowerFetchAnswer
 from logyard.broker.replication.follower.session import EPOCH_MAX, FollowerSession, next_epoch
 from logyard.broker.replication.ports import LinkError
-from tests.support.followed import Leader, answer, run, stored
+from tests.support.followed import Followed, Leader, answer, run, stored
 from tests.support.replica_world import T0, T1
 from tests.support.virtual_loop import VirtualLoop
 
 
 @pytest.fixture
-def loop():
+def loop() -> Iterator[VirtualLoop]:
     loop = VirtualLoop()
     yield loop
     loop.close()
 
 
-def test_records_watermark_and_start_are_taken_over(loop):
-    async def story(f):
+def test_records_watermark_and_start_are_taken_over(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.leader.script = [
             [answer(records=stored(0, 0) + stored(1, 0), hw=1)],
             [answer(records=stored(2, 0), hw=9, start=1)],
@@ -46,8 +48,8 @@ def test_records_watermark_and_start_are_taken_over(loop):
     run(loop, story)
 
 
-def test_who_is_idle_is_not_asked_about_again(loop):
-    async def story(f):
+def test_who_is_idle_is_not_asked_about_again(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.follow()
         f.follow(T1)
         await asyncio.sleep(0.7)
@@ -60,8 +62,8 @@ def test_who_is_idle_is_not_asked_about_again(loop):
     run(loop, story)
 
 
-def test_a_divergence_is_cut_off(loop):
-    async def story(f):
+def test_a_divergence_is_cut_off(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.follow(leader_epoch=0)
         await asyncio.sleep(0)
         log = f.log()
@@ -77,10 +79,10 @@ def test_a_divergence_is_cut_off(loop):
     run(loop, story)
 
 
-def test_an_epoch_without_records_is_cut_off_too(loop):
+def test_an_epoch_without_records_is_cut_off_too(loop: VirtualLoop) -> None:
     """This broker led epoch 4 without a record; the leader of epoch 5 never heard of it."""
 
-    async def story(f):
+    async def story(f: Followed) -> None:
         f.world.tell(f.world.order(leader=1, leader_epoch=4, isr=(1,)))
         f.leader.script = [[answer(diverging=(3, 0))], [answer(records=stored(0, 5), hw=0)]]
         f.follow(leader_epoch=5)
@@ -92,8 +94,8 @@ def test_an_epoch_without_records_is_cut_off_too(loop):
     run(loop, story)
 
 
-def test_a_log_without_epochs_starts_at_its_watermark(loop):
-    async def story(f):
+def test_a_log_without_epochs_starts_at_its_watermark(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.world.tell(f.world.order(leader=9, replicas=(1, 9)))
         log = f.log()
         log.append_as_follower(memoryview(stored(0, 0) + stored(1, 0)))
@@ -107,8 +109,8 @@ def test_a_log_without_epochs_starts_at_its_watermark(loop):
 
 
 @pytest.mark.parametrize("error", [103, 56, 2, -1])
-def test_other_errors_back_off(loop, error):
-    async def story(f):
+def test_other_errors_back_off(loop: VirtualLoop, error: ErrorCode) -> None:
+    async def story(f: Followed) -> None:
         f.leader.script = [[answer(error=ErrorCode(error))]]
         f.follow()
         f.follow(T1)
@@ -123,8 +125,10 @@ def test_other_errors_back_off(loop, error):
 
 
 @pytest.mark.parametrize("error", [3, 6, 75, 100])
-def test_a_leader_that_does_not_know_yet_is_asked_again_soon_then_less_often(loop, error):
-    async def story(f):
+def test_a_leader_that_does_not_know_yet_is_asked_again_soon_then_less_often(
+    loop: VirtualLoop, error: ErrorCode
+) -> None:
+    async def story(f: Followed) -> None:
         f.leader.script = [[answer(error=ErrorCode(error))] for _ in range(9)]
         f.follow()
         await asyncio.sleep(5)
@@ -135,8 +139,8 @@ def test_a_leader_that_does_not_know_yet_is_asked_again_soon_then_less_often(loo
     run(loop, story)
 
 
-def test_fenced_waits_for_the_controller(loop):
-    async def story(f):
+def test_fenced_waits_for_the_controller(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.leader.script = [[answer(error=ErrorCode.FENCED_LEADER_EPOCH)]]
         f.follow()
         f.follow(T1)
@@ -152,11 +156,11 @@ def test_fenced_waits_for_the_controller(loop):
 
 
 @pytest.mark.parametrize("trouble", [StorageError("disk"), CorruptData("header"), FileNotFoundError(), KeyError(1)])
-def test_whatever_a_log_raises_costs_its_partition_alone_and_is_tried_again(loop, trouble):
-    def first_record(request):
+def test_whatever_a_log_raises_costs_its_partition_alone_and_is_tried_again(loop: VirtualLoop, trouble: Any) -> None:
+    def first_record(request: Any) -> Any:
         return [answer(records=stored(0, 0)) for ask in request.partitions if (ask.tp, ask.offset) == (T0, 0)]
 
-    async def story(f):
+    async def story(f: Followed) -> None:
         f.follow()
         f.follow(T1)
         f.log().refuse = trouble
@@ -182,8 +186,8 @@ def test_whatever_a_log_raises_costs_its_partition_alone_and_is_tried_again(loop
     assert said[-1]["event"] == "is followed again"
 
 
-def test_who_is_told_otherwise_is_not_tried_again(loop):
-    async def story(f):
+def test_who_is_told_otherwise_is_not_tried_again(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.follow()
         f.log().refuse = StorageError("disk")
         f.leader.script = [[answer(records=stored(0, 0))]]
@@ -197,8 +201,8 @@ def test_who_is_told_otherwise_is_not_tried_again(loop):
     run(loop, story)
 
 
-def test_what_is_damaged_at_the_leader_is_named_once(loop):
-    async def story(f):
+def test_what_is_damaged_at_the_leader_is_named_once(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.follow()
         f.log().refuse = ApiError(ErrorCode.CORRUPT_MESSAGE, "batch at 0: its CRC is wrong")
         f.leader.script = [[answer(records=stored(0, 0))] for _ in range(5)]
@@ -210,8 +214,8 @@ def test_what_is_damaged_at_the_leader_is_named_once(loop):
     assert [(line["event"], line["offset"]) for line in said] == [("what its leader has cannot be taken", 0)]
 
 
-def test_a_damaged_batch_is_asked_for_again(loop):
-    async def story(f):
+def test_a_damaged_batch_is_asked_for_again(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.follow()
         f.log().refuse = ApiError(ErrorCode.CORRUPT_MESSAGE)
         f.leader.script = [[answer(records=stored(0, 0))]]
@@ -224,8 +228,8 @@ def test_a_damaged_batch_is_asked_for_again(loop):
     run(loop, story)
 
 
-def test_a_broken_link_is_tried_again_from_scratch(loop):
-    async def story(f):
+def test_a_broken_link_is_tried_again_from_scratch(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.leader.script = [[], ConnectionResetError(), LinkError("down"), TimeoutError(), []]
         f.follow()
         await asyncio.sleep(4)
@@ -242,8 +246,8 @@ def test_a_broken_link_is_tried_again_from_scratch(loop):
     run(loop, story)
 
 
-def test_our_own_mistake_does_not_end_replication(loop):
-    async def story(f):
+def test_our_own_mistake_does_not_end_replication(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.leader.script = [ZeroDivisionError(), [answer(records=stored(0, 0))]]
         f.follow()
         await asyncio.sleep(2)
@@ -262,8 +266,8 @@ def test_our_own_mistake_does_not_end_replication(loop):
         (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 7),
     ],
 )
-def test_a_lost_session_is_opened_anew(loop, error, next_id):
-    async def story(f):
+def test_a_lost_session_is_opened_anew(loop: VirtualLoop, error: ErrorCode, next_id: int) -> None:
+    async def story(f: Followed) -> None:
         f.leader.script = [[], FollowerFetchAnswer(error, 0, ())]
         f.follow()
         await asyncio.sleep(0.1)
@@ -273,8 +277,8 @@ def test_a_lost_session_is_opened_anew(loop, error, next_id):
     run(loop, story)
 
 
-def test_an_answer_that_comes_too_late_is_dropped(loop):
-    async def story(f):
+def test_an_answer_that_comes_too_late_is_dropped(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.leader.script = [[answer(records=stored(0, 0))]]
         f.follow()
         await asyncio.sleep(0.0005)
@@ -285,8 +289,8 @@ def test_an_answer_that_comes_too_late_is_dropped(loop):
     run(loop, story)
 
 
-def test_a_partition_that_moves_is_asked_of_its_new_leader(loop):
-    async def story(f):
+def test_a_partition_that_moves_is_asked_of_its_new_leader(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         links = {2: Leader(loop), 3: Leader(loop)}
         f.fetchers._links = links.__getitem__
         f.follow()
@@ -300,10 +304,10 @@ def test_a_partition_that_moves_is_asked_of_its_new_leader(loop):
     run(loop, story)
 
 
-def test_topic_ids_decide_the_kind_of_session(loop):
+def test_topic_ids_decide_the_kind_of_session(loop: VirtualLoop) -> None:
     mine = uuid.UUID(int=3)
 
-    async def story(f):
+    async def story(f: Followed) -> None:
         f.follow(topic_ids={"flights": mine})
         await asyncio.sleep(0.7)
         assert f.leader.asked[0].uses_topic_ids
@@ -320,10 +324,10 @@ def test_topic_ids_decide_the_kind_of_session(loop):
     run(loop, story)
 
 
-def test_old_protocols_ask_for_epochs_first(loop):
+def test_old_protocols_ask_for_epochs_first(loop: VirtualLoop) -> None:
     """A follower with epochs 1 [0,2) and 3 [2,4) learns step by step where the leader left it."""
 
-    async def story(f):
+    async def story(f: Followed) -> None:
         f.world.tell(f.world.order(leader=9, replicas=(1, 9)))
         log = f.log()
         log.append_as_follower(memoryview(b"".join(stored(n, 1 if n < 2 else 3) for n in range(4))))
@@ -337,9 +341,9 @@ def test_old_protocols_ask_for_epochs_first(loop):
     run(loop, story, truncates_on_fetch=False)
 
 
-def test_a_disk_that_fails_while_epochs_are_asked_for_costs_one_partition(loop):
-    async def story(f):
-        def broken(offset):
+def test_a_disk_that_fails_while_epochs_are_asked_for_costs_one_partition(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
+        def broken(offset: int) -> None:
             raise StorageError("disk")
 
         f.world.tell(f.world.order(leader=9, replicas=(1, 9)), f.world.order(T1, leader=9, replicas=(1, 9)))
@@ -356,11 +360,11 @@ def test_a_disk_that_fails_while_epochs_are_asked_for_costs_one_partition(loop):
     run(loop, story, truncates_on_fetch=False)
 
 
-def test_session_epochs_wrap_past_zero():
+def test_session_epochs_wrap_past_zero() -> None:
     assert [next_epoch(e) for e in (0, 1, EPOCH_MAX)] == [1, 2, 1]
 
 
-def test_a_leader_without_sessions_is_asked_in_full_each_time():
+def test_a_leader_without_sessions_is_asked_in_full_each_time() -> None:
     session = FollowerSession()
     session.open([])
     assert session.answered(FollowerFetchAnswer(ErrorCode.NONE, 0, ()))

@@ -1,17 +1,18 @@
 """A follower that its leader answers with OFFSET_OUT_OF_RANGE: where it goes on, and when it asks again."""
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
 from logyard.broker.errors import ErrorCode
-from tests.support.followed import answer, run, stored
+from tests.support.followed import Followed, answer, run, stored
 from tests.support.replica_world import T0
 from tests.support.virtual_loop import VirtualLoop
 
 
 @pytest.fixture
-def loop():
+def loop() -> Iterator[VirtualLoop]:
     loop = VirtualLoop()
     yield loop
     loop.close()
@@ -21,8 +22,8 @@ def loop():
     ("leader_start", "leader_end", "then"),
     [(0, 1, (0, 1)), (5, 9, (5, 5)), (2, 9, (0, 2)), (0, 2, (0, 2))],
 )
-def test_out_of_range(loop, leader_start, leader_end, then):
-    async def story(f):
+def test_out_of_range(loop: VirtualLoop, leader_start: int, leader_end: int, then: int) -> None:
+    async def story(f: Followed) -> None:
         f.world.tell(f.world.order(leader=9, replicas=(1, 9)))
         f.log().append_as_follower(memoryview(stored(0, 0) + stored(1, 0)))
         f.log().epochs.clear()
@@ -42,10 +43,10 @@ def test_out_of_range(loop, leader_start, leader_end, then):
 
 
 @pytest.mark.parametrize("watermark", [1, 2])
-def test_a_leader_that_keeps_no_epochs_is_followed_from_the_watermark(loop, watermark):
+def test_a_leader_that_keeps_no_epochs_is_followed_from_the_watermark(loop: VirtualLoop, watermark: int) -> None:
     """A log of an old message format: its leader refuses whatever epoch it is asked with, here one without a record."""
 
-    async def story(f):
+    async def story(f: Followed) -> None:
         f.world.tell(f.world.order(leader=9, replicas=(1, 9)))
         f.log().append_as_follower(memoryview(stored(0, 0) + stored(1, 0)))
         f.world.tell(f.world.order(leader=1, leader_epoch=4, isr=(1, 2)))
@@ -64,8 +65,8 @@ def test_a_leader_that_keeps_no_epochs_is_followed_from_the_watermark(loop, wate
     run(loop, story)
 
 
-def test_out_of_range_and_the_leader_will_not_say(loop):
-    async def story(f):
+def test_out_of_range_and_the_leader_will_not_say(loop: VirtualLoop) -> None:
+    async def story(f: Followed) -> None:
         f.leader.ends[T0] = (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
         f.leader.starts[T0] = (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
         f.leader.script = [[answer(error=ErrorCode.OFFSET_OUT_OF_RANGE)]]

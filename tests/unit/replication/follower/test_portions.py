@@ -1,33 +1,36 @@
 """Many tiny batches are taken in by portions, and nothing is lost where something happens in between."""
 
 import asyncio
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.replication.follower import fetcher
 from logyard.broker.replication.follower.portions import portions
-from tests.support.followed import answer, run, stored
+from tests.support.followed import Followed, answer, run, stored
 from tests.support.memory_log import parse
 from tests.support.replica_world import T0
 from tests.support.virtual_loop import VirtualLoop
 
 
 @pytest.fixture
-def loop():
+def loop() -> Iterator[VirtualLoop]:
     loop = VirtualLoop()
     yield loop
     loop.close()
 
 
 @pytest.fixture
-def one_by_one(monkeypatch):
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetcher, "portions", lambda records: [each.data for each in parse(records)] or [b""])
 
 
 @pytest.mark.parametrize("left", [0, 1, 30])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7])
-def test_batches_are_cut_between_and_all_there(count, left):
+def test_batches_are_cut_between_and_all_there(count: int, left: int) -> None:
     one = bytes(batch.build([batch.Record(0, 1, None, b"x")]))
     data = one * count + one[:left]
     cut = [bytes(each) for each in portions(data, 3)]
@@ -36,7 +39,7 @@ def test_batches_are_cut_between_and_all_there(count, left):
     assert len(cut[-1]) // len(one) <= 3
 
 
-def test_what_is_no_batch_comes_as_it_is():
+def test_what_is_no_batch_comes_as_it_is() -> None:
     for data in (b"", b"x" * 5, b"\xff" * 500, bytes(500)):
         assert [bytes(each) for each in portions(data, 1)] == [data]
 
@@ -44,17 +47,17 @@ def test_what_is_no_batch_comes_as_it_is():
 class Told(list):
     """Calls `act` on the loop's next turn when the first portion is in."""
 
-    def __init__(self, loop, act):
+    def __init__(self, loop: VirtualLoop, act: Any) -> None:
         self.loop, self.act = loop, act
 
-    def append(self, tp):
+    def append(self, tp: TopicPartition) -> None:
         if not self:
             self.loop.call_soon(self.act)
         super().append(tp)
 
 
-def test_the_loop_gets_its_turns_in_between(loop, one_by_one):
-    async def story(f):
+def test_the_loop_gets_its_turns_in_between(loop: VirtualLoop, one_by_one: Any) -> None:
+    async def story(f: Followed) -> None:
         ends = []
         f.progressed = Told(loop, lambda: ends.append(f.log().log_end_offset))
         f.leader.script = [[answer(records=b"".join(stored(n, 0) for n in range(5)), hw=5)]]
@@ -66,8 +69,8 @@ def test_the_loop_gets_its_turns_in_between(loop, one_by_one):
     run(loop, story)
 
 
-def test_a_new_epoch_in_between_leaves_the_rest_out(loop, one_by_one):
-    async def story(f):
+def test_a_new_epoch_in_between_leaves_the_rest_out(loop: VirtualLoop, one_by_one: Any) -> None:
+    async def story(f: Followed) -> None:
         f.progressed = Told(loop, lambda: f.follow(leader_epoch=1))
         f.leader.script = [[answer(records=stored(0, 0) + stored(1, 0) + stored(2, 0))]]
         f.follow()
@@ -79,8 +82,8 @@ def test_a_new_epoch_in_between_leaves_the_rest_out(loop, one_by_one):
     run(loop, story)
 
 
-def test_a_partition_that_is_followed_no_more_gets_nothing_more(loop, one_by_one):
-    async def story(f):
+def test_a_partition_that_is_followed_no_more_gets_nothing_more(loop: VirtualLoop, one_by_one: Any) -> None:
+    async def story(f: Followed) -> None:
         f.progressed = Told(loop, lambda: f.fetchers.stop([T0]))
         f.leader.script = [[answer(records=b"".join(stored(n, 0) for n in range(9)))]]
         f.follow()

@@ -1,5 +1,7 @@
 """Truncation tables of KIP-101, KIP-279 and KIP-320 (facts §11)."""
 
+from typing import Any
+
 import pytest
 
 from logyard.broker.log.leader_epochs import EpochCache, EpochEntry
@@ -14,7 +16,7 @@ from logyard.broker.replication.follower.truncation import (
 from logyard.broker.replication.watermarks import effective_min_isr, follower_high_watermark
 
 
-def epochs(*entries, end):
+def epochs(*entries: Any, end: int) -> Any:
     return EpochCache([EpochEntry(*e) for e in entries], log_end_offset=lambda: end)
 
 
@@ -38,11 +40,11 @@ OWN = ((1, 0), (3, 5), (6, 9))
         (9, 8, Truncation(8, True)),  # an epoch above all ours
     ],
 )
-def test_truncation(leader_epoch, leader_end, expected):
+def test_truncation(leader_epoch: int, leader_end: int, expected: Any) -> None:
     assert truncation(leader_epoch, leader_end, epochs(*OWN, end=12), 12, 4) == expected
 
 
-def test_without_epochs_the_leaders_end_counts():
+def test_without_epochs_the_leaders_end_counts() -> None:
     assert truncation(5, 8, epochs(end=12), 12, 4) == Truncation(8, True)
 
 
@@ -56,7 +58,7 @@ def test_without_epochs_the_leaders_end_counts():
         (10, 10, 0, OutOfRange(10)),
     ],
 )
-def test_out_of_range(own_end, leader_end, leader_start, expected):
+def test_out_of_range(own_end: int, leader_end: int, leader_start: int, expected: Any) -> None:
     assert out_of_range(own_end, leader_end, leader_start, 7, UNDEFINED) == expected
 
 
@@ -69,20 +71,22 @@ def test_out_of_range(own_end, leader_end, leader_start, expected):
         (10, 10, OutOfRange(7, truncate=True, forget=True)),
     ],
 )
-def test_a_leader_that_has_the_offset_does_not_have_the_epoch(leader_end, leader_start, expected):
+def test_a_leader_that_has_the_offset_does_not_have_the_epoch(
+    leader_end: int, leader_start: int, expected: Any
+) -> None:
     assert out_of_range(10, leader_end, leader_start, 7, 4) == expected
 
 
-def test_where_a_new_follower_starts():
+def test_where_a_new_follower_starts() -> None:
     assert first_fetch_offset(epochs((1, 0), end=12), 12, 4) == 12
     assert first_fetch_offset(epochs(end=12), 12, 4) == 4
 
 
 @pytest.mark.parametrize(("leader", "start", "end", "expected"), [(9, 0, 5, 5), (3, 0, 5, 3), (1, 2, 5, 2)])
-def test_the_followers_watermark(leader, start, end, expected):
+def test_the_followers_watermark(leader: int, start: int, end: int, expected: Any) -> None:
     assert follower_high_watermark(leader, start, end) == expected
 
 
 @pytest.mark.parametrize(("wanted", "assigned", "expected"), [(2, 1, 1), (2, 3, 2), (1, 3, 1)])
-def test_effective_min_isr(wanted, assigned, expected):
+def test_effective_min_isr(wanted: Any, assigned: Any, expected: Any) -> None:
     assert effective_min_isr(wanted, assigned) == expected
