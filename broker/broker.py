@@ -33,8 +33,8 @@ from logyard.broker.log.disk.real import OsDisk
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.records import pauses
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
-from logyard.broker.server.answers import Answers
 from logyard.broker.server.listener import Listener
+from logyard.broker.server.unread_answers import Answers
 from logyard.broker.zk import registration
 from logyard.broker.zk.session import ZooKeeperSession
 from logyard.broker.znodes.brokers import version_for

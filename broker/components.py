@@ -11,11 +11,11 @@ from starlette.applications import Starlette
 from logyard.broker import tasks
 from logyard.broker.cleaner.service import CleaningSide
 from logyard.broker.client.alter_partition import AlterPartitionSender
-from logyard.broker.client.controller_channel import ControllerChannel
+from logyard.broker.client.controller_link import ToController
+from logyard.broker.client.controller_requests import ControllerChannel
 from logyard.broker.client.fetch_link import ReplicaFetchLink
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.producer_ids import ProducerIds
-from logyard.broker.client.to_controller import ToController
 from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.config.inter_broker_protocol import IBP_2_7_IV2, IBP_3_0_IV0
 from logyard.broker.config.stored_overrides import readable
@@ -23,7 +23,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
-from logyard.broker.coordinator.hosting import coordinator_for
+from logyard.broker.coordinator.leadership import coordinator_for
 from logyard.broker.environment import World
 from logyard.broker.http.service import HttpSide
 from logyard.broker.leases import restart
@@ -32,7 +32,7 @@ from logyard.broker.log import settings as log_settings
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
-from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication import settings as replication_settings
 from logyard.broker.replication.fetch.sessions import FetchSessions
@@ -43,13 +43,13 @@ from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security import quota_settings
 from logyard.broker.security.quotas import quotas_from
 from logyard.broker.server.api_table import HANDLERS
-from logyard.broker.server.auto_create import AutoCreate
+from logyard.broker.server.auto_creation import AutoCreate
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
+from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
 from logyard.broker.zk.producer_id_blocks import ZooKeeperBlocks
-from logyard.broker.zk.watches import ConfigWatcher
 from logyard.broker.znodes import log_dir_events
 from logyard.broker.znodes.ops import Create, SessionExpired
 

@@ -13,7 +13,7 @@ from logyard.broker.log.disk.port import Disk
 from logyard.broker.model import Endpoint
 from logyard.broker.replication.ports import RunBlocking
 from logyard.broker.server.admission import Admission
-from logyard.broker.server.answers import Answers
+from logyard.broker.server.unread_answers import Answers
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.client.to_controller import ToController, known
+from logyard.broker.client.controller_link import ToController, known
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.ports import IsrChangeResult, LinkError

@@ -1,6 +1,6 @@
 """Producer ids out of blocks, the next block asked for ahead.
 
-Who hands out the blocks: the controller (`controller_channel.py`), below inter.broker.protocol.version 3.0 the broker
+Who hands out the blocks: the controller (`controller_requests.py`), below inter.broker.protocol.version 3.0 the broker
 itself, in ZooKeeper (`zk/producer_id_blocks.py`).
 """
 

@@ -11,13 +11,13 @@ from typing import Any
 import structlog
 
 from logyard.broker.clock import Clock, passed_ms
-from logyard.broker.coordinator import groups, offsets, storage, subscription
+from logyard.broker.coordinator import groups, offsets, record_format, subscription
 from logyard.broker.coordinator.append_errors import answer_for
 from logyard.broker.coordinator.events import OffsetCommit
 from logyard.broker.coordinator.members import Group, GroupState
 from logyard.broker.coordinator.offsets import Place
+from logyard.broker.coordinator.owned_groups import Roster
 from logyard.broker.coordinator.ports import KeyValue, OffsetsLog
-from logyard.broker.coordinator.roster import Roster
 from logyard.broker.errors import ErrorCode
 
 log = structlog.get_logger("logyard.groups")
@@ -66,7 +66,9 @@ class Commits:
         good = {(c.topic, c.partition): c for c in commits if len(c.metadata) <= longest}
         if good:
             self._roster.add(group)
-            records = [(storage.offset_key(group_id, t, p), storage.offset_value(c)) for (t, p), c in good.items()]
+            records = [
+                (record_format.offset_key(group_id, t, p), record_format.offset_value(c)) for (t, p), c in good.items()
+            ]
             code = await self._change(group, good, records)
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
         return [code if len(c.metadata) <= longest else too_large for c in commits]
@@ -167,10 +169,10 @@ class Commits:
 
     async def _forget(self, group: Group, places: Sequence[Place], *, whole: bool = False) -> ErrorCode:
         """Write tombstones; the group goes with its last offset if nobody is in it, as in Kafka."""
-        records: list[KeyValue] = [(storage.offset_key(group.group_id, t, p), None) for t, p in places]
+        records: list[KeyValue] = [(record_format.offset_key(group.group_id, t, p), None) for t, p in places]
         last = group.state is GroupState.EMPTY and not group.pending and not group.offsets.open
         if whole or (last and set(group.offsets.known) <= set(places)):
-            records.append((storage.group_key(group.group_id), None))
+            records.append((record_format.group_key(group.group_id), None))
         if not records:
             return ErrorCode.NONE
         code = await self._change(group, dict.fromkeys(places), records)

@@ -7,7 +7,7 @@ abort drops it, and what has no marker yet stays apart.
 
 from collections.abc import Callable
 
-from logyard.broker.coordinator import storage
+from logyard.broker.coordinator import record_format
 from logyard.broker.coordinator.events import OffsetCommit
 from logyard.broker.coordinator.members import Group
 from logyard.broker.coordinator.ports import OffsetsLog, StoredBatch
@@ -28,8 +28,8 @@ class _Replay:
     def __init__(self, wall_ms: int, note: Callable[[str], None]) -> None:
         self._wall_ms, self._note = wall_ms, note
         self._groups: dict[str, Group] = {}
-        self._offsets: dict[storage.OffsetKey, _Found] = {}
-        self._open: dict[int, dict[storage.OffsetKey, _Found]] = {}
+        self._offsets: dict[record_format.OffsetKey, _Found] = {}
+        self._open: dict[int, dict[record_format.OffsetKey, _Found]] = {}
 
     def take(self, batch: StoredBatch) -> None:
         if batch.commits is not None:
@@ -44,18 +44,20 @@ class _Replay:
             except CorruptData as error:
                 self._note(str(error))
 
-    def _record(self, base: int, raw_key: bytes, value: bytes | None, into: dict[storage.OffsetKey, _Found]) -> None:
-        key = storage.decode_key(raw_key)
-        if isinstance(key, storage.OffsetKey):
+    def _record(
+        self, base: int, raw_key: bytes, value: bytes | None, into: dict[record_format.OffsetKey, _Found]
+    ) -> None:
+        key = record_format.decode_key(raw_key)
+        if isinstance(key, record_format.OffsetKey):
             if value is None:
                 into.pop(key, None)
             else:
-                into[key] = base, storage.decode_offset(key, value)
-        elif isinstance(key, storage.GroupKey):
+                into[key] = base, record_format.decode_offset(key, value)
+        elif isinstance(key, record_format.GroupKey):
             if value is None:
                 self._groups.pop(key.group_id, None)
             else:
-                self._groups[key.group_id] = storage.decode_group(key.group_id, value, self._wall_ms)
+                self._groups[key.group_id] = record_format.decode_group(key.group_id, value, self._wall_ms)
 
     def _end(self, producer_id: int | None, *, committed: bool) -> None:
         ended = self._open.pop(producer_id, {}) if producer_id is not None else {}

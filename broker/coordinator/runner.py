@@ -13,13 +13,13 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.coordinator import effects as fx
-from logyard.broker.coordinator import groups, loading, rebalance, storage
+from logyard.broker.coordinator import groups, loading, rebalance, record_format
 from logyard.broker.coordinator.append_errors import answer_for_group
 from logyard.broker.coordinator.commits import Commits
 from logyard.broker.coordinator.events import GroupDescription, Join, Joined, Leaver, Sync, Synced
 from logyard.broker.coordinator.members import Group, Now
+from logyard.broker.coordinator.owned_groups import Roster
 from logyard.broker.coordinator.ports import CallLater, KeyValue, OffsetsLog, TimerHandle
-from logyard.broker.coordinator.roster import Roster
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 
 log = structlog.get_logger("logyard.groups")
@@ -257,8 +257,8 @@ class GroupCoordinator:
 
     def _store(self, group: Group, effect: fx.StoreGroup) -> None:
         """Append the group as it stands now; what comes of it is heard later."""
-        value = storage.group_value(group, dict(effect.assignments))
-        record: KeyValue = (storage.group_key(group.group_id), value)
+        value = record_format.group_value(group, dict(effect.assignments))
+        record: KeyValue = (record_format.group_key(group.group_id), value)
         appended = self._log.append(self.partition_for(group.group_id), [record])
         self._spawn(self._stored(group, effect, appended))
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.protocol import wire
+from logyard.broker.protocol import primitives
 from logyard.broker.protocol.readers import Reader, reader
 from logyard.broker.protocol.schema import API_NAMES, Kind, Message, load
 from logyard.broker.protocol.writers import Writer, writer
@@ -81,7 +81,7 @@ def encode_request(
     """Write a complete request frame: size, header, body; `fields` as in `encode_response`."""
     out = bytearray(_REQUEST_HEAD.pack(0, api_key, version, correlation_id))
     if (api_key, version) != (CONTROLLED_SHUTDOWN, 0):
-        out += wire.string(client_id)
+        out += primitives.string(client_id)
     if is_flexible(api_key, version):
         out.append(0)
     return _complete(out, api_key, "Request", version, fields)
@@ -101,9 +101,9 @@ def decode_response(api_key: int, version: int, frame: memoryview) -> tuple[int,
                 version = 0
         elif is_flexible(api_key, version):
             # No tagged field of the header is known: in the usual case there is one zero byte.
-            pos = 5 if frame[4] == 0 else wire.skip_tags(frame, pos, len(frame))
-    except wire.MALFORMED as error:
-        raise wire.malformed(f"{API_NAMES.get(api_key, api_key)}Response v{version}", error) from error
+            pos = 5 if frame[4] == 0 else primitives.skip_tags(frame, pos, len(frame))
+    except primitives.MALFORMED as error:
+        raise primitives.malformed(f"{API_NAMES.get(api_key, api_key)}Response v{version}", error) from error
     return correlation_id, _decode(api_key, "Response", version, frame[pos:])[0]
 
 
@@ -111,8 +111,8 @@ def _decode(api_key: int, kind: Kind, version: int, body: memoryview) -> tuple[A
     read = _reader(api_key, kind, version)
     try:
         return read(body, 0, len(body))
-    except wire.MALFORMED as error:
-        raise wire.malformed(f"{API_NAMES[api_key]}{kind} v{version}", error) from error
+    except primitives.MALFORMED as error:
+        raise primitives.malformed(f"{API_NAMES[api_key]}{kind} v{version}", error) from error
 
 
 def _complete(out: bytearray, api_key: int, kind: Kind, version: int, fields: Mapping[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.protocol import wire
+from logyard.broker.protocol import primitives
 from logyard.broker.protocol.produce import NodeEndpoint
 from logyard.broker.protocol.schema import ZERO_UUID
 
@@ -102,8 +102,8 @@ def parse_request(version: int, body: memoryview) -> FetchRequest:
         raise CorruptData(f"Fetch has no version {version}")
     try:
         return _Reading(version, body).request()
-    except wire.MALFORMED as error:
-        raise wire.malformed(f"FetchRequest v{version}", error) from error
+    except primitives.MALFORMED as error:
+        raise primitives.malformed(f"FetchRequest v{version}", error) from error
 
 
 def _head_of(version: int) -> struct.Struct:
@@ -162,20 +162,20 @@ class _Reading:
     def _length(self, name: str, size_min: int) -> int:
         """The length of an array whose elements have at least `size_min` bytes."""
         if self._flexible:
-            length, self._pos = wire.read_uvarint(self._body, self._pos)
+            length, self._pos = primitives.read_uvarint(self._body, self._pos)
             length -= 1
         else:
             (length,) = _INT32.unpack_from(self._body, self._pos)
             self._pos += 4
         if length < 0 or length * size_min > self._end - self._pos:
-            wire.bad_length(name, length)
+            primitives.bad_length(name, length)
         return length
 
     def _string(self, name: str) -> str:
-        read = wire.read_compact_string if self._flexible else wire.read_string
+        read = primitives.read_compact_string if self._flexible else primitives.read_string
         text, self._pos = read(self._body, self._pos, self._end, name)
         if text is None:
-            wire.bad_null(name)
+            primitives.bad_null(name)
         return text
 
     def _topic(self) -> tuple[str | None, uuid.UUID | None]:
@@ -183,14 +183,14 @@ class _Reading:
             return self._string("topic"), None
         raw = bytes(self._body[self._pos : self._pos + 16])
         if len(raw) != 16:
-            wire.bad_length("topic id", 16)
+            primitives.bad_length("topic id", 16)
         self._pos += 16
-        return None, wire.uuid_from(raw)
+        return None, primitives.uuid_from(raw)
 
     def _skip_tags(self) -> None:
         if self._flexible:
             at = self._pos
-            self._pos = at + 1 if self._body[at] == 0 else wire.skip_tags(self._body, at, self._end)
+            self._pos = at + 1 if self._body[at] == 0 else primitives.skip_tags(self._body, at, self._end)
 
     def _partitions(self) -> list[FetchPartition]:
         version, form = self._version, _PARTITIONS[self._version]
@@ -229,24 +229,24 @@ class _Reading:
     def _with_tags(self, request: FetchRequest) -> FetchRequest:
         """Tag 0 is the cluster id, tag 1 (v15) the replica's id and epoch."""
         body = self._body
-        count, pos = wire.read_uvarint(body, self._pos)
+        count, pos = primitives.read_uvarint(body, self._pos)
         for _ in range(count):
-            tag, pos = wire.read_uvarint(body, pos)
-            size, pos = wire.read_uvarint(body, pos)
+            tag, pos = primitives.read_uvarint(body, pos)
+            size, pos = primitives.read_uvarint(body, pos)
             stop = pos + size
             if stop > self._end:
-                wire.bad_length("tagged field", size)
+                primitives.bad_length("tagged field", size)
             if tag == 0:
-                cluster_id, at = wire.read_compact_string(body, pos, stop, "cluster id")
+                cluster_id, at = primitives.read_compact_string(body, pos, stop, "cluster id")
                 request = request._replace(cluster_id=cluster_id)
             elif tag == 1 and self._version >= _REPLICA_STATE:
                 replica_id, replica_epoch = _REPLICA.unpack_from(body, pos)
-                at = wire.skip_tags(body, pos + _REPLICA.size, stop)
+                at = primitives.skip_tags(body, pos + _REPLICA.size, stop)
                 request = request._replace(replica_id=replica_id, replica_epoch=replica_epoch)
             else:
                 at = stop
             if at != stop:
-                wire.bad_length(f"tagged field {tag}", size)
+                primitives.bad_length(f"tagged field {tag}", size)
             pos = stop
         return request
 
@@ -284,7 +284,7 @@ def encode_response(
         if answer.flexible:
             answer.out.append(0)
     if answer.flexible:
-        wire.append_node_endpoints(answer.out, node_endpoints if version >= 16 else ())
+        primitives.append_node_endpoints(answer.out, node_endpoints if version >= 16 else ())
     return answer.finished()
 
 
@@ -307,15 +307,15 @@ class _Writing:
         self._size = 0
 
     def length(self, length: int) -> None:
-        self.out += wire.uvarint(length + 1) if self.flexible else _INT32.pack(length)
+        self.out += primitives.uvarint(length + 1) if self.flexible else _INT32.pack(length)
 
     def topic(self, first: FetchedPartition) -> None:
         if self.version >= _TOPIC_IDS:
             self.out += (first.topic_id or ZERO_UUID).bytes
         elif self.flexible:
-            self.out += wire.compact_string(first.topic or "")
+            self.out += primitives.compact_string(first.topic or "")
         else:
-            self.out += wire.string(first.topic or "")
+            self.out += primitives.string(first.topic or "")
 
     def partition(self, p: FetchedPartition) -> None:
         version = self.version

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.protocol import wire
+from logyard.broker.protocol import primitives
 
 # API keys by their first version with compact lengths and tagged fields (KIP-482); facts §19. Not in it:
 # SaslHandshake (17) and OffsetDelete (47), which have none. A test holds it against the schemas.
@@ -56,14 +56,14 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
         if length >= 0:
             end = pos + length
             if end > len(frame):
-                wire.bad_length("client id", length)
+                primitives.bad_length("client id", length)
             client_id = str(frame[pos:end], "utf-8")
             pos = end
         elif length != -1:
-            wire.bad_length("client id", length)
+            primitives.bad_length("client id", length)
         if version >= FLEXIBLE_FROM.get(api_key, _NEVER):
             # No tagged field of the header is known: step over them all, in the usual case over one zero byte.
-            pos = pos + 1 if frame[pos] == 0 else wire.skip_tags(frame, pos, len(frame))
+            pos = pos + 1 if frame[pos] == 0 else primitives.skip_tags(frame, pos, len(frame))
         return RequestHeader(api_key, version, correlation_id, client_id, frame[pos:])
-    except wire.MALFORMED as error:
+    except primitives.MALFORMED as error:
         raise CorruptData(f"the header of a request of {len(frame)} bytes is cut short or malformed") from error

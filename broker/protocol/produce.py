@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.protocol import wire
+from logyard.broker.protocol import primitives
 
 VERSION_MAX = 11
 _FLEXIBLE = 9
@@ -76,8 +76,8 @@ def parse_request(version: int, body: memoryview) -> ProduceRequest:
         raise CorruptData(f"Produce has no version {version}")
     try:
         return _parse_flexible(body) if version >= _FLEXIBLE else _parse_classic(version, body)
-    except wire.MALFORMED as error:
-        raise wire.malformed(f"ProduceRequest v{version}", error) from error
+    except primitives.MALFORMED as error:
+        raise primitives.malformed(f"ProduceRequest v{version}", error) from error
 
 
 def _parse_classic(version: int, body: memoryview) -> ProduceRequest:
@@ -85,27 +85,27 @@ def _parse_classic(version: int, body: memoryview) -> ProduceRequest:
     pos = 0
     transactional_id: str | None = None
     if version >= 3:
-        transactional_id, pos = wire.read_string(body, pos, end, "transactional id")
+        transactional_id, pos = primitives.read_string(body, pos, end, "transactional id")
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, pos)
     (topics,) = _INT32.unpack_from(body, pos + 6)
     pos += 10
     if topics < 0 or topics * 6 > end - pos:
-        wire.bad_length("topics", topics)
+        primitives.bad_length("topics", topics)
     partitions: list[tuple[str, int, memoryview]] = []
     for _ in range(topics):
-        topic, pos = wire.read_string(body, pos, end, "topic")
+        topic, pos = primitives.read_string(body, pos, end, "topic")
         if topic is None:
-            wire.bad_null("topic")
+            primitives.bad_null("topic")
         (count,) = _INT32.unpack_from(body, pos)
         pos += 4
         if count < 0 or count * 8 > end - pos:
-            wire.bad_length("partitions", count)
+            primitives.bad_length("partitions", count)
         for _ in range(count):
             index, size = _INDEX_SIZE.unpack_from(body, pos)
             pos += 8
             stop = pos + max(size, 0)
             if size < -1 or stop > end:
-                wire.bad_length("records", size)
+                primitives.bad_length("records", size)
             partitions.append((topic, index, body[pos:stop]))
             pos = stop
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
@@ -117,37 +117,37 @@ def _parse_flexible(body: memoryview) -> ProduceRequest:
     transactional_id: str | None = None
     pos = 1
     if body[0]:
-        transactional_id, pos = wire.read_compact_string(body, 0, end, "transactional id")
+        transactional_id, pos = primitives.read_compact_string(body, 0, end, "transactional id")
     acks, timeout_ms, topics = _ACKS_TIMEOUT_COUNT.unpack_from(body, pos)
     pos += 7
     if topics > 127:
-        topics, pos = wire.read_uvarint_rest(body, pos, topics)
+        topics, pos = primitives.read_uvarint_rest(body, pos, topics)
     if topics == 0 or (topics - 1) * 3 > end - pos:
-        wire.bad_length("topics", topics - 1)
+        primitives.bad_length("topics", topics - 1)
     partitions: list[tuple[str, int, memoryview]] = []
     for _ in range(topics - 1):
-        topic, pos = wire.read_compact_string(body, pos, end, "topic")
+        topic, pos = primitives.read_compact_string(body, pos, end, "topic")
         if topic is None:
-            wire.bad_null("topic")
+            primitives.bad_null("topic")
         count = body[pos]
         pos += 1
         if count > 127:
-            count, pos = wire.read_uvarint_rest(body, pos, count)
+            count, pos = primitives.read_uvarint_rest(body, pos, count)
         if count == 0 or (count - 1) * 6 > end - pos:
-            wire.bad_length("partitions", count - 1)
+            primitives.bad_length("partitions", count - 1)
         for _ in range(count - 1):
             index, size = _INDEX_FIRST_BYTE.unpack_from(body, pos)
             pos += 5
             if size > 127:
-                size, pos = wire.read_uvarint_rest(body, pos, size)
+                size, pos = primitives.read_uvarint_rest(body, pos, size)
             stop = pos + size - 1 if size else pos
             if stop > end:
-                wire.bad_length("records", size - 1)
+                primitives.bad_length("records", size - 1)
             partitions.append((topic, index, body[pos:stop]))
-            pos = stop + 1 if body[stop] == 0 else wire.skip_tags(body, stop, end)
-        pos = pos + 1 if body[pos] == 0 else wire.skip_tags(body, pos, end)
+            pos = stop + 1 if body[stop] == 0 else primitives.skip_tags(body, stop, end)
+        pos = pos + 1 if body[pos] == 0 else primitives.skip_tags(body, pos, end)
     if body[pos] != 0:
-        wire.skip_tags(body, pos, end)
+        primitives.skip_tags(body, pos, end)
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 
@@ -179,7 +179,7 @@ def _classic_response(
 ) -> None:
     out += _INT32.pack(len(topics))
     for topic, outcomes in topics:
-        out += wire.string(topic)
+        out += primitives.string(topic)
         out += _INT32.pack(len(outcomes))
         for outcome in outcomes:
             _outcome(out, version, outcome)
@@ -187,8 +187,8 @@ def _classic_response(
                 out += _INT32.pack(len(outcome.record_errors))
                 for index, text in outcome.record_errors:
                     out += _INT32.pack(index)
-                    out += wire.string(text)
-                out += wire.string(outcome.error_message)
+                    out += primitives.string(text)
+                out += primitives.string(outcome.error_message)
     if version >= 1:
         out += _INT32.pack(throttle_ms)
 
@@ -209,16 +209,16 @@ def _flexible_response(
     node_endpoints: Sequence[NodeEndpoint],
 ) -> None:
     out.append(0)  # the header's tagged fields
-    out += wire.uvarint(len(topics) + 1)
+    out += primitives.uvarint(len(topics) + 1)
     for topic, outcomes in topics:
         out += _compact_topic(topic)
-        out += wire.uvarint(len(outcomes) + 1)
+        out += primitives.uvarint(len(outcomes) + 1)
         for outcome in outcomes:
             _flexible_outcome(out, version, outcome)
         out.append(0)
     out += _INT32.pack(throttle_ms)
     if node_endpoints and version >= 10:
-        wire.append_node_endpoints(out, node_endpoints)
+        primitives.append_node_endpoints(out, node_endpoints)
     else:
         out.append(0)
 
@@ -230,12 +230,12 @@ def _flexible_outcome(out: bytearray, version: int, outcome: PartitionOutcome) -
         out += _PLAIN_OUTCOME.pack(partition, error_code, base_offset, append_time_ms, log_start, 1, 0, 0)
         return
     _outcome(out, version, outcome)
-    out += wire.uvarint(len(errors) + 1)
+    out += primitives.uvarint(len(errors) + 1)
     for index, text in errors:
         out += _INT32.pack(index)
-        out += wire.compact_string(text)
+        out += primitives.compact_string(text)
         out.append(0)
-    out += wire.compact_string(message)
+    out += primitives.compact_string(message)
     if version >= 10 and leader is not None:
         out += b"\1\0\x09"  # one tagged field, tag 0, nine bytes
         out += _LEADER.pack(*leader)
@@ -245,4 +245,4 @@ def _flexible_outcome(out: bytearray, version: int, outcome: PartitionOutcome) -
 @lru_cache(maxsize=4096)
 def _compact_topic(topic: str) -> bytes:
     """The same few names are answered again and again."""
-    return wire.compact_string(topic)
+    return primitives.compact_string(topic)

@@ -9,9 +9,9 @@ is made of it, so that memory is bounded by the bytes received.
 import struct
 from collections.abc import Callable
 
-from logyard.broker.protocol import wire
+from logyard.broker.protocol import primitives
+from logyard.broker.protocol.generated_source import Body, Module, literal, runs
 from logyard.broker.protocol.schema import FIXED, ZERO_UUID, Field, Message
-from logyard.broker.protocol.source import Body, Module, literal, runs
 from logyard.broker.protocol.structs import Struct, struct_class
 
 Reader = Callable[[memoryview, int, int], tuple[Struct, int]]
@@ -26,11 +26,11 @@ def reader(message: Message, version: int) -> Reader:
         version,
         {
             "ZERO_UUID": ZERO_UUID,
-            "uuid_from": wire.uuid_from,
-            "uvarint_rest": wire.read_uvarint_rest,
-            "read_uvarint": wire.read_uvarint,
-            "bad_length": wire.bad_length,
-            "bad_null": wire.bad_null,
+            "uuid_from": primitives.uuid_from,
+            "uvarint_rest": primitives.read_uvarint_rest,
+            "read_uvarint": primitives.read_uvarint,
+            "bad_length": primitives.bad_length,
+            "bad_null": primitives.bad_null,
             "unpack_from": struct.unpack_from,
         },
     )
@@ -116,7 +116,7 @@ def _value(module: Module, body: Body, depth: int, path: str, f: Field) -> None:
 
 def _bytes(body: Body, depth: int, here: str, kind: str, target: str, null: str) -> None:
     body.add(depth, "if n == -1:", f"    {null}", "else:")
-    bounds = f"0 <= n <= {wire.STRING_BYTES_MAX}" if kind == "string" else "0 <= n"
+    bounds = f"0 <= n <= {primitives.STRING_BYTES_MAX}" if kind == "string" else "0 <= n"
     body.add(depth + 1, "stop = pos + n", f"if not {bounds} or stop > end: bad_length({here!r}, n)")
     body.add(depth + 1, f"{target} = {_MAKE[kind]}", "pos = stop")
 

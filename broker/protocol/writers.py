@@ -9,9 +9,9 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from logyard.broker.protocol import wire
+from logyard.broker.protocol import primitives
+from logyard.broker.protocol.generated_source import Body, Module, literal, runs
 from logyard.broker.protocol.schema import FIXED, ZERO_UUID, Field, Message
-from logyard.broker.protocol.source import Body, Module, literal, runs
 
 Writer = Callable[[bytearray, Mapping[str, Any]], None]
 
@@ -36,7 +36,7 @@ def writer(message: Message, version: int) -> Writer:
     names: dict[str, Any] = {
         "Shared": Shared,
         "ZERO_UUID": ZERO_UUID,
-        "uvarint": wire.uvarint,
+        "uvarint": primitives.uvarint,
         "no_null": _no_null,
         "pack_any": struct.pack,
     }

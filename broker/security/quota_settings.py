@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from logyard.broker.errors import CorruptData
-from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs, QuotaEntity
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs, QuotaEntity
 from logyard.broker.security.quotas import IP_QUOTA, QuotaKey
 from logyard.broker.znodes import configs
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 from logyard.broker.config.broker import BrokerConfig
-from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.security.rates import SampledRate, TokenBucket
 
 # Longer waits would be longer than any client's patience; Kafka's own answer is an int32 of milliseconds.

@@ -17,10 +17,10 @@ from typing import NamedTuple, Protocol
 
 from logyard.broker.config.addresses import address_counts, is_address
 from logyard.broker.config.broker import BrokerConfig
-from logyard.broker.metadata.configs import DEFAULT_ENTITY, Quota
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, Quota
 from logyard.broker.security.quotas import IP_QUOTA
 from logyard.broker.security.rates import SampledRate
-from logyard.broker.server.addresses import HostNames
+from logyard.broker.server.host_names import HostNames
 
 UNLIMITED = 2**31 - 1
 ADDRESSES_SWEPT_AT = 1024

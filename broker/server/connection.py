@@ -7,7 +7,7 @@ Rule 2: as in Kafka one request of a connection is worked on at a time, except t
 Rule 3: the buffer grows only as bytes arrive, never by what a size field promises.
 Rule 4: a connection that a quota has muted sends what it owes and reads on when its time is up (KIP-219).
 Rule 5: whoever does not read its answers gets none: nothing waits for it for longer than `connections.max.idle.ms`
-        (listener.py), and all of them together hold no more than answers.py allows.
+        (listener.py), and all of them together hold no more than unread_answers.py allows.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ import structlog
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.server.admission import RequestMemory
-from logyard.broker.server.answers import SMALL_ANSWERS, Answers
 from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted, nobody_waits
+from logyard.broker.server.unread_answers import SMALL_ANSWERS, Answers
 
 BUFFER_BYTES_MIN = 64 * 1024
 # What a connection that sent large requests may keep: growing anew for each would copy more than it saves.

@@ -13,9 +13,9 @@ from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import Endpoint
 from logyard.broker.server.admission import Admission, RequestMemory
-from logyard.broker.server.answers import Answers
 from logyard.broker.server.connection import Connection
 from logyard.broker.server.dispatch import Dispatcher
+from logyard.broker.server.unread_answers import Answers
 
 BACKLOG = 1024
 # How often silent connections are looked for, as a part of the time they may be silent.

@@ -15,14 +15,14 @@ from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
-from logyard.broker.metadata.configs import DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.replication.events import LogDirInfo, ReplicaLogInfo
 from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.replication.log_dir_moves import LogDirMoves
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security.quotas import Quotas
-from logyard.broker.server.auto_create import AutoCreate
-from logyard.broker.server.kept_answers import KeptAnswers
+from logyard.broker.server.answer_cache import KeptAnswers
+from logyard.broker.server.auto_creation import AutoCreate
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.ops import SessionExpired, ZooKeeper

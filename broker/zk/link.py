@@ -22,7 +22,7 @@ from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
 
 from logyard.broker.errors import LogyardError
-from logyard.broker.zk import wire
+from logyard.broker.zk import requests
 from logyard.broker.zk.watch_table import WatchKind
 from logyard.broker.znodes.ops import SessionExpired, WatchEvent
 
@@ -52,7 +52,7 @@ class NoZnode(LogyardError):
 class Owner(Protocol):
     """Whom a link tells what happens, on the event loop."""
 
-    def note_watch(self, request: wire.Request, value: Any) -> None: ...
+    def note_watch(self, request: requests.Request, value: Any) -> None: ...
 
     def watch_fired(self, link: "Link", kind: WatchKind, event: WatchEvent, real_path: str) -> None: ...
 
@@ -64,7 +64,7 @@ class Owner(Protocol):
 class Call:
     """One request under way; kazoo reports to `set` or `set_exception`, in its connection thread."""
 
-    def __init__(self, link: "Link", request: wire.Request, future: asyncio.Future[Any]) -> None:
+    def __init__(self, link: "Link", request: requests.Request, future: asyncio.Future[Any]) -> None:
         self.link = link
         self.request = request
         self.future = future
@@ -72,7 +72,7 @@ class Call:
         self.losses = 0
 
     def set(self, value: Any) -> None:
-        if isinstance(self.request, wire.WatchedRead):
+        if isinstance(self.request, requests.WatchedRead):
             self.link.arm(self.request.leaves(value), self.request.real_path)
         self.link.post(self.link.answered, self, value, None)
 
@@ -94,7 +94,7 @@ class Dispatcher:
             self.link.post(self.link.owner.watch_fired, self.link, self.kind, _EVENTS[event.type], self.real_path)
 
 
-class LeftWatches(wire.SetWatches):
+class LeftWatches(requests.SetWatches):
     """SetWatches for watches that are new. They can fire before the answer, so kazoo knows them before it is sent."""
 
     def __init__(self, link: "Link", zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
@@ -144,7 +144,7 @@ class Link:
 
     # --- on the event loop
 
-    def submit(self, request: wire.Request) -> Call:
+    def submit(self, request: requests.Request) -> Call:
         """Send, or wait for a free place among the requests in flight."""
         call = Call(self, request, self.loop.create_future())
         if self.is_over:
@@ -234,7 +234,7 @@ class Link:
             self.arm(kind, real_path)
         for start in range(0, len(watches), WATCHES_PER_REQUEST):
             some = watches[start : start + WATCHES_PER_REQUEST]
-            self.client._queue.appendleft((wire.SetWatches(self.client.last_zxid, some), None))
+            self.client._queue.appendleft((requests.SetWatches(self.client.last_zxid, some), None))
             self.client._connection._write_sock.send(b"\0")
 
 

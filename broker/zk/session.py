@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from logyard.broker.errors import LogyardError
-from logyard.broker.zk import lost_reply, wire
+from logyard.broker.zk import lost_reply, requests
 from logyard.broker.zk.link import WATCHES_PER_REQUEST, Call, LeftWatches, Link, NoZnode
 from logyard.broker.zk.watch_table import WatchKind, WatchTable
 from logyard.broker.znodes.ops import Create, OpResult, SessionExpired, Watcher, WatchEvent, ZkCode, ZkOp, Znode
@@ -85,23 +85,23 @@ class ZooKeeperSession:
     async def pipeline(self, multis: Sequence[Sequence[ZkOp]]) -> list[list[OpResult]]:
         session_id = self._session_id
         link = self._live()
-        calls = [link.submit(wire.Multi(ops, self._root)) for ops in multis]
+        calls = [link.submit(requests.Multi(ops, self._root)) for ops in multis]
         return [await self._settled(ops, call, session_id) for ops, call in zip(multis, calls, strict=True)]
 
     async def read(self, paths: Sequence[str]) -> list[Znode | None]:
-        return await self._read_many(wire.GET_DATA, paths)
+        return await self._read_many(requests.GET_DATA, paths)
 
     async def children(self, paths: Sequence[str]) -> list[list[str] | None]:
-        return await self._read_many(wire.CHILDREN, paths)
+        return await self._read_many(requests.CHILDREN, paths)
 
     async def read_and_watch(self, path: str, watcher: Watcher) -> Znode | None:
         while True:
-            request = wire.WatchedRead(wire.GET_DATA, path, self._root, watcher)
+            request = requests.WatchedRead(requests.GET_DATA, path, self._root, watcher)
             try:
                 znode: Znode = await self._live().submit(request).future
             except NoZnode:
                 # A watch on absence; made meanwhile, it has become a data watch, and we read again.
-                absent = wire.WatchedRead(wire.EXISTS, path, self._root, watcher)
+                absent = requests.WatchedRead(requests.EXISTS, path, self._root, watcher)
                 if await self._live().submit(absent).future is None:
                     return None
             else:
@@ -117,7 +117,7 @@ class ZooKeeperSession:
         wanted = []
         for (path, watcher), znode in zip(targets, znodes, strict=True):
             kind = WatchKind.ABSENT if znode is None else WatchKind.DATA
-            wanted.append((kind, wire.real_path(path, self._root)))
+            wanted.append((kind, requests.real_path(path, self._root)))
             self._watchers.add(kind, path, watcher)
         calls = [
             link.submit(LeftWatches(link, zxid, wanted[start : start + WATCHES_PER_REQUEST]))
@@ -130,7 +130,7 @@ class ZooKeeperSession:
     async def children_and_watch(self, path: str, watcher: Watcher) -> list[str] | None:
         try:
             names: list[str] = (
-                await self._live().submit(wire.WatchedRead(wire.CHILDREN, path, self._root, watcher)).future
+                await self._live().submit(requests.WatchedRead(requests.CHILDREN, path, self._root, watcher)).future
             )
         except NoZnode:
             return None
@@ -138,8 +138,8 @@ class ZooKeeperSession:
 
     # --- called by the link, on the event loop
 
-    def note_watch(self, request: wire.Request, value: Any) -> None:
-        if isinstance(request, wire.WatchedRead):
+    def note_watch(self, request: requests.Request, value: Any) -> None:
+        if isinstance(request, requests.WatchedRead):
             self._watchers.add(request.leaves(value), request.path, request.caller)
 
     def watch_fired(self, link: Link, kind: WatchKind, event: WatchEvent, real_path: str) -> None:
@@ -195,7 +195,7 @@ class ZooKeeperSession:
     async def _read_many(self, kind: int, paths: Sequence[str]) -> list[Any]:
         link = self._live()
         calls = [
-            link.submit(wire.MultiRead(kind, paths[start : start + READS_PER_REQUEST], self._root))
+            link.submit(requests.MultiRead(kind, paths[start : start + READS_PER_REQUEST], self._root))
             for start in range(0, len(paths), READS_PER_REQUEST)
         ]
         answers: list[Any] = []
@@ -205,7 +205,7 @@ class ZooKeeperSession:
 
     async def _create_root(self) -> None:
         for path in [*ancestors(self._root), self._root]:
-            call = self._live().submit(wire.Multi([Create(path)]))
+            call = self._live().submit(requests.Multi([Create(path)]))
             (result,) = await call.future
             if result.code not in (ZkCode.OK, ZkCode.NODE_EXISTS):
                 raise LogyardError(f"ZooKeeper at {self._hosts}: the chroot {path} cannot be made: {result.code.value}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import crc32c
 import uvloop
 
-from logyard.broker.protocol.wire import read_uvarint
+from logyard.broker.protocol.primitives import read_uvarint
 
 BUFFER_BYTES = 2 << 20
 # Where the size of the records lies in the Produce frames of frames.py, behind the frame's own size.

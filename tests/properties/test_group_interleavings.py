@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.coordinator import groups, loading, storage
+from logyard.broker.coordinator import groups, loading, record_format
 from logyard.broker.coordinator.events import Join, Joined, Leaver, OffsetCommit, Sync
 from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.errors import ErrorCode
@@ -226,15 +226,15 @@ class History:
         """By the log: only a wanted deletion, or expiry of what was old, follows an acknowledged commit."""
         newest: dict[tuple[str, str], OffsetCommit | None] = {}
         for at, (raw, value) in enumerate(self.log.appended):
-            key = storage.decode_key(raw)
-            if not isinstance(key, storage.OffsetKey):
+            key = record_format.decode_key(raw)
+            if not isinstance(key, record_format.OffsetKey):
                 continue
             before = newest.get((key.group_id, key.topic))
             if value is None and before is not None and before.offset in self.acknowledged:
                 wanted = any(where <= at and (g, t) == (key.group_id, key.topic) for where, g, t in self.lifted)
                 old = self.clock.now_ms() - before.commit_ms >= RETENTION_MS
                 assert wanted or old, f"{before} was deleted by nobody"
-            newest[key.group_id, key.topic] = storage.decode_offset(key, value) if value is not None else None
+            newest[key.group_id, key.topic] = record_format.decode_offset(key, value) if value is not None else None
         for (name, topic), commit in newest.items():
             group = self.groups._roster.get(name)
             found = group.offsets.committed.get((topic, 0)) if group is not None else None

@@ -119,7 +119,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.cleaner.catch_up:CatchUp._is_missing",
         "broker.cleaner.cleaner:LogCleaner._judge",
         "broker.coordinator.commits:Commits._outlived.found",
-        "broker.coordinator.store:ReplicatedOffsets.append",
+        "broker.coordinator.offsets_log:ReplicatedOffsets.append",
         "broker.leases.service:SegmentLeasing.partitions",
         "broker.log.upkeep:Upkeep.expire_producers",
         "broker.log.upkeep:Upkeep.retire_segments",

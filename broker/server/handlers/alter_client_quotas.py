@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.metadata.configs import DEFAULT_ENTITY
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY
 from logyard.broker.security import quota_settings
 from logyard.broker.server.config_fields import change_overrides
 from logyard.broker.server.handlers.describe_client_quotas import CLIENT_ID, IP, USER

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.metadata.configs import DEFAULT_ENTITY
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY
 from logyard.broker.security import quota_settings
 from logyard.broker.server.request import Fields, Handler, Request
 from logyard.broker.server.services import Services

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Sequence
 
 from logyard.broker import tasks
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.metadata.configs import DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.protocol import fetch
 from logyard.broker.protocol.produce import NodeEndpoint
 from logyard.broker.records.downconvert import downconvert, magic_for_fetch
@@ -13,7 +13,7 @@ from logyard.broker.replication.events import FetchedPartition
 from logyard.broker.replication.fetch import wire
 from logyard.broker.replication.fetch.sessions import FetchContext
 from logyard.broker.security.quotas import Quotas
-from logyard.broker.server.leaders import endpoints_of
+from logyard.broker.server.leader_endpoints import endpoints_of
 from logyard.broker.server.request import Encoded, Handler, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import fetch_throttle_ms, user_of

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from logyard.broker.coordinator.storage import partition_for
+from logyard.broker.coordinator.record_format import partition_for
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.server.request import Fields, Handler, Request

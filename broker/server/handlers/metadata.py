@@ -9,7 +9,7 @@ from typing import Any
 
 from logyard.broker import tasks
 from logyard.broker.errors import ErrorCode
-from logyard.broker.metadata.answer import INTERNAL_TOPICS, NOT_ASKED, TopicQuery, metadata_response, queries
+from logyard.broker.metadata.response import INTERNAL_TOPICS, NOT_ASKED, TopicQuery, metadata_response, queries
 from logyard.broker.protocol import codec
 from logyard.broker.server.handlers.describe_cluster import CLUSTER_OPERATIONS
 from logyard.broker.server.request import Encoded, Handler, Request

@@ -4,7 +4,7 @@ import asyncio
 import uuid
 
 from logyard.broker.client.alter_partition import AlterPartitionSender
-from logyard.broker.client.to_controller import ToController
+from logyard.broker.client.controller_link import ToController
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import BrokerInfo, TopicPartition
 from logyard.broker.replication.ports import IsrChangeResult

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from logyard.broker.client.controller_channel import ControllerChannel
+from logyard.broker.client.controller_link import ToController
+from logyard.broker.client.controller_requests import ControllerChannel
 from logyard.broker.client.producer_ids import ProducerIds
-from logyard.broker.client.to_controller import ToController
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import BrokerInfo
 from tests.support.scripted_broker import Answer, Asked, ScriptedBroker

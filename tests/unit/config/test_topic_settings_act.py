@@ -19,7 +19,7 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.leases.snapshot import compaction_end
 from logyard.broker.log import layout
 from logyard.broker.log.partition_log import PartitionLog
-from logyard.broker.metadata.configs import DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.records import compression
 from logyard.broker.records.batch import TimestampType, parse_header, records
 from logyard.broker.replication.events import FetchedPartition

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.coordinator import loading, storage
+from logyard.broker.coordinator import loading, record_format
 from logyard.broker.coordinator.events import OffsetCommit
 from logyard.broker.coordinator.members import Group
-from logyard.broker.coordinator.store import ReplicatedOffsets
+from logyard.broker.coordinator.offsets_log import ReplicatedOffsets
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
@@ -34,8 +34,8 @@ class OffsetsPartition:
 
     def commit(self, offset: int | None, topic: str = "t", *, group: str = "g", producer: int = -1) -> None:
         """One commit in a batch of its own, in `producer`'s transaction; None is a tombstone."""
-        value = None if offset is None else storage.offset_value(OffsetCommit(topic, 0, offset, commit_ms=NOW))
-        record = Record(self.log.log_end_offset, NOW, storage.offset_key(group, topic, 0), value)
+        value = None if offset is None else record_format.offset_value(OffsetCommit(topic, 0, offset, commit_ms=NOW))
+        record = Record(self.log.log_end_offset, NOW, record_format.offset_key(group, topic, 0), value)
         fields: dict[str, Any] = {"base_offset": self.log.log_end_offset, "leader_epoch": 0}
         if producer >= 0:
             fields |= {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
@@ -115,8 +115,8 @@ async def test_transactions_of_several_producers_are_kept_apart(partition: Offse
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("compression", [0, 1])
 async def test_batches_of_old_formats_are_read(partition: OffsetsPartition, magic: int, compression: int) -> None:
-    values = [storage.offset_value(OffsetCommit(topic, 0, n, commit_ms=NOW)) for n, topic in enumerate("tu")]
-    records = [Record(n, NOW, storage.offset_key("g", topic, 0), values[n]) for n, topic in enumerate("tu")]
+    values = [record_format.offset_value(OffsetCommit(topic, 0, n, commit_ms=NOW)) for n, topic in enumerate("tu")]
+    records = [Record(n, NOW, record_format.offset_key("g", topic, 0), values[n]) for n, topic in enumerate("tu")]
     made = batch.build(records, base_offset=0, leader_epoch=0, compression=compression)
     partition.append(memoryview(bytearray(downconvert(memoryview(made), magic))))
     partition.commit(3, "v")
@@ -125,7 +125,7 @@ async def test_batches_of_old_formats_are_read(partition: OffsetsPartition, magi
 
 async def test_a_batch_whose_records_do_not_parse_is_noted_and_left_out_alone(partition: OffsetsPartition) -> None:
     partition.commit(1)
-    record = Record(partition.log.log_end_offset, NOW, storage.offset_key("g", "u", 0), b"v")
+    record = Record(partition.log.log_end_offset, NOW, record_format.offset_key("g", "u", 0), b"v")
     data = bytearray(batch.build([record], base_offset=partition.log.log_end_offset, leader_epoch=0))
     data[-6:] = b"\xff" * 6
     seal(data)
@@ -137,7 +137,7 @@ async def test_a_batch_whose_records_do_not_parse_is_noted_and_left_out_alone(pa
 
 async def test_values_and_keys_that_do_not_parse_are_left_out_alone(partition: OffsetsPartition) -> None:
     base = partition.log.log_end_offset
-    keys = [storage.offset_key("g", "t", 0), b"\0\1\xff", b"\0\2\0\x09short", b"\0\x63future", b""]
+    keys = [record_format.offset_key("g", "t", 0), b"\0\1\xff", b"\0\2\0\x09short", b"\0\x63future", b""]
     made = batch.build([Record(base + n, NOW, key, b"\0\3") for n, key in enumerate(keys)], base_offset=base)
     batch.stamp(made, 0, base, 0)
     partition.append(memoryview(made))

@@ -4,7 +4,7 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData
-from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.security import quota_settings
 from logyard.broker.security.quotas import METERS_SWEPT_AT, QuotaKey, Quotas, Windows, holding_quota
 

@@ -9,7 +9,6 @@ import pytest
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.server.admission import RequestMemory
-from logyard.broker.server.answers import Answers
 from logyard.broker.server.connection import (
     BUFFER_BYTES_BUSY,
     BUFFER_BYTES_KEPT,
@@ -19,6 +18,7 @@ from logyard.broker.server.connection import (
     Connection,
 )
 from logyard.broker.server.request import Encoded, Session
+from logyard.broker.server.unread_answers import Answers
 
 PRODUCE, OTHER = 0, 3
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 from logyard.broker.clock import ManualClock
 from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.errors import ErrorCode
-from logyard.broker.metadata.configs import DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.protocol import codec
 from logyard.broker.server.handlers import describe_configs
 from logyard.broker.server.request import Request, Session

@@ -10,7 +10,7 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
-from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.protocol import codec
 from logyard.broker.security.quotas import Quotas, Windows
 from logyard.broker.server.api_table import HANDLERS

@@ -9,7 +9,7 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller.events import CreatedTopic, Outcome
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.protocol import codec
 from logyard.broker.security.quotas import Quotas, Windows
 from logyard.broker.server.handlers import (

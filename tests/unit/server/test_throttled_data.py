@@ -7,14 +7,14 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
-from logyard.broker.metadata.configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.model import ZERO_TOPIC_ID
 from logyard.broker.protocol import codec
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.security.quotas import Quotas, Windows
+from logyard.broker.server.answer_cache import KeptAnswers
 from logyard.broker.server.handlers import fetch, metadata, produce
-from logyard.broker.server.kept_answers import KeptAnswers
 from logyard.broker.server.request import Fields, Request, Session
 from logyard.broker.server.services import Services
 from tests.support import batches

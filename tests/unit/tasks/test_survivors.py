@@ -22,11 +22,11 @@ from logyard.broker.model import Endpoint, TopicPartition
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.server.admission import Admission, Limits
 from logyard.broker.server.listener import Listener
+from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.registration import create_persistent_paths
 from logyard.broker.zk.tree import ZooKeeperTree
-from logyard.broker.zk.watches import ConfigWatcher
 from logyard.broker.znodes import config_changes, configs, partition_state, paths
 from logyard.broker.znodes.ops import Create
 from tests.support.scripted_broker import ScriptedBroker

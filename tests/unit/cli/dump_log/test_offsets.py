@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from logyard.broker.coordinator import storage
+from logyard.broker.coordinator import record_format
 from logyard.broker.coordinator.events import OffsetCommit
 from logyard.cli.dump_log import offsets
 
 
 def test_an_offset_and_its_end() -> None:
-    key = storage.offset_key("g", "t", 3)
+    key = record_format.offset_key("g", "t", 3)
     commit = OffsetCommit("t", 3, offset=7, leader_epoch=2, metadata="m", commit_ms=9)
-    assert offsets.decode(0, key, storage.offset_value(commit)) == (
+    assert offsets.decode(0, key, record_format.offset_value(commit)) == (
         '{"type":"1","data":{"group":"g","topic":"t","partition":3}}',
         '{"version":"3","data":{"offset":7,"leaderEpoch":2,"metadata":"m","commitTimestamp":9}}',
     )
@@ -33,7 +33,7 @@ def test_a_group_with_what_its_members_said() -> None:
     member = string("m") + string(None) + string("c") + string("/h") + bytes(4) + bytes(4)
     value = b"\x00\x03" + string("consumer") + b"\x00\x00\x00\x05" + string("range") + string("m") + bytes(8)
     value += b"\x00\x00\x00\x02" + member + blob(subscription) + blob(assignment) + member + blob(b"?") + blob(b"")
-    key, payload = offsets.decode(0, storage.group_key("g"), value)
+    key, payload = offsets.decode(0, record_format.group_key("g"), value)
     assert key == '{"type":"2","data":{"group":"g"}}'
     assert payload is not None
     first, second = json.loads(payload)["data"]["members"]
@@ -48,8 +48,8 @@ def test_a_group_with_what_its_members_said() -> None:
     [
         (b"\x00\x09", b"", "Unknown record type 9 at offset 5, skipping."),
         (b"\x00\x01\x00", b"", "Error at offset 5, skipping. 3 bytes are too few"),
-        (storage.group_key("g"), b"\x00\x04", "Error at offset 5, skipping. version 4 is not known here"),
-        (storage.group_key("g"), b"\x00\x00", "Error at offset 5, skipping. 2 bytes are too few"),
+        (record_format.group_key("g"), b"\x00\x04", "Error at offset 5, skipping. version 4 is not known here"),
+        (record_format.group_key("g"), b"\x00\x00", "Error at offset 5, skipping. 2 bytes are too few"),
     ],
 )
 def test_what_cannot_be_read(key: bytes, value: bytes, said: str) -> None:

@@ -1,6 +1,6 @@
 """Which groups are ours, and may be served now."""
 
-from logyard.broker.coordinator import storage
+from logyard.broker.coordinator import record_format
 from logyard.broker.coordinator.members import Group
 from logyard.broker.coordinator.ports import OffsetsLog
 from logyard.broker.errors import ErrorCode
@@ -20,7 +20,7 @@ class Roster:
         self._led: dict[int, object | None] = {}
 
     def partition_for(self, group_id: str) -> int:
-        return storage.partition_for(group_id, self._log.partition_count)
+        return record_format.partition_for(group_id, self._log.partition_count)
 
     def availability(self, group_id: str) -> ErrorCode:
         """NONE where this broker may answer for the group now."""

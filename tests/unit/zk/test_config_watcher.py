@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from logyard.broker.clock import ManualClock
+from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.registration import create_persistent_paths
 from logyard.broker.zk.tree import ZooKeeperTree
-from logyard.broker.zk.watches import ConfigWatcher
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.ops import Create, Delete, SetData
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.metadata.answer import NOT_ASKED, TopicQuery, metadata_response, queries
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.metadata.response import NOT_ASKED, TopicQuery, metadata_response, queries
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint, TopicPartition
 from logyard.broker.protocol import codec

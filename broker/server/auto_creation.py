@@ -5,7 +5,7 @@ The controller is asked as any admin client would ask it; the answer is the erro
 
 from typing import Any
 
-from logyard.broker.client.to_controller import ToController
+from logyard.broker.client.controller_link import ToController
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.metadata.cache import MetadataCache

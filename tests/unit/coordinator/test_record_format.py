@@ -2,34 +2,34 @@
 
 import pytest
 
-from logyard.broker.coordinator import storage
+from logyard.broker.coordinator import record_format
 from logyard.broker.coordinator.events import OffsetCommit
 from logyard.broker.coordinator.members import Group, GroupState, Member
 from logyard.broker.errors import CorruptData
 
 
 def test_offset_record_is_kafkas_bytes() -> None:
-    key = storage.offset_key("g", "t", 7)
+    key = record_format.offset_key("g", "t", 7)
     assert key == b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x07"
-    value = storage.offset_value(OffsetCommit("t", 7, 5, 3, "m", 9))
+    value = record_format.offset_value(OffsetCommit("t", 7, 5, 3, "m", 9))
     assert value == b"\x00\x03" + (5).to_bytes(8, "big") + b"\x00\x00\x00\x03\x00\x01m" + (9).to_bytes(8, "big")
-    decoded = storage.decode_key(key)
-    assert decoded == storage.OffsetKey("g", "t", 7)
-    assert isinstance(decoded, storage.OffsetKey)
-    assert storage.decode_offset(decoded, value) == OffsetCommit("t", 7, 5, 3, "m", 9)
+    decoded = record_format.decode_key(key)
+    assert decoded == record_format.OffsetKey("g", "t", 7)
+    assert isinstance(decoded, record_format.OffsetKey)
+    assert record_format.decode_offset(decoded, value) == OffsetCommit("t", 7, 5, 3, "m", 9)
 
 
 def test_explicit_expiry_is_written_as_version_1() -> None:
     commit = OffsetCommit("t", 0, 5, -1, "", 9, 99)
-    value = storage.offset_value(commit)
+    value = record_format.offset_value(commit)
     assert value[:2] == b"\x00\x01"
-    assert storage.decode_offset(storage.OffsetKey("g", "t", 0), value) == commit
+    assert record_format.decode_offset(record_format.OffsetKey("g", "t", 0), value) == commit
 
 
 def test_group_record_round_trip() -> None:
     group = Group("g", GroupState.STABLE, 4, "consumer", "range", state_since_ms=12)
     group.add(Member("a", "i", "c", "/h", 10, 20, "consumer", (("range", b"meta"),)))
-    back = storage.decode_group("g", storage.group_value(group, {"a": b"mine"}), 50)
+    back = record_format.decode_group("g", record_format.group_value(group, {"a": b"mine"}), 50)
     assert (back.generation, back.protocol, back.leader_id, back.state) == (4, "range", "a", GroupState.STABLE)
     assert back.members["a"].assignment == b"mine"
     assert back.members["a"].metadata("range") == b"meta"
@@ -41,7 +41,7 @@ def test_cut_record_is_refused(size: int) -> None:
     group = Group("g", GroupState.STABLE, 4, "consumer", "range")
     group.add(Member("a", None, "c", "/h", 10, 20, "consumer", (("range", b"meta"),)))
     with pytest.raises(CorruptData):
-        storage.decode_group("g", storage.group_value(group, {})[:size], 0)
+        record_format.decode_group("g", record_format.group_value(group, {})[:size], 0)
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_cut_record_is_refused(size: int) -> None:
 )
 def test_partition_is_the_absolute_java_hash(name: str, java_hash: int) -> None:
     expected = 0 if java_hash == -(2**31) else abs(java_hash) % 50
-    assert storage.partition_for(name, 50) == expected
+    assert record_format.partition_for(name, 50) == expected

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.metadata.configs import DynamicConfigs
+from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 
 
 def build(overrides: Any) -> Any:

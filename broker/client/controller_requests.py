@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
-from logyard.broker.client.to_controller import ToController, known
+from logyard.broker.client.controller_link import ToController, known
 from logyard.broker.config.inter_broker_protocol import LATEST_IBP, InterBrokerProtocol
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.replication.ports import LinkError

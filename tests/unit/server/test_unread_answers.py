@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker.model import Endpoint
-from logyard.broker.server import answers as answers_module
 from logyard.broker.server import listener as listener_module
+from logyard.broker.server import unread_answers as answers_module
 from logyard.broker.server.admission import Admission, Limits
-from logyard.broker.server.answers import Answers
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.listener import Listener
+from logyard.broker.server.unread_answers import Answers
 
 LARGE = 8 << 20
 FETCH, HEARTBEAT, METADATA = 1, 12, 3

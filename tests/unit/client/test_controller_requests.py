@@ -2,8 +2,8 @@
 
 import pytest
 
-from logyard.broker.client.controller_channel import ControllerChannel, controlled_shutdown_version
-from logyard.broker.client.to_controller import ToController
+from logyard.broker.client.controller_link import ToController
+from logyard.broker.client.controller_requests import ControllerChannel, controlled_shutdown_version
 from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
 from logyard.broker.model import BrokerInfo
 from tests.support.scripted_broker import Answer, HangUp, ScriptedBroker

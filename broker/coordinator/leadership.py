@@ -6,9 +6,9 @@ from collections.abc import Callable
 from logyard.broker.clock import Clock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.coordinator import groups
+from logyard.broker.coordinator.offsets_log import TOPIC, ReplicatedOffsets
 from logyard.broker.coordinator.ports import CallLater
 from logyard.broker.coordinator.runner import GroupCoordinator
-from logyard.broker.coordinator.store import TOPIC, ReplicatedOffsets
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.ports import RunBlocking
