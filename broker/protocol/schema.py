@@ -1,7 +1,7 @@
 """What a message looks like, version by version: kafka-python's schemas and our own for what it lacks.
 
 The inter-broker messages are described in `schemas/` here; everything else comes from the pinned
-kafka-python. Nothing of either is used beyond its field lists: `compiler.py` makes the codecs.
+kafka-python. Only their field lists are used: `readers.py` and `writers.py` make the codecs from them.
 """
 
 import importlib
