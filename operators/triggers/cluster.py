@@ -1,8 +1,8 @@
 """What can be waited for: one small class each, pure functions of a look."""
 
 import asyncio
-import time
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from logyard.admin.cluster.observation import Look
@@ -75,7 +75,6 @@ class FullyReplicatedTrigger(ClusterTrigger):
         super().__init__(**waiting)
         self.topics = topics
         self.hold_s = hold_s
-        self._monotonic = time.monotonic
         self._well_since: float | None = None
 
     def look(self, seen: Look) -> dict[str, Any] | None:
@@ -83,7 +82,7 @@ class FullyReplicatedTrigger(ClusterTrigger):
         if self._absent(seen) or snapshot.unled(self.topics) or snapshot.under_replicated(self.topics):
             self._well_since = None
             return None
-        now = self._monotonic()
+        now = monotonic()
         if self._well_since is None:
             self._well_since = now
         held_s = now - self._well_since
@@ -177,7 +176,7 @@ class ReassignmentDoneTrigger(ClusterTrigger):
         if not state.stuck:
             self._away_since = None
             return None
-        now = time.monotonic()
+        now = monotonic()
         self._away_since = now if self._away_since is None else self._away_since
         if now - self._away_since < self.broker_patience_s:
             return None

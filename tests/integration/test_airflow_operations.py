@@ -76,7 +76,7 @@ def test_topics_as_code_waits_for_a_person(yard: Yard) -> None:
         assert client.snapshot(["coded-one"]).missing == ("coded-one",)
     where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/approve/-1/hitlDetails"
     assert "coded-two: + cleanup.policy: compact" in yard.api.get(where)["body"]
-    yard.api._send("PATCH", where, json={"chosen_options": ["Approve"], "params_input": {}})
+    yard.api.send("PATCH", where, json={"chosen_options": ["Approve"], "params_input": {}})
     yard.api.wait_run(run, 120)
     assert yard.result(run, "apply")["changed"] == ["coded-one", "coded-two"]
     again = yard.api.run_dag("logyard_topics_as_code", timeout_s=120)
@@ -164,7 +164,7 @@ def test_marking_a_move_as_failed_cancels_it(yard: Yard) -> None:
         assert f"run {run.run_id} of {run.dag_id} moves replicas" in yard.api.why_failed(other)
         assert client.list_reassignments()
         where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/execute"
-        yard.api._send("PATCH", where, json={"new_state": "failed"})
+        yard.api.send("PATCH", where, json={"new_state": "failed"})
         eventually(lambda: not client.list_reassignments(), "the move is cancelled")
         eventually(lambda: not _throttles(client, "stays"), "the throttle is gone")
         assert set(client.snapshot(["stays"]).topics["stays"].partitions[0].replicas) == {0, 1}
@@ -219,7 +219,7 @@ def test_a_dead_controller_is_recovered_by_the_watch_alone(yard: Yard) -> None:
     assert yard.cluster.controller()[1] > epoch
     eventually(lambda: _ended(yard.api.get(runs)["dag_runs"]), "its runs end", 120)
     assert {run["run_type"] for run in yard.api.get(runs)["dag_runs"]} == {"asset_triggered"}
-    yard.api._send("PATCH", "/api/v2/dags/quick_controller_watch", json={"is_paused": True})
+    yard.api.send("PATCH", "/api/v2/dags/quick_controller_watch", json={"is_paused": True})
 
 
 def test_a_broker_is_decommissioned(yard: Yard) -> None:

@@ -180,7 +180,7 @@ def test_every_action_starts_its_dag_with_what_was_filled_in(yard: Yard, admin: 
     create(yard, "acted", partitions=2, replicas=1)
     dags = sorted({f"logyard_{dag}" for *_, dag, _ in OFFERED})
     for dag_id in dags:
-        yard.api._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": True})
+        yard.api.send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": True})
     for address, button, filled, start, dag, conf in OFFERED:
         admin.goto(f"{yard.airflow.url}/{PAGE}{address}")
         admin.click(f"//button[.='{button}']", 60)
@@ -199,9 +199,9 @@ def test_every_action_starts_its_dag_with_what_was_filled_in(yard: Yard, admin: 
         topic = {"topic": "acted"} if dag == "topic_lifecycle" else {}
         assert {name: run["conf"][name] for name in conf | topic} == conf | topic, dag
         assert run["triggering_user_name"] == "admin"
-        yard.api._send("DELETE", f"{where}/{run['dag_run_id']}")
+        yard.api.send("DELETE", f"{where}/{run['dag_run_id']}")
     for dag_id in dags:
-        yard.api._send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+        yard.api.send("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
     assert severe(admin.console()) == []
 
 

@@ -12,7 +12,7 @@ from logyard.operators.hooks.cluster import ClusterHook
 from tests.support.memory_clients import MemoryConnector
 from tests.support.memory_cluster import MemoryCluster
 
-CONNECTION = {"conn_type": "logyard", "host": "memory:1", "extra": {"broker_ids": [1, 2, 3]}}
+CONNECTION: dict[str, Any] = {"conn_type": "logyard", "host": "memory:1", "extra": {"broker_ids": [1, 2, 3]}}
 
 
 class Pushed:
@@ -63,7 +63,7 @@ def keep_throttles(monkeypatch: Any) -> MemoryRecords:
 
 def use(monkeypatch: Any, cluster: MemoryCluster, *, ensemble: bool = True, **extra: Any) -> None:
     """Let the connection `logyard_default` lead to a cluster in memory."""
-    connection = {**CONNECTION, "extra": {**CONNECTION["extra"], **extra}}  # type: ignore[dict-item]
+    connection = {**CONNECTION, "extra": {**CONNECTION["extra"], **extra}}
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps(connection))
     monkeypatch.setattr(ClusterHook, "connector", MemoryConnector(cluster, zookeeper=ensemble))
     keep_throttles(monkeypatch)
@@ -77,7 +77,8 @@ def run(operator: Any, ctx: Any) -> tuple[Any, int]:
     from airflow.sdk.exceptions import TaskDeferred
 
     deferrals = 0
-    call, arguments = operator.execute, {}
+    call = operator.execute
+    arguments: dict[str, Any] = {}
     while True:
         try:
             return json.loads(json.dumps(call(ctx, **arguments))), deferrals

@@ -1,5 +1,7 @@
 """Operators on moves over a cluster of four brokers in memory: a plan, its execution, what they leave."""
 
+from typing import Any
+
 import pytest
 
 from logyard.admin.cluster.snapshot import NewTopic
@@ -22,19 +24,20 @@ def four_brokers(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     return made
 
 
-def plan(**goals: object) -> dict[str, object]:
-    return run(PlanReassignmentOperator(task_id="plan", **goals), context())[0]
+def plan(**goals: Any) -> dict[str, Any]:
+    document: dict[str, Any] = run(PlanReassignmentOperator(task_id="plan", **goals), context())[0]
+    return document
 
 
-def execute(document: object, **fields: object) -> ExecuteReassignmentOperator:
+def execute(document: Any, **fields: Any) -> ExecuteReassignmentOperator:
     return ExecuteReassignmentOperator(task_id="go", plan=document, **{"poll_interval_s": 0.01, **fields})
 
 
-def verify(document: object, **fields: object) -> VerifyReassignmentOperator:
+def verify(document: Any, **fields: Any) -> VerifyReassignmentOperator:
     return VerifyReassignmentOperator(task_id="v", plan=document, **{"poll_interval_s": 0.01, **fields})
 
 
-def decommission(**fields: object) -> DecommissionBrokerOperator:
+def decommission(**fields: Any) -> DecommissionBrokerOperator:
     return DecommissionBrokerOperator(task_id="d", **{"brokers": "[1]", "poll_interval_s": 0.01, **fields})
 
 

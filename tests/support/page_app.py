@@ -67,7 +67,7 @@ def _signer() -> Any:
     from airflow.models import import_all_models
     from airflow.models.base import Base
 
-    import_all_models()
+    import_all_models()  # type: ignore[no-untyped-call]
     Base.metadata.create_all(settings.engine)
     return create_auth_manager()
 

@@ -171,7 +171,7 @@ class AirflowApi:
         """The lines of a task's last try."""
         tasks = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
         where = f"{tasks}/{task.task_id}/logs/{max(task.try_number, 1)}"
-        answer = self._send(
+        answer = self.send(
             "GET", where, params={"map_index": task.map_index}, headers={"Accept": "application/x-ndjson"}, allow=(404,)
         )
         if answer.status_code == 404:
@@ -199,13 +199,13 @@ class AirflowApi:
     def _send_again(self, method: str, path: str, *, allow: tuple[int, ...] = (), **request: Any) -> httpx.Response:
         """Send what may be sent twice: SQLite under Airflow may be locked for a moment (500). Raises AirflowError."""
         for _ in range(_TRIES - 1):
-            answer = self._send(method, path, allow=(*allow, 500), **request)
+            answer = self.send(method, path, allow=(*allow, 500), **request)
             if answer.status_code != 500:
                 return answer
             time.sleep(_PAUSE_S)
-        return self._send(method, path, allow=allow, **request)
+        return self.send(method, path, allow=allow, **request)
 
-    def _send(self, method: str, path: str, *, allow: tuple[int, ...] = (), **request: Any) -> httpx.Response:
+    def send(self, method: str, path: str, *, allow: tuple[int, ...] = (), **request: Any) -> httpx.Response:
         """Send with a token, log in again once when it has run out. Raises AirflowError."""
         headers = dict(request.pop("headers", {}))
         for again in (True, False):

@@ -1,5 +1,7 @@
 """Moves that somebody else started are cancelled: what was looked at, nothing that would be left without a leader."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("airflow.sdk")
@@ -32,7 +34,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     return made
 
 
-def cancel(**fields: object) -> CancelReassignmentOperator:
+def cancel(**fields: Any) -> CancelReassignmentOperator:
     return CancelReassignmentOperator(task_id="c", **fields)
 
 

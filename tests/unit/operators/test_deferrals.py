@@ -33,19 +33,22 @@ Change = Callable[[MemoryCluster], None]
 
 
 class Changing(MemoryCluster):
-    """Does something by itself once it was looked at a few times."""
+    """A cluster that changes by itself once it was read a few times."""
+
+    change: Change | None = None
+    due = 0
 
     def tick(self) -> None:
         super().tick()
-        change: Change | None = getattr(self, "change", None)
-        if change is not None and self.looks >= self.due:  # type: ignore[attr-defined]
-            self.change = None  # type: ignore[attr-defined]
+        change = self.change
+        if change is not None and self.looks >= self.due:
+            self.change = None
             change(self)
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
-    made = MemoryCluster({1: None, 2: None, 3: None}, ticks_to_expire=0)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Changing:
+    made = Changing({1: None, 2: None, 3: None}, ticks_to_expire=0)
     client = MemoryClient(made)
     client.create_topic(NewTopic("t", assignment={0: (1, 2)}))
     client.snapshot()
@@ -53,15 +56,18 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     return made
 
 
-def later(cluster: MemoryCluster, change: Change) -> None:
-    cluster.__class__ = Changing
-    cluster.due, cluster.change = cluster.looks + 3, change  # type: ignore[attr-defined]
+def later(cluster: Changing, change: Change) -> None:
+    cluster.due, cluster.change = cluster.looks + 3, change
 
 
 def lose(cluster: MemoryCluster, broker: int) -> None:
     cluster.kill(broker)
     cluster.tick()
     cluster.tick()
+
+
+def _move(cluster: MemoryCluster) -> None:
+    MemoryClient(cluster).alter_reassignments({ONE: (2, 3)})
 
 
 def _make(cluster: MemoryCluster) -> None:
@@ -85,7 +91,7 @@ WAITS: list[tuple[Any, dict[str, Any], Change | None, Change, str]] = [
         ReassignmentDoneSensor,
         {"plan": PLAN},
         None,
-        lambda c: MemoryClient(c).alter_reassignments({ONE: (2, 3)}) and None,
+        _move,
         "done",
     ),
     (OffsetsReachedSensor, {"topic": "t", "offsets": 5}, None, _write, "offsets"),
@@ -97,7 +103,7 @@ WAITS: list[tuple[Any, dict[str, Any], Change | None, Change, str]] = [
     ("sensor", "fields", "before", "change", "key"), WAITS, ids=lambda v: getattr(v, "__name__", "")
 )
 def test_a_sensor_comes_back_with_what_it_waited_for(
-    cluster: MemoryCluster, sensor: Any, fields: dict[str, Any], before: Change | None, change: Change, key: str
+    cluster: Changing, sensor: Any, fields: dict[str, Any], before: Change | None, change: Change, key: str
 ) -> None:
     if before is not None:
         before(cluster)
@@ -111,7 +117,7 @@ def test_a_sensor_comes_back_with_what_it_waited_for(
     ("sensor", "fields", "before", "change", "key"), WAITS, ids=lambda v: getattr(v, "__name__", "")
 )
 def test_a_sensor_that_waited_too_long_fails_and_says_for_what(
-    cluster: MemoryCluster, sensor: Any, fields: dict[str, Any], before: Change | None, change: Change, key: str
+    cluster: Changing, sensor: Any, fields: dict[str, Any], before: Change | None, change: Change, key: str
 ) -> None:
     if before is not None:
         before(cluster)
@@ -124,7 +130,7 @@ def test_a_sensor_that_waited_too_long_fails_and_says_for_what(
         operator.execute_complete(context(), event)
 
 
-def test_partitions_that_are_led_later_are_waited_for(cluster: MemoryCluster) -> None:
+def test_partitions_that_are_led_later_are_waited_for(cluster: Changing) -> None:
     cluster.controller, cluster.electing = None, False  # nobody gives the new ones leaders
 
     def elect(found: MemoryCluster) -> None:
@@ -136,7 +142,7 @@ def test_partitions_that_are_led_later_are_waited_for(cluster: MemoryCluster) ->
     assert (deferrals, result["after"], len(result["partitions"])) == (1, 3, 3)
 
 
-def test_a_deletion_that_takes_a_while_is_waited_for(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_that_takes_a_while_is_waited_for(cluster: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = MemoryClient.delete_topic
     monkeypatch.setattr(
         MemoryClient, "delete_topic", lambda client, name: later(cluster, lambda c: at_once(MemoryClient(c), name))

@@ -1,8 +1,12 @@
 """Links say what a task touched."""
 
+from typing import cast
+
 import pytest
 
 pytest.importorskip("airflow.sdk")
+
+from airflow.sdk import BaseOperator
 
 from logyard.operators.links import NAMED_MAX, ClusterPageLink, page_address
 
@@ -34,7 +38,7 @@ class Fields:
     ],
 )
 def test_a_link(fields: dict[str, object], query: str) -> None:
-    link = ClusterPageLink().get_link(Fields(**fields), ti_key=None)
+    link = ClusterPageLink().get_link(cast(BaseOperator, Fields(**fields)), ti_key=None)
     assert link == f"/plugin/logyard?conn_id=c{query}"
 
 

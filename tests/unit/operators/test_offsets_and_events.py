@@ -111,12 +111,12 @@ def test_offsets_that_make_no_sense_are_refused(offsets: str) -> None:
 # -- none for N seconds ------------------------------------------------------------------------------
 
 
-def test_seconds_of_full_isrs_are_counted_on_end(cluster: MemoryCluster) -> None:
+def test_seconds_of_full_isrs_are_counted_on_end(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     trigger = FullyReplicatedTrigger(topics=None, hold_s=2.0, **WAITING)
     whole = look(cluster)
 
     def at(ms: int, seen: Look = whole) -> dict[str, Any] | None:
-        trigger._monotonic = lambda: ms / 1000
+        monkeypatch.setattr("logyard.operators.triggers.cluster.monotonic", lambda: ms / 1000)
         return trigger.look(seen)
 
     cluster.kill(3)

@@ -126,14 +126,14 @@ def test_an_export_is_an_event_of_its_destinations_asset(monkeypatch: pytest.Mon
     submit(monkeypatch, json.dumps({"rows": 4, "files": 1, "offsets": offsets}))
     events = Events()
     operator = ExportSegmentsOperator(task_id="e", topics=["t"], destination="/out")
-    operator.execute({**context(), "outlet_events": events})
+    operator.execute(context() | {"outlet_events": events})
     uri, extra = events["added"]
     assert (uri, extra["rows"], extra["offsets"]) == ("file:///out", 4, offsets)
     assert [alias.name for alias in operator.outlets] == ["logyard_exports"]
     submit(monkeypatch, '{"rows": 0}')
     nothing = Events()
     ExportSegmentsOperator(task_id="e", topics=["t"], destination="s3://b/x").execute(
-        {**context(), "outlet_events": nothing}
+        context() | {"outlet_events": nothing}
     )
     assert nothing == {}
 

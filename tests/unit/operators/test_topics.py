@@ -1,5 +1,7 @@
 """Topic operators on a cluster in memory: deferred and polled, first run and second."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("airflow.sdk")
@@ -33,7 +35,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     return made
 
 
-def create(**fields: object) -> CreateTopicOperator:
+def create(**fields: Any) -> CreateTopicOperator:
     given = {"topic": "t", "partitions": "3", "replication_factor": "2", "configs": '{"cleanup.policy": "compact"}'}
     return CreateTopicOperator(**{"task_id": "create", "poll_interval_s": 0.01, **given, **fields})
 

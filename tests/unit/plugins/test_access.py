@@ -112,9 +112,15 @@ def test_a_connection_is_looked_up_once_in_a_while(
     from logyard.plugins.logyard_ui.access.connections import Connections as Known
 
     make_app(cluster)
-    clock, asked = Clock(), []
+    clock = Clock()
+    asked: list[str] = []
     real = ClusterHook.get_connection
-    monkeypatch.setattr(ClusterHook, "get_connection", lambda conn_id: asked.append(conn_id) or real(conn_id))
+
+    def noted(conn_id: str) -> Any:
+        asked.append(conn_id)
+        return real(conn_id)
+
+    monkeypatch.setattr(ClusterHook, "get_connection", noted)
     monkeypatch.setattr("logyard.plugins.logyard_ui.access.connections.may_see", lambda conn_id, user: True)
     found = Known(clock)
     for clock.now in (0.0, KEPT_S / 2, KEPT_S - 0.1):
@@ -147,7 +153,7 @@ def _store_dags() -> None:
         session.merge(DagBundleModel(name="own"))
         session.flush()
         for dag in dags:
-            model = DagModel(
+            model = DagModel(  # type: ignore[no-untyped-call]
                 dag_id=dag.dag_id, bundle_name="own", is_stale=False, is_paused=dag.dag_id.startswith("west")
             )
             model.tags = [DagTag(name="logyard", dag_id=dag.dag_id)]

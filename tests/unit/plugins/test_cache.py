@@ -3,13 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterUnreachable, DescribingClient
-from logyard.plugins.logyard_ui.cache import cache as cache_module
-from logyard.plugins.logyard_ui.cache.cache import Cached, Clocks, ClusterCache, Query
+from logyard.plugins.logyard_ui.cache.cache import REFRESH_S, Cached, Clocks, ClusterCache, Query
 from logyard.plugins.logyard_ui.cache.worker import QUEUE_MAX, Busy, Worker
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -77,7 +77,7 @@ def test_a_refresh_reads_again_soon_but_not_at_once(monkeypatch: pytest.MonkeyPa
         clock.now += seconds
         await sleep(0)
 
-    monkeypatch.setattr(cache_module.asyncio, "sleep", noted)
+    monkeypatch.setattr(asyncio, "sleep", noted)
 
     async def ask() -> list[int | None]:
         cache = _cache(clock, Clients())
@@ -86,7 +86,7 @@ def test_a_refresh_reads_again_soon_but_not_at_once(monkeypatch: pytest.MonkeyPa
 
     clock = Clock()
     assert asyncio.run(ask()) == [0, 0, 1]
-    assert slept == [cache_module.REFRESH_S]
+    assert slept == [REFRESH_S]
 
 
 def test_a_caller_that_gives_up_leaves_the_read_to_others() -> None:
@@ -175,11 +175,15 @@ def test_no_client_can_be_made_and_later_one_can() -> None:
     assert [one.value for one in asyncio.run(ask())] == [None, None, 7]
 
 
+def _number(number: int, _: DescribingClient) -> int:
+    return number
+
+
 def test_values_are_bounded() -> None:
     async def ask() -> ClusterCache:
         cache = _cache(Clock(), Clients())
         for number in range(30):
-            await cache.get(_query(lambda _, n=number: n, key=str(number), kept_max=8), LONG_S)
+            await cache.get(_query(partial(_number, number), key=str(number), kept_max=8), LONG_S)
         return cache
 
     cache = asyncio.run(ask())
