@@ -18,6 +18,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.data_source.options import BadOption, Options, parse
+from logyard.spark_jobs.data_source.ranges import checked_range, connect, edge_offset, plan, replicas, visible_end
+from logyard.spark_jobs.data_source.rows import SplitPartition, known_columns, read_split
 from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases, partition_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.segments.epochs import UNKNOWN, Epochs, epoch_before, kept_until
@@ -25,17 +27,6 @@ from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_dire
 from logyard.spark_jobs.segments.splits import Range
 from logyard.spark_jobs.segments.stable_offset import settled
 from logyard.spark_jobs.session import JobFailed
-from logyard.spark_jobs.source import (
-    SplitPartition,
-    checked_range,
-    connect,
-    edge_offset,
-    known_columns,
-    plan,
-    read_split,
-    replicas,
-    visible_end,
-)
 
 
 class Position(NamedTuple):

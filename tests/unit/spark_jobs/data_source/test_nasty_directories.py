@@ -16,11 +16,11 @@ import pytest
 from crc32c import crc32c
 
 from logyard.broker.errors import LogyardError
+from logyard.spark_jobs.data_source.rows import SCHEMA, SplitPartition, read_split
 from logyard.spark_jobs.export.files import Output, write_split
 from logyard.spark_jobs.export.partition_columns import NOWHERE, directories, parse
 from logyard.spark_jobs.segments.replicas import of_partition_directory
 from logyard.spark_jobs.segments.splits import COLUMNS, Range, plan_splits, split_rows
-from logyard.spark_jobs.source import SCHEMA, SplitPartition, read_split
 from tests.support.batches import Batch, Rec, batch
 from tests.support.old_logs import old
 from tests.support.segment_files import write_partition

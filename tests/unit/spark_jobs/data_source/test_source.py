@@ -21,10 +21,11 @@ from pyspark.sql.datasource import (
 
 from logyard.spark_jobs import source
 from logyard.spark_jobs.cluster import Cluster
+from logyard.spark_jobs.data_source.batch import LogyardReader, PushingReader
 from logyard.spark_jobs.data_source.options import BadOption
+from logyard.spark_jobs.data_source.rows import SCHEMA
 from logyard.spark_jobs.leases.client import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, Place
-from logyard.spark_jobs.source import SCHEMA, LogyardReader, PushingReader
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica

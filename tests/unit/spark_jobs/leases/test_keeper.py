@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from logyard.spark_jobs.data_source.batch import LogyardReader
 from logyard.spark_jobs.leases import keeper
 from logyard.spark_jobs.leases.client import BrokerHttp, Lease, acquire
 from logyard.spark_jobs.leases.keeper import IDLE_S, KEPT_S, Keeper, Stopped, hand_over
-from logyard.spark_jobs.source import LogyardReader
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
 from tests.support.segment_files import write_partition

@@ -1,0 +1,107 @@
+"""Which offsets of which partitions a read covers: where the options begin and end, held against what is there."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+from logyard.broker.model import TopicPartition
+from logyard.spark_jobs import cluster as clusters
+from logyard.spark_jobs.data_source.options import EARLIEST, LATEST, BadOption, Edge, Options, connection
+from logyard.spark_jobs.leases.client import Lease, end_leases
+from logyard.spark_jobs.segments.indexes import offset_of_time
+from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory
+from logyard.spark_jobs.segments.splits import Range, Split, plan_splits
+from logyard.spark_jobs.segments.stable_offset import settled
+
+
+def connect(options: Options, topics: Sequence[str] = ()) -> clusters.Cluster:
+    """Look at the cluster that the options name; `topics` empty: at all of them."""
+    return clusters.connect(
+        argparse.Namespace(**connection(options.given, list(topics)), lease_ttl_s=options.lease_ttl_s)
+    )
+
+
+def replicas(options: Options) -> list[Replica]:
+    """Return a replica of every partition asked for: the leader's, under a lease, or a directory's."""
+    if options.path:
+        there = [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
+        check_there(options, [r.tp for r in there])
+        for replica in there:
+            # Where nothing was ever written a broker may not have come to noting it.
+            if replica.watermark_trouble and any(segment.size for segment in replica.segments):
+                raise BadOption(f"{replica.tp}: {replica.watermark_trouble}")
+        return [settled(r) for r in there]
+    cluster = connect(options, options.names(()))
+    wanted = [tp for tp, _ in cluster.partitions(options.names(cluster.metadata.topics)) if options.wants(tp)]
+    check_there(options, wanted)
+    if unknown := options.names(cluster.metadata.missing) if options.pattern is not None else []:
+        raise BadOption(
+            f"subscribePattern: the brokers have no answer for topic {unknown[0]} at the moment: read again"
+        )
+    run_id = clusters.run_id("read")
+    leases: list[Lease] = []
+    try:
+        for tp in wanted:
+            leases.append(cluster.lease_leader(tp, run_id, "export"))  # noqa: PERF401, those taken so far are ended
+    except BaseException:
+        end_leases(leases, "the read could not be planned")
+        raise
+    return [of_leased(lease) for lease in leases]
+
+
+def check_there(options: Options, found: Sequence[TopicPartition]) -> None:
+    """Raise BadOption where a topic or partition that was named is not there: no rows of it would pass for all."""
+    topics = {tp.topic for tp in found}
+    lacking: list[object] = [name for name in options.names(()) if name not in topics]
+    lacking += [
+        TopicPartition(topic, number)
+        for topic, numbers in sorted(options.assigned.items())
+        for number in sorted(numbers)
+        if TopicPartition(topic, number) not in found
+    ]
+    if lacking:
+        raise BadOption(f"{lacking[0]} was asked for, and is not there")
+
+
+def visible_end(replica: Replica, options: Options) -> int:
+    """The offset a consumer of this isolation level reads up to."""
+    stable = options.committed_only and replica.last_stable_offset >= 0
+    return min(replica.high_watermark, replica.last_stable_offset) if stable else replica.high_watermark
+
+
+def asked_range(replica: Replica, options: Options) -> Range:
+    """Return what the options ask of one partition; raises BadOption where it is not there and that is an error."""
+    first, end = replica.log_start_offset, visible_end(replica, options)
+    start = edge_offset(options.starting.of(replica.tp), replica, first, end, error=not options.latest_where_none)
+    stop = edge_offset(options.ending.of(replica.tp), replica, first, end, error=False)
+    return checked_range(replica, start, stop, first, end, options.fail_on_data_loss)
+
+
+def checked_range(replica: Replica, start: int, stop: int, first: int, end: int, fail: bool) -> Range:
+    """Return [start, stop) as far as it is there; raises BadOption for what is not, if `fail`."""
+    if fail and (start < first or stop > end):
+        raise BadOption(
+            f"{replica.tp}: offsets {start} to {stop} were asked for, {first} to {end} are there"
+            " (failOnDataLoss=false reads what is there)"
+        )
+    start, stop = max(start, first), min(stop, end)
+    return Range(replica, start, max(start, stop))
+
+
+def edge_offset(edge: Edge, replica: Replica, first: int, end: int, *, error: bool) -> int:
+    """Return the offset of an edge; a time that nothing is as new as is the end, or BadOption with `error`."""
+    if edge.timestamp_ms is None:
+        return {EARLIEST: first, LATEST: end}.get(edge.offset, edge.offset)
+    found = offset_of_time(replica, edge.timestamp_ms)
+    if found is None and error:
+        raise BadOption(
+            f"{replica.tp}: no record is as new as {edge.timestamp_ms}"
+            " (startingOffsetsByTimestampStrategy=latest begins at the end)"
+        )
+    return end if found is None else min(found, end)
+
+
+def plan(span: Range, options: Options, columns: Sequence[str]) -> list[Split]:
+    """Cut a range into what tasks read."""
+    splits = plan_splits(span, committed_only=options.committed_only, columns=columns, split_bytes=options.split_bytes)
+    return [replace(split, control=options.control) for split in splits]
