@@ -1,7 +1,7 @@
-"""What a log's batches say of its leader epochs and transactions, held against the files that repeat it.
+"""Aborted transactions and the last stable offset, checked against the markers in the log.
 
-A search begins where these files say: what is wrong in them hides or shows the wrong records, though every batch of the
-log is sound.
+A read starts from what these files say: where they are wrong it hides or shows the wrong records, though every batch of
+the log is sound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,21 +19,6 @@ from logyard.spark_jobs.segments.kernels import Array
 from logyard.spark_jobs.segments.replicas import Replica
 
 Columns = Mapping[str, Array]
-
-
-def epoch_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) -> Iterator[Finding]:
-    """Find epochs that begin where no batch begins, above what cleaning and retention have changed."""
-    if not len(c["base"]):
-        return
-    known_from = max(replica.clean_offset, replica.log_start_offset)
-    file = f"{replica.directory}/{layout.LEADER_EPOCHS}"
-    end = int(c["last"][-1]) + 1
-    for epoch, start in replica.leader_epochs:
-        at = int(np.searchsorted(c["base"], start))
-        begins = at < len(c["base"]) and int(c["base"][at]) == start
-        if start > known_from and not begins and start != end and not any(b.meets(start, start) for b in blind):
-            text = f"epoch {epoch} begins at {start}, where no batch begins"
-            yield Finding(BAD, "epochs", *replica.tp, replica.broker_id, file, -1, start, text)
 
 
 def transaction_findings(

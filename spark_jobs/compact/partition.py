@@ -18,8 +18,9 @@ from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.compact.key_table import KeyTable, TooManyKeys
-from logyard.spark_jobs.compact.rewrite import Rewriter, plan_groups, survey_segments
+from logyard.spark_jobs.compact.rewrite import Rewriter, plan_groups
 from logyard.spark_jobs.compact.shuffle import survey_shuffled
+from logyard.spark_jobs.compact.survey import survey_segments
 from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases
 from logyard.spark_jobs.metadata import Place
 from logyard.spark_jobs.segments.files import SegmentFile

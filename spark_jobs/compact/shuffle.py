@@ -17,14 +17,7 @@ from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.offset_set import OffsetSet
 from logyard.broker.errors import LogyardError
 from logyard.spark_jobs.compact.key_table import H1, NEXT, KeyTable
-from logyard.spark_jobs.compact.rewrite import (
-    feed,
-    flags_of,
-    judged_chunks,
-    offset_set,
-    trusted_chunks,
-    wanted_batches,
-)
+from logyard.spark_jobs.compact.survey import feed, flags_of, judged_chunks, offset_set, trusted_chunks, wanted_batches
 from logyard.spark_jobs.segments import kernels as k
 from logyard.spark_jobs.segments.chunks import Chunk
 from logyard.spark_jobs.segments.files import SegmentFile

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
-from logyard.spark_jobs.segments.splits import ExportRefused, Range, Split
+from logyard.spark_jobs.export.errors import ExportRefused
+from logyard.spark_jobs.segments.splits import Range, Split
 
 Answer = TypeVar("Answer")
 

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.manifest import DATA, DEAD_LETTERS
 from logyard.spark_jobs.export.partition_columns import PartitionColumn, directories
 from logyard.spark_jobs.export.schema.formats import Bad, Formats, good_rows
-from logyard.spark_jobs.segments.splits import ExportRefused, Split, field_of, split_rows
+from logyard.spark_jobs.segments.splits import Split, field_of, split_rows
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 DIRECTORIES_MAX = 512

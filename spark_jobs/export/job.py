@@ -21,7 +21,8 @@ from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import session
-from logyard.spark_jobs.export import merges, options
+from logyard.spark_jobs.export import merges, offsets, options
+from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.failures import PartitionsFailed, Troubles, splits_or_trouble
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.leaders import Leaders
@@ -33,10 +34,10 @@ from logyard.spark_jobs.export.schema.evolution import SchemaRefused, check_evol
 from logyard.spark_jobs.outcome import FAILED, run_job, say
 from logyard.spark_jobs.segments import splits
 from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_log_directory
-from logyard.spark_jobs.segments.splits import ExportRefused, Range, Split
+from logyard.spark_jobs.segments.splits import Range, Split
 from logyard.spark_jobs.segments.stable_offset import settled
 from logyard.spark_jobs.session import SparkWorkers, Workers
-from logyard.spark_jobs.tables.publishing import publisher, settings
+from logyard.spark_jobs.tables.table_formats import publisher, settings
 
 MEBIBYTE = 1024 * 1024
 # What a version holds of the log, at least, where nothing else is asked for, and in files for each of Spark's slots.
@@ -213,7 +214,7 @@ class Export:
         return self._troubles.attempt(replica.tp, plan)
 
     def _range(self, replica: Replica, manifest: Manifest) -> Range:
-        return splits.plan_range(
+        return offsets.plan_range(
             replica,
             manifest,
             committed_only=self._committed_only,
@@ -247,7 +248,7 @@ class Export:
         following = manifest.advanced(
             cluster_id=known[0] if known else None,
             run_id=run_id,
-            topics=splits.progress(piece.ranges, ddl.render(self._output.schema)),
+            topics=offsets.progress(piece.ranges, ddl.render(self._output.schema)),
             files=made.files,
             layout=layout,
             removed=made.removed,

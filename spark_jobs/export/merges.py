@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from logyard.broker.errors import CorruptData
+from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import OpenFile
-from logyard.spark_jobs.segments.splits import ExportRefused
 
 # Fewer small files wait for others, so that a file is not written again at every run.
 TOGETHER_MIN = 8

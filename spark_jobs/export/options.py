@@ -4,20 +4,25 @@ import argparse
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from logyard.spark_jobs.export import merges, partition_columns, upsert
+from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import Manifest
 from logyard.spark_jobs.export.schema import ddl
 from logyard.spark_jobs.export.schema.formats import FORMATS, SideFormat
 from logyard.spark_jobs.export.schema.formats import Formats as SideFormats
 from logyard.spark_jobs.segments import splits
-from logyard.spark_jobs.segments.splits import ExportRefused
+from logyard.spark_jobs.segments.chunks import (
+    RECORD_SCHEMA,
+)
+from logyard.spark_jobs.segments.splits import OWNER_SCHEMA
 from logyard.spark_jobs.session import JobFailed
-from logyard.spark_jobs.tables import publishing
+from logyard.spark_jobs.tables import table_formats
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--log-dir", metavar="PATH", help="export a directory of a stopped broker instead of a cluster")
     add("--columns", default=",".join(splits.COLUMNS), metavar="A,B,…", help="columns to write")
     add("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
-    add("--format", choices=publishing.FORMATS, default="parquet", help="the table (parquet)")
+    add("--format", choices=table_formats.TABLE_FORMATS, default="parquet", help="the table (parquet)")
     add("--mode", choices=["append", "upsert"], default="append", help="every record, or the latest of each key")
     add("--key-format", choices=FORMATS, default="binary", help="what keys become (binary)")
     add("--value-format", choices=FORMATS, default="binary", help="what values become (binary)")
@@ -98,7 +103,7 @@ def directory_of(destination: str) -> str:
 
 def output_of(arguments: argparse.Namespace) -> Output:
     """Return what the files are to hold; raises ExportRefused, BadFormat, BadSchema, BadPartitioning, JobFailed."""
-    columns = splits.check_columns(arguments.columns.split(","))
+    columns = check_columns(arguments.columns.split(","))
     formats = SideFormats(_side("key", arguments), _side("value", arguments))
     by = partition_columns.parse(arguments.partition_by.split(",")) if arguments.partition_by else ()
     output = Output(columns, formats, by, arguments.mode == "upsert")
@@ -163,3 +168,12 @@ def words_of(output: Output) -> str:
 def schema_id(output: Output) -> str:
     """A short name of the table's schema: files of one are alike."""
     return hashlib.sha256(ddl.render(output.schema).encode()).hexdigest()[:12]
+
+
+def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns; raises ExportRefused naming one that does not exist."""
+    known = [*OWNER_SCHEMA.names, *RECORD_SCHEMA.names]
+    for column in columns:
+        if column not in known:
+            raise ExportRefused(f"column {column!r} does not exist: choose among {', '.join(known)}")
+    return tuple(columns)

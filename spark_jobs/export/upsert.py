@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from logyard.broker.errors import CorruptData
+from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import (
     File,
     OpenFile,
@@ -35,7 +36,7 @@ from logyard.spark_jobs.export.staged_files import NotShared
 from logyard.spark_jobs.segments import kernels as k
 from logyard.spark_jobs.segments.digests import key_hashes
 from logyard.spark_jobs.segments.kernels import Array
-from logyard.spark_jobs.segments.splits import ExportRefused, Split
+from logyard.spark_jobs.segments.splits import Split
 
 BUCKET_BYTES = 128 * 1024 * 1024
 NEEDED = ("offset", "key", "value")

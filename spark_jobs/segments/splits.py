@@ -1,8 +1,9 @@
-"""Exporting: which offsets go into which file, and reading one file's share of the log. Nothing here knows of Spark
-or leases."""
+"""Splits: the share of the log that one task reads and one file holds, and reading it as Arrow.
+
+Nothing here knows of Spark or leases.
+"""
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,9 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.errors import CorruptData
 from logyard.broker.records.header import HEADER_SIZE, parse_header
-from logyard.spark_jobs.export.manifest import Manifest, TopicProgress
 from logyard.spark_jobs.segments import kernels as k
 from logyard.spark_jobs.segments.chunks import (
     RECORD_SCHEMA,
@@ -29,7 +29,7 @@ from logyard.spark_jobs.segments.chunks import (
     walk,
 )
 from logyard.spark_jobs.segments.digests import record_hashes
-from logyard.spark_jobs.segments.epochs import UNKNOWN, epoch_before, kept_until
+from logyard.spark_jobs.segments.epochs import UNKNOWN, epoch_before
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.indexes import byte_window
 from logyard.spark_jobs.segments.kernels import Array
@@ -39,10 +39,6 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", 
 OWNER_SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
 SPLIT_BYTES = 64 * 1024 * 1024
 _CONTROL = 0x20
-
-
-class ExportRefused(LogyardError):
-    """An export would lose or double rows, or mix two logs; the text says what happened and which option goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,72 +83,6 @@ class Split:
     @property
     def name(self) -> str:
         return f"p-{self.start:020d}-{self.end:020d}-{self.plan_hash}.parquet"
-
-
-def plan_range(
-    replica: Replica, manifest: Manifest, *, committed_only: bool, allow_data_loss: bool, accept_new_topic: bool
-) -> Range:
-    """Return what to export of one partition; raises ExportRefused (see there)."""
-    if replica.watermark_trouble:
-        raise ExportRefused(f"{replica.tp}: {replica.watermark_trouble}")
-    if manifest.cluster_id is not None and replica.cluster_id is not None and manifest.cluster_id != replica.cluster_id:
-        raise ExportRefused(
-            f"this directory holds an export of cluster {manifest.cluster_id}, not of {replica.cluster_id}:"
-            " use another --destination"
-        )
-    known = manifest.topics.get(replica.topic)
-    if known is not None and known.topic_id != replica.topic_id:
-        if not accept_new_topic:
-            raise ExportRefused(
-                f"topic {replica.topic} was deleted and made again since it was exported (id {known.topic_id}, now"
-                f" {replica.topic_id}): --accept-new-topic exports the new one from its start"
-            )
-        known = None
-    start = None if known is None else known.next_offsets.get(replica.partition)
-    if known is not None and start is not None:
-        _check_kept(replica, start, known.epochs.get(replica.partition, UNKNOWN), allow_data_loss=allow_data_loss)
-    start = replica.log_start_offset if start is None else start
-    if start < replica.log_start_offset:
-        if not allow_data_loss:
-            raise ExportRefused(
-                f"{replica.tp}: offsets {start} to {replica.log_start_offset - 1} were deleted before they were"
-                " exported: --allow-data-loss goes on behind them"
-            )
-        start = replica.log_start_offset
-    end = replica.high_watermark
-    if committed_only and replica.last_stable_offset >= 0:
-        end = min(end, replica.last_stable_offset)
-    # Right after a failover the leader's high watermark lags behind what was exported: there is nothing to do yet.
-    return Range(replica, start, max(start, end))
-
-
-def progress(ranges: Sequence[Range], schema: str) -> dict[str, TopicProgress]:
-    """Return how far topics are exported when these ranges are, by name."""
-    offsets: dict[str, dict[int, int]] = defaultdict(dict)
-    epochs: dict[str, dict[int, int]] = defaultdict(dict)
-    for span in ranges:
-        offsets[span.replica.topic][span.replica.partition] = span.end
-        if span.epoch != UNKNOWN:
-            epochs[span.replica.topic][span.replica.partition] = span.epoch
-    ids = {span.replica.topic: span.replica.topic_id for span in ranges}
-    return {name: TopicProgress(ids[name], offsets[name], schema, epochs[name]) for name in offsets}
-
-
-def _check_kept(replica: Replica, start: int, epoch: int, *, allow_data_loss: bool) -> None:
-    """Raise ExportRefused where the log no longer holds what was exported up to `start`, whose last record had this
-    leader epoch, or where the replica is not the one to say so."""
-    if 0 <= replica.leader_epoch < epoch:
-        raise ExportRefused(
-            f"{replica.tp}: broker {replica.broker_id} leads it in epoch {replica.leader_epoch}, and epoch {epoch} was"
-            " exported: another leads it by now; run the export again"
-        )
-    log_end = replica.log_end_offset if replica.log_end_offset >= 0 else replica.high_watermark
-    kept = kept_until(replica.leader_epochs, log_end, start, epoch)
-    if kept < start and not allow_data_loss:
-        raise ExportRefused(
-            f"{replica.tp}: it was exported up to {start}, and from {kept} on the log has lost these records, others"
-            f" may stand there (an unclean election?): --allow-data-loss goes on at {start}"
-        )
 
 
 def plan_splits(
@@ -279,12 +209,3 @@ def _rows(split: Split, chunk: Chunk, records: Any) -> pa.RecordBatch:
 def field_of(column: str) -> pa.Field:
     """Return a column's field; raises KeyError for one that does not exist."""
     return (OWNER_SCHEMA if column in OWNER_SCHEMA.names else RECORD_SCHEMA).field(column)
-
-
-def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns; raises ExportRefused naming one that does not exist."""
-    known = [*OWNER_SCHEMA.names, *RECORD_SCHEMA.names]
-    for column in columns:
-        if column not in known:
-            raise ExportRefused(f"column {column!r} does not exist: choose among {', '.join(known)}")
-    return tuple(columns)

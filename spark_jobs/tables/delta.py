@@ -8,7 +8,7 @@ from typing import Any
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import DATA, Manifest, ManifestStore
 from logyard.spark_jobs.session import Workers, sql_session
-from logyard.spark_jobs.tables.publishing import TableFailed, check_same, need_class, of_table, properties, said
+from logyard.spark_jobs.tables.publisher import TableFailed, check_same, need_class, of_table, properties, said
 
 NEEDS = "io.delta.sql.DeltaSparkSessionExtension"
 # A version that the table has is among its newest commits, unless others wrote this many since.

@@ -17,7 +17,7 @@ import pyarrow as pa
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import DATA, Manifest, ManifestStore
 from logyard.spark_jobs.session import Workers
-from logyard.spark_jobs.tables.publishing import TableFailed, check_same, need_class, of_table, properties, said
+from logyard.spark_jobs.tables.publisher import TableFailed, check_same, need_class, of_table, properties, said
 
 NEEDS = "org.apache.iceberg.hadoop.HadoopTables"
 PACKAGE = "Apache Iceberg (org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13)"

@@ -24,6 +24,7 @@ from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Record
 from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.compact import rewrite as compacting
+from logyard.spark_jobs.compact import survey as spark_survey
 from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.segments import kernels as k
 from logyard.spark_jobs.segments.chunks import CHUNK_BYTES, Chunk, open_payloads, read_chunks, walk
@@ -115,7 +116,7 @@ def compact_rows(name: str, files: list[SegmentFile], aside: Path) -> list[Row]:
     made: list[Decision] = []
 
     def first_pass() -> None:
-        made[:] = [compacting.survey_segments(files, survey_of(files), KeyTable())[0]]
+        made[:] = [spark_survey.survey_segments(files, survey_of(files), KeyTable())[0]]
 
     def second_pass() -> None:
         rewrite(files, made[0], aside)
@@ -234,7 +235,7 @@ def _told(work: Callable[..., None], files: list[SegmentFile], decided: Path, to
 
 
 def _decide(files: list[SegmentFile], decided: Path) -> None:
-    decision, _ = compacting.survey_segments(files, survey_of(files), KeyTable())
+    decision, _ = spark_survey.survey_segments(files, survey_of(files), KeyTable())
     decided.write_bytes(decision.encode())
 
 

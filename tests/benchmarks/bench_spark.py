@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from logyard.spark_jobs import cluster, session, source
-from logyard.spark_jobs.compact import rewrite
+from logyard.spark_jobs.compact import survey as spark_survey
 from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.export import job, options
 from logyard.spark_jobs.export.files import open_parquet
@@ -169,7 +169,7 @@ def _compact_row(spark: Any, name: str, home: Path, value_bytes: int, codec: int
 
 
 def _compact(files: list[SegmentFile], aside: Path) -> None:
-    decision, _ = rewrite.survey_segments(files, bench_compact.survey_of(files), KeyTable())
+    decision, _ = spark_survey.survey_segments(files, bench_compact.survey_of(files), KeyTable())
     bench_compact.rewrite(files, decision, _own(aside, files))
 
 

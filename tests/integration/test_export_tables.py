@@ -103,7 +103,7 @@ def test_every_row_once_wherever_the_driver_dies(kind: str, place: str, tmp_path
     said = finish(dying_export.start("nowhere", target, [*words, "--log-dir", str(tmp_path / "2")], jars))
     assert (said["rows"], said["dead_letters"], said["manifest_version"]) == (90, 10, 2)
 
-    from logyard.spark_jobs.tables.publishing import settings
+    from logyard.spark_jobs.tables.table_formats import settings
 
     environment = os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -50,6 +50,7 @@ def clean_compiled(
     segments: list[list[Batch]], survey: Callable[[], Survey], segment_bytes: int, tmp: Path
 ) -> tuple[Decision, bytes]:
     from logyard.spark_jobs.compact import rewrite
+    from logyard.spark_jobs.compact import survey as spark_survey
     from logyard.spark_jobs.compact.key_table import KeyTable
     from logyard.spark_jobs.segments.files import of_directory
 
@@ -61,7 +62,7 @@ def clean_compiled(
         replace(f, active=False, last_offset=s[-1].last)
         for f, s in zip(of_directory(str(directory)), segments, strict=True)
     ]
-    decision, _ = rewrite.survey_segments(files, survey(), KeyTable())
+    decision, _ = spark_survey.survey_segments(files, survey(), KeyTable())
     rewriter = rewrite.Rewriter(decision, str(tmp))
     out = b""
     for group in rewrite.plan_groups(files, decision, {"segment.bytes": segment_bytes}):

@@ -12,6 +12,7 @@ from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
 from logyard.spark_jobs.compact import rewrite, shuffle
+from logyard.spark_jobs.compact import survey as spark_survey
 from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.properties.test_compaction_model import groups_by_size
@@ -80,7 +81,7 @@ def test_all_ways_keep_what_the_model_keeps(seed: int, tmp_path: Path) -> None:
     buffers = [memoryview(Path(f.name).read_bytes()) for f in files]
     plain = survey_segments(buffers, survey(), DictKeyMap())
     table = KeyTable()
-    fast, _ = rewrite.survey_segments(files, survey(), table)
+    fast, _ = spark_survey.survey_segments(files, survey(), table)
     assert fast == plain
     pieces = [piece for f in files for piece in shuffle.hash_segment(f, survey(), b"s" * 16, 3)]
     buckets = [shuffle.merge_bucket((p for n, p in pieces if n == bucket), b"s" * 16) for bucket in range(3)]

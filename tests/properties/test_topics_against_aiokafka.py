@@ -18,6 +18,7 @@ from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.audit.findings import BAD
 from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.compact import rewrite
+from logyard.spark_jobs.compact import survey as spark_survey
 from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.segments import chunks
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
@@ -132,7 +133,7 @@ def test_the_same_records_and_the_same_damage(block: int, tmp_path: Path) -> Non
         damaged_batches += len(expected)
         if expected:
             with pytest.raises(CorruptData, match=f"offset {min(expected)}\\)"):
-                rewrite.survey_segments(files, survey_of(log), KeyTable())
+                spark_survey.survey_segments(files, survey_of(log), KeyTable())
     assert damaged_batches > 10
 
 
@@ -162,7 +163,7 @@ def test_the_last_record_of_each_key_stays(block: int, tmp_path: Path) -> None:
             for f in write(rng, tmp_path / str(seed) / "t-0", batches)
         ]
         survey = survey_of(log)
-        decision, _ = rewrite.survey_segments(files, survey, KeyTable())
+        decision, _ = spark_survey.survey_segments(files, survey, KeyTable())
         rewriter = rewrite.Rewriter(decision, str(tmp_path))
         out = b""
         for group in rewrite.plan_groups(files, decision, {"segment.bytes": 10**6}):

@@ -2,9 +2,10 @@ import random
 
 import numpy as np
 
-from logyard.spark_jobs.compact.key_table import KeyTable, hash_key
+from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.segments import chunks
 from logyard.spark_jobs.segments.digests import batch_hashes, key_hashes, record_hashes
+from logyard.spark_jobs.segments.siphash import hash_key
 from tests.support.batches import Rec, batch
 from tests.unit.spark_jobs.segments.test_chunks import chunk_of
 

@@ -18,6 +18,7 @@ from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
 from logyard.broker.log.disk.real import OsDisk
 from logyard.spark_jobs.compact import rewrite
+from logyard.spark_jobs.compact import survey as spark_survey
 from logyard.spark_jobs.compact.key_table import KeyTable
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.support.batches import APPEND_TIME, HORIZON, TRANSACTIONAL, Batch, Rec, batch, marker
@@ -98,7 +99,7 @@ class Log:
             aborted=fields["aborted"],
             producers=fields["producers"],
         )
-        decision, _ = rewrite.survey_segments(files, survey, KeyTable())
+        decision, _ = spark_survey.survey_segments(files, survey, KeyTable())
         rewriter = rewrite.Rewriter(decision, str(self.root))
         out = {base: self.file(base).read_bytes() for base in self.last}
         for group in rewrite.plan_groups(files, decision, {"segment.bytes": limit}):

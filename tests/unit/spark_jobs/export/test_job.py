@@ -12,11 +12,11 @@ import pytest
 
 from logyard.spark_jobs import cluster
 from logyard.spark_jobs.export import job, merges, options
+from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.job import MEBIBYTE
 from logyard.spark_jobs.export.manifest import ManifestStore
 from logyard.spark_jobs.export.modes import Upserting
 from logyard.spark_jobs.export.schema.evolution import SchemaRefused
-from logyard.spark_jobs.segments.splits import ExportRefused
 from tests.support.crash_points import crash_points
 from tests.support.export_runs import Flights, pairs
 from tests.support.here_workers import HereWorkers

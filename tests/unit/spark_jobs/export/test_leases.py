@@ -13,10 +13,10 @@ import pytest
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.export import job, leaders, options
+from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.leaders import LeaseLost
 from logyard.spark_jobs.leases.client import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, Place
-from logyard.spark_jobs.segments.splits import ExportRefused
 from logyard.spark_jobs.session import JobFailed
 from tests.support.batches import Batch, Rec, batch
 from tests.support.here_workers import HereWorkers

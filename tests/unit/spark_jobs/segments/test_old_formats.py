@@ -15,9 +15,9 @@ from logyard.spark_jobs.audit.divergence import record_rows
 from logyard.spark_jobs.audit.partition import judge_partition
 from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.segments import chunks
-from logyard.spark_jobs.segments import splits as exporting
 from logyard.spark_jobs.segments.indexes import offset_of_time
 from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
+from logyard.spark_jobs.segments.splits import COLUMNS as EXPORTED
 from logyard.spark_jobs.segments.splits import Range, plan_splits, split_rows
 from tests.support.batches import Rec, batch
 from tests.support.old_logs import AnyBatch, old, random_old_log, seen
@@ -138,6 +138,6 @@ def test_times_inside_wrappers_are_found(tmp_path: Path) -> None:
 def test_a_large_segment_is_cut_at_messages_and_nothing_falls_between(tmp_path: Path) -> None:
     log: list[AnyBatch] = [old([Rec(9 * n + i, b"k", b"v" * 9) for i in range(9)], n % 2, 2) for n in range(60)]
     replica = replica_of(tmp_path, log, cuts=2)
-    splits = list(plan_splits(Range(replica, 4, 500), committed_only=True, columns=exporting.COLUMNS, split_bytes=300))
+    splits = list(plan_splits(Range(replica, 4, 500), committed_only=True, columns=EXPORTED, split_bytes=300))
     assert len(splits) > 8
     assert [r["offset"] for r in rows(replica, 4, 500, 300)] == list(range(4, 500))

@@ -11,8 +11,9 @@ import pytest
 from logyard.broker.errors import LogyardError
 from logyard.broker.log.producers import ProducerEntry, encode_snapshot
 from logyard.spark_jobs.export.manifest import Manifest
+from logyard.spark_jobs.export.offsets import plan_range
 from logyard.spark_jobs.segments.replicas import of_partition_directory
-from logyard.spark_jobs.segments.splits import COLUMNS, plan_range, plan_splits, split_rows
+from logyard.spark_jobs.segments.splits import COLUMNS, plan_splits, split_rows
 from logyard.spark_jobs.segments.stable_offset import settled
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, TRANSACTIONAL, Batch, Rec, batch, marker

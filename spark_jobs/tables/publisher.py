@@ -1,8 +1,7 @@
-"""What an export commits besides its manifest: where the staged files of a committed version go, again and again
-until it is done.
+"""How an export's committed versions get into a table besides its manifest, and what Delta and Iceberg share.
 
-Rule 1: a version's staging directory stays until its files are published; it is what says that work is left.
-Rule 2: whatever a publisher does may be done twice, by two at once too: its table takes each version once.
+Rule 1: a version's staging directory stays until its files are published: its existence says that work is left.
+Rule 2: whatever a publisher does may be done twice, even by two runs at once: its table takes each version once.
 """
 
 import json
@@ -10,11 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
-from logyard.spark_jobs.session import Workers
-
-FORMATS = ("parquet", "delta", "iceberg")
 
 
 class TableFailed(LogyardError):
@@ -31,36 +26,6 @@ class Publisher(Protocol):
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
         """Bring the files of a committed version into the table; raises TableFailed."""
         ...
-
-
-class Directory:
-    """Plain Parquet files: moved to their place, and that is all."""
-
-    def check(self) -> None:
-        pass
-
-    def publish(self, store: ManifestStore, manifest: Manifest) -> None:
-        store.finish_moves(manifest)
-
-
-def publisher(name: str, workers: Workers, output: Output) -> Publisher:
-    """Return the publisher of a format."""
-    from logyard.spark_jobs.tables.delta import DeltaTable
-    from logyard.spark_jobs.tables.iceberg import IcebergTable
-
-    if name == "delta":
-        return DeltaTable(workers, output)
-    return IcebergTable(workers, output) if name == "iceberg" else Directory()
-
-
-def settings(name: str) -> dict[str, str]:
-    """What Spark must be told for a format."""
-    if name != "delta":
-        return {}
-    return {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    }
 
 
 def need_class(context: Any, name: str, package: str) -> None:

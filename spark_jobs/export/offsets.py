@@ -1,0 +1,76 @@
+"""From which offset an export goes on, and how far: by the manifest, the leader epochs and what the log still holds."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from logyard.spark_jobs.export.errors import ExportRefused
+from logyard.spark_jobs.export.manifest import Manifest, TopicProgress
+from logyard.spark_jobs.segments.epochs import UNKNOWN, kept_until
+from logyard.spark_jobs.segments.replicas import Replica
+from logyard.spark_jobs.segments.splits import Range
+
+
+def plan_range(
+    replica: Replica, manifest: Manifest, *, committed_only: bool, allow_data_loss: bool, accept_new_topic: bool
+) -> Range:
+    """Return what to export of one partition; raises ExportRefused (see there)."""
+    if replica.watermark_trouble:
+        raise ExportRefused(f"{replica.tp}: {replica.watermark_trouble}")
+    if manifest.cluster_id is not None and replica.cluster_id is not None and manifest.cluster_id != replica.cluster_id:
+        raise ExportRefused(
+            f"this directory holds an export of cluster {manifest.cluster_id}, not of {replica.cluster_id}:"
+            " use another --destination"
+        )
+    known = manifest.topics.get(replica.topic)
+    if known is not None and known.topic_id != replica.topic_id:
+        if not accept_new_topic:
+            raise ExportRefused(
+                f"topic {replica.topic} was deleted and made again since it was exported (id {known.topic_id}, now"
+                f" {replica.topic_id}): --accept-new-topic exports the new one from its start"
+            )
+        known = None
+    start = None if known is None else known.next_offsets.get(replica.partition)
+    if known is not None and start is not None:
+        _check_kept(replica, start, known.epochs.get(replica.partition, UNKNOWN), allow_data_loss=allow_data_loss)
+    start = replica.log_start_offset if start is None else start
+    if start < replica.log_start_offset:
+        if not allow_data_loss:
+            raise ExportRefused(
+                f"{replica.tp}: offsets {start} to {replica.log_start_offset - 1} were deleted before they were"
+                " exported: --allow-data-loss goes on behind them"
+            )
+        start = replica.log_start_offset
+    end = replica.high_watermark
+    if committed_only and replica.last_stable_offset >= 0:
+        end = min(end, replica.last_stable_offset)
+    # Right after a failover the leader's high watermark lags behind what was exported: there is nothing to do yet.
+    return Range(replica, start, max(start, end))
+
+
+def progress(ranges: Sequence[Range], schema: str) -> dict[str, TopicProgress]:
+    """Return how far topics are exported when these ranges are, by name."""
+    offsets: dict[str, dict[int, int]] = defaultdict(dict)
+    epochs: dict[str, dict[int, int]] = defaultdict(dict)
+    for span in ranges:
+        offsets[span.replica.topic][span.replica.partition] = span.end
+        if span.epoch != UNKNOWN:
+            epochs[span.replica.topic][span.replica.partition] = span.epoch
+    ids = {span.replica.topic: span.replica.topic_id for span in ranges}
+    return {name: TopicProgress(ids[name], offsets[name], schema, epochs[name]) for name in offsets}
+
+
+def _check_kept(replica: Replica, start: int, epoch: int, *, allow_data_loss: bool) -> None:
+    """Raise ExportRefused where the log no longer holds what was exported up to `start`, whose last record had this
+    leader epoch, or where the replica is not the one to say so."""
+    if 0 <= replica.leader_epoch < epoch:
+        raise ExportRefused(
+            f"{replica.tp}: broker {replica.broker_id} leads it in epoch {replica.leader_epoch}, and epoch {epoch} was"
+            " exported: another leads it by now; run the export again"
+        )
+    log_end = replica.log_end_offset if replica.log_end_offset >= 0 else replica.high_watermark
+    kept = kept_until(replica.leader_epochs, log_end, start, epoch)
+    if kept < start and not allow_data_loss:
+        raise ExportRefused(
+            f"{replica.tp}: it was exported up to {start}, and from {kept} on the log has lost these records, others"
+            f" may stand there (an unclean election?): --allow-data-loss goes on at {start}"
+        )

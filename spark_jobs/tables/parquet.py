@@ -1,0 +1,13 @@
+"""Plain Parquet files: the export's data/ is the table."""
+
+from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
+
+
+class ParquetDirectory:
+    """Publishes a version by moving its staged files to their final paths."""
+
+    def check(self) -> None:
+        pass
+
+    def publish(self, store: ManifestStore, manifest: Manifest) -> None:
+        store.finish_moves(manifest)

@@ -1,0 +1,27 @@
+"""The formats that a table can have (`--format`): who publishes versions into it, and what Spark is to be told."""
+
+from logyard.spark_jobs.export.files import Output
+from logyard.spark_jobs.session import Workers
+from logyard.spark_jobs.tables.delta import DeltaTable
+from logyard.spark_jobs.tables.iceberg import IcebergTable
+from logyard.spark_jobs.tables.parquet import ParquetDirectory
+from logyard.spark_jobs.tables.publisher import Publisher
+
+TABLE_FORMATS = ("parquet", "delta", "iceberg")
+
+
+def publisher(name: str, workers: Workers, output: Output) -> Publisher:
+    """Return what publishes committed versions into a table of this format."""
+    if name == "delta":
+        return DeltaTable(workers, output)
+    return IcebergTable(workers, output) if name == "iceberg" else ParquetDirectory()
+
+
+def settings(name: str) -> dict[str, str]:
+    """Return the settings that Spark needs for a format."""
+    if name != "delta":
+        return {}
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
