@@ -6,7 +6,7 @@ import uuid
 
 from confluent_kafka.admin import NewTopic
 
-from tests.support.asking import Asking
+from tests.support.direct_producer import DirectProducer
 from tests.support.load import Load
 from tests.support.real_cluster import RealCluster, eventually
 
@@ -61,7 +61,7 @@ def test_a_clean_stop_of_a_follower_holds_up_no_acks_all(own_cluster: RealCluste
     for made in admin.create_topics(new, operation_timeout=20).values():
         made.result(30)
     eventually(lambda: yard.isrs_full("held") and yard.isrs_full("moved"), "in sync")
-    producers = [Asking(yard.address(staying), topic) for topic in topics]
+    producers = [DirectProducer(yard.address(staying), topic) for topic in topics]
     for producer in producers:
         producer.start()
     eventually(lambda: len(producers[0].answers) > 20, "the producers run")

@@ -1,5 +1,8 @@
-"""A broker's lease side (docs/leases.md) over plain directories, for tests of the jobs: strict about what it is
-handed."""
+"""A broker's HTTP side for leases (docs/leases.md) over plain directories, for tests of the jobs.
+
+It refuses every request that breaks the protocol. Use: `with FakeBroker(1, {("t", 0): FakeReplica(directory, True)}) as
+broker:`, then hand `broker.address` and `broker.token` to the job.
+"""
 
 import hashlib
 import json
@@ -59,8 +62,8 @@ class FakeBroker:
         self.keeps_time = keeps_time
         self.broker_id, self.replicas, self.hidden = broker_id, replicas, hidden
         self.token = f"token-of-{broker_id}"
-        self.says_it_is: int | None = broker_id
-        self.asked_who = self.tokens_seen = 0
+        self.reported_id: int | None = broker_id
+        self.health_requests = self.tokens_seen = 0
         self.leases: dict[str, dict[str, Any]] = {}
         self.now_ms = 1_700_000_000_000
         self.requests: list[str] = []
@@ -68,47 +71,7 @@ class FakeBroker:
         self.held_until = 10**9
         self.strays: list[str] = []
         self._lock = threading.Lock()
-        broker = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-            def do_GET(self) -> None:
-                self._serve("GET")
-
-            def do_POST(self) -> None:
-                self._serve("POST")
-
-            def do_PUT(self) -> None:
-                self._serve("PUT")
-
-            def _serve(self, method: str) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                try:
-                    if self.path == "/health":
-                        broker.asked_who += 1
-                        broker.tokens_seen += "Authorization" in self.headers
-                        self._send(200, json.dumps({"broker_id": broker.says_it_is}).encode())
-                        return
-                    broker.tokens_seen += "Authorization" in self.headers
-                    if self.headers.get("Authorization") != f"Bearer {broker.token}":
-                        raise Refused(401, "unauthorized")
-                    status, answer = broker.answer(method, self.path, dict(self.headers), body)
-                except Refused as refused:
-                    status = refused.status
-                    answer = json.dumps({"error": refused.code, "message": str(refused)}).encode()
-                self._send(status, answer)
-
-            def _send(self, status: int, answer: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(self)
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> "FakeBroker":
@@ -172,7 +135,7 @@ class FakeBroker:
             "partition": asked["partition"],
             "links_dir": f"{root}/links",
             "parts_dir": f"{root}/parts",
-            **self._told(replica, compacting=asked["purpose"] == "compact"),
+            **self._description(replica, compacting=asked["purpose"] == "compact"),
         }
         for segment in lease["segments"]:
             for kind, size in segment["files"].items():
@@ -202,8 +165,8 @@ class FakeBroker:
                 raise Refused(409, "not_compacted", f"cleanup.policy is {policy}")
         return replica
 
-    def _told(self, replica: FakeReplica, *, compacting: bool) -> dict[str, Any]:
-        """What a lease says of the log."""
+    def _description(self, replica: FakeReplica, *, compacting: bool) -> dict[str, Any]:
+        """What a lease says about the log."""
         segments = self._segments(replica)
         end = segments[-1]["last_offset"] + 1
         watermark = end if replica.high_watermark is None else replica.high_watermark
@@ -362,3 +325,51 @@ class FakeBroker:
         assert all(a.last < b.base for a, b in pairwise(batches))
         assert batches[-1].last == part["last_offset"] == last["last_offset"]
         assert sum(len(b.records) for b in batches) == part["records"]
+
+
+class _Server(ThreadingHTTPServer):
+    """The HTTP server of one broker, on a free port of loopback."""
+
+    def __init__(self, broker: "FakeBroker") -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.broker = broker
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._serve("GET")
+
+    def do_POST(self) -> None:
+        self._serve("POST")
+
+    def do_PUT(self) -> None:
+        self._serve("PUT")
+
+    def _serve(self, method: str) -> None:
+        broker = self.server.broker
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        broker.tokens_seen += "Authorization" in self.headers
+        try:
+            if self.path == "/health":
+                broker.health_requests += 1
+                self._send(200, json.dumps({"broker_id": broker.reported_id}).encode())
+                return
+            if self.headers.get("Authorization") != f"Bearer {broker.token}":
+                raise Refused(401, "unauthorized")
+            status, answer = broker.answer(method, self.path, dict(self.headers), body)
+        except Refused as refused:
+            status = refused.status
+            answer = json.dumps({"error": refused.code, "message": str(refused)}).encode()
+        self._send(status, answer)
+
+    def _send(self, status: int, answer: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)

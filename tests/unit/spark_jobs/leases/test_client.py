@@ -138,12 +138,12 @@ def test_no_token_is_sent_to_whoever_else_answers_at_a_broker_s_address(
     broker: FakeBroker, says: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("logyard.spark_jobs.leases.client._known", set())
-    broker.says_it_is = says
+    broker.reported_id = says
     with pytest.raises(LeaseError, match=r"answers there; no token was sent: set its http\.advertised\.listener") as no:
         acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "r", "audit")
     assert no.value.code == "unreachable"
     assert broker.tokens_seen == 0
-    broker.says_it_is = 1
+    broker.reported_id = 1
     acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "r", "audit")
     acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "r2", "audit")
-    assert broker.asked_who == 2, "once it is known it is not asked again"
+    assert broker.health_requests == 2, "once it is known it is not asked again"

@@ -1,4 +1,4 @@
-"""A producer that asks one broker and nobody else, one request after the other, and keeps every answer it got."""
+"""A producer that sends to one broker only, one request after the other, and keeps the error code of each answer."""
 
 import threading
 import time
@@ -9,8 +9,8 @@ from tests.support.batches import Batch, Rec
 TIMEOUT_MS = 6000
 
 
-class Asking(threading.Thread):
-    """Sends a record with acks=all to partition 0 again and again; `answers` are the error codes, in order."""
+class DirectProducer(threading.Thread):
+    """Sends records with acks=all to partition 0, one after the other; `answers`: the error codes, in order."""
 
     def __init__(self, address: str, topic: str) -> None:
         super().__init__(daemon=True)
