@@ -9,7 +9,7 @@ import structlog
 from starlette.applications import Starlette
 
 from logyard.broker import tasks
-from logyard.broker.cleaner.service import CleaningSide
+from logyard.broker.cleaner.service import CleaningService
 from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.controller_link import ToController
 from logyard.broker.client.controller_requests import ControllerChannel
@@ -25,9 +25,9 @@ from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
 from logyard.broker.coordinator.leadership import coordinator_for
 from logyard.broker.environment import World
-from logyard.broker.http.service import HttpSide
+from logyard.broker.http.service import HttpService
 from logyard.broker.leases import restart
-from logyard.broker.leases.leases import LeasingPorts
+from logyard.broker.leases.leases import LeasePorts
 from logyard.broker.log import settings as log_settings
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.store import LogStore
@@ -127,7 +127,7 @@ class Node:
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, HANDLERS)
         self.http = self._http_side(loop)
-        self.store.on_cut = self.http.leasing.leases.cut
+        self.store.on_cut = self.http.lease_service.leases.log_truncated
         self.cleaning = self._cleaning(zk)
 
     def _log_store(self) -> LogStore:
@@ -216,10 +216,10 @@ class Node:
             fetch_bytes_max=config.int("fetch.max.bytes"),
         )
 
-    def _http_side(self, loop: asyncio.AbstractEventLoop) -> HttpSide:
+    def _http_side(self, loop: asyncio.AbstractEventLoop) -> HttpService:
         world = self._world
-        return HttpSide(
-            LeasingPorts(
+        return HttpService(
+            LeasePorts(
                 store=self.store,
                 replicas=self.replicas,
                 metadata=self.metadata,
@@ -241,14 +241,14 @@ class Node:
         answers = {} if self._world.answers is None else self._world.answers.gauges()
         return answers | ({} if self.cleaning is None else self.cleaning.gauges())
 
-    def _cleaning(self, zk: Any) -> CleaningSide | None:
+    def _cleaning(self, zk: Any) -> CleaningService | None:
         world = self._world
         if world.open_cleaner is None:
             return None
-        side = CleaningSide(
+        side = CleaningService(
             self.config,
             store=self.store,
-            leasing=self.http.leasing,
+            lease_service=self.http.lease_service,
             metadata=self.metadata,
             zk=zk,
             clock=world.clock,
@@ -292,7 +292,7 @@ class Node:
         await self.store.claim(self.config.broker_id, self.services.cluster_id)
         await self._watcher.start()
         await self.store.load()
-        await restart.restore(self.http.leasing.leases)
+        await restart.restore(self.http.lease_service.leases)
 
     def registered(self, info: BrokerInfo, epoch: int) -> None:
         """This broker is in ZooKeeper, as `info`, under that epoch."""

@@ -19,12 +19,12 @@ import structlog
 
 from logyard.broker import tasks
 from logyard.broker.cleaner import own_run
-from logyard.broker.cleaner.own_run import Leasing
 from logyard.broker.cleaner.worker import CleaningWorker, WorkerDied
 from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.clock import Clock
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.leases.book import CATCH_UP_RUN, LeaseError
+from logyard.broker.leases.service import LeaseService
 from logyard.broker.leases.snapshot import compaction_end
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import TopicPartition
@@ -52,7 +52,7 @@ class CatchUpPorts:
     is_held: Callable[[TopicPartition], bool]
     leader_of: Callable[[TopicPartition], int | None]
     ask: Callable[[int, str], Awaitable[bytes]]
-    leasing: Leasing
+    lease_service: LeaseService
     clock: Clock
     open_worker: Callable[[], CleaningWorker]
     bytes_per_second: Callable[[], float]
@@ -165,7 +165,7 @@ class CatchUp:
                 raise NoAnswer("another decision came than was offered")
             worker.pace(self._ports.bytes_per_second())
             request = {"keys_max": 0, "decision": base64.b64encode(data).decode()}
-            answer = await own_run.run(self._ports.leasing, worker, tp, CATCH_UP_RUN, request)
+            answer = await own_run.run(self._ports.lease_service, worker, tp, CATCH_UP_RUN, request)
         except CorruptData as error:
             self._refused[tp] = offer.sha256
             log.error("a decision cannot be applied", replica=str(tp), reason=str(error))

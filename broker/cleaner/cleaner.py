@@ -18,7 +18,6 @@ import structlog
 
 from logyard.broker import tasks
 from logyard.broker.cleaner import own_run, selection
-from logyard.broker.cleaner.own_run import Leasing
 from logyard.broker.cleaner.selection import Candidate
 from logyard.broker.cleaner.settings import CleanerSettings
 from logyard.broker.cleaner.worker import CleaningWorker, WorkerDied
@@ -26,6 +25,7 @@ from logyard.broker.clock import Clock
 from logyard.broker.config.topic import LONG_MAX
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.leases.book import CLEANER_RUN, LeaseError
+from logyard.broker.leases.service import LeaseService
 from logyard.broker.leases.snapshot import compaction_end
 from logyard.broker.log import layout
 from logyard.broker.log.partition_log import PartitionLog
@@ -50,7 +50,7 @@ class CleanerPorts:
     find: Callable[[TopicPartition], PartitionLog | None]
     clean_offset: Callable[[PartitionLog], int]
     is_held: Callable[[TopicPartition], bool]
-    leasing: Leasing
+    lease_service: LeaseService
     clock: Clock
     run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
     open_worker: Callable[[], CleaningWorker]
@@ -228,7 +228,7 @@ class LogCleaner:
     async def _clean_leased(self, tp: TopicPartition, worker: CleaningWorker) -> Json:
         settings = self._settings
         worker.pace(settings.bytes_per_second_each)
-        done = await own_run.run(self._ports.leasing, worker, tp, CLEANER_RUN, {"keys_max": settings.keys_max})
+        done = await own_run.run(self._ports.lease_service, worker, tp, CLEANER_RUN, {"keys_max": settings.keys_max})
         self.bytes_read += done["bytes_before"]
         self.bytes_written += done["bytes_after"]
         return {

@@ -1,11 +1,12 @@
 """What the broker's own runs do with a lease: have it worked on while it is kept alive, then commit."""
 
 import asyncio
-from typing import Any, Protocol
+from typing import Any
 
 from logyard.broker import tasks
 from logyard.broker.cleaner.worker import CleaningWorker
 from logyard.broker.errors import CorruptData, StorageError
+from logyard.broker.leases.service import LeaseService
 from logyard.broker.model import TopicPartition
 
 TTL_MS = 60_000
@@ -13,43 +14,36 @@ TTL_MS = 60_000
 Json = dict[str, Any]
 
 
-class Leasing(Protocol):
-    """What the broker's own runs ask of the leases (leases.service.SegmentLeasing)."""
-
-    async def take(self, body: Json) -> Json: ...
-    async def heartbeat(self, lease_id: str, body: Json) -> Json: ...
-    async def commit(self, lease_id: str, body: Json) -> Json: ...
-    async def abort(self, lease_id: str, body: Json) -> Json: ...
-
-
-async def run(leasing: Leasing, worker: CleaningWorker, tp: TopicPartition, run_id: str, request: Json) -> Json:
+async def run(
+    lease_service: LeaseService, worker: CleaningWorker, tp: TopicPartition, run_id: str, request: Json
+) -> Json:
     """Take a lease on a log, have the request carried out with it, commit; returns what was made and the answer.
 
     `decision` of the request, if there is one, goes into the commit. Raises LeaseError, StorageError, WorkerDied,
     and CorruptData for a log that cannot be cleaned.
     """
-    lease = await leasing.take(
+    lease = await lease_service.grant(
         {"topic": tp.topic, "partition": tp.partition, "run_id": run_id, "purpose": "compact", "ttl_ms": TTL_MS}
     )
     try:
-        made = await _work_at(leasing, worker, lease, request)
-        answer = await leasing.commit(lease["lease_id"], _commit_of(lease, made, request.get("decision")))
+        made = await _work_at(lease_service, worker, lease, request)
+        answer = await lease_service.commit(lease["lease_id"], _commit_of(lease, made, request.get("decision")))
     except BaseException as error:
         # Of no effect on a lease that has ended.
         reason = str(error) or type(error).__name__
-        await leasing.abort(lease["lease_id"], {"generation": lease["generation"], "reason": reason})
+        await lease_service.abort(lease["lease_id"], {"generation": lease["generation"], "reason": reason})
         raise
     return {**made, **answer}
 
 
-async def _work_at(leasing: Leasing, worker: CleaningWorker, lease: Json, request: Json) -> Json:
+async def _work_at(lease_service: LeaseService, worker: CleaningWorker, lease: Json, request: Json) -> Json:
     """Have the parts written while the lease is kept alive; raises LeaseError where it is lost."""
     job = tasks.answering(worker.clean({**request, "lease": lease}))
     try:
         while not job.done():
             await asyncio.wait({job}, timeout=TTL_MS / 3000)
             if not job.done():
-                await leasing.heartbeat(lease["lease_id"], {"generation": lease["generation"]})
+                await lease_service.heartbeat(lease["lease_id"], {"generation": lease["generation"]})
     finally:
         if not job.done():
             job.cancel()

@@ -13,7 +13,7 @@ from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.clock import Clock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import LogyardError
-from logyard.broker.leases.service import SegmentLeasing
+from logyard.broker.leases.service import LeaseService
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import NO_LEADER, TopicPartition
@@ -23,7 +23,7 @@ from logyard.broker.znodes.ops import ZooKeeper
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-class CleaningSide:
+class CleaningService:
     """Started with the broker, closed before its leases. `cleaner` is None with log.cleaner.enable=false."""
 
     def __init__(
@@ -31,7 +31,7 @@ class CleaningSide:
         config: BrokerConfig,
         *,
         store: LogStore,
-        leasing: SegmentLeasing,
+        lease_service: LeaseService,
         metadata: MetadataCache,
         zk: ZooKeeper,
         clock: Clock,
@@ -41,16 +41,16 @@ class CleaningSide:
         self._settings = settings_from(config)
         self._broker_id = config.broker_id
         self._metadata, self._zk, self._run = metadata, zk, run_blocking
-        leases = leasing.leases
+        leases = lease_service.leases
         self.catch_up = CatchUp(
             CatchUpPorts(
                 logs=store.all_logs,
                 find=store.get,
                 clean_offset=leases.clean_offset,
-                is_held=leases.book.compacting,
+                is_held=leases.book.is_being_compacted,
                 leader_of=self._leader_of,
                 ask=self._ask,
-                leasing=leasing,
+                lease_service=lease_service,
                 clock=clock,
                 open_worker=open_worker,
                 bytes_per_second=lambda: self._settings.bytes_per_second_each,
@@ -62,8 +62,8 @@ class CleaningSide:
                 logs=store.all_logs,
                 find=store.get,
                 clean_offset=leases.clean_offset,
-                is_held=leases.book.compacting,
-                leasing=leasing,
+                is_held=leases.book.is_being_compacted,
+                lease_service=lease_service,
                 clock=clock,
                 run_blocking=run_blocking,
                 open_worker=open_worker,

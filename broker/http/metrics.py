@@ -15,7 +15,8 @@ from prometheus_client.registry import Collector
 
 from logyard.broker import tasks
 from logyard.broker.leases.book import Purpose
-from logyard.broker.leases.leases import HeldLeases, LeasedStore
+from logyard.broker.leases.leases import Leases
+from logyard.broker.log.store import LogStore
 from logyard.broker.replication.ports import TimerHandle, Timers
 from logyard.broker.replication.replicas import Replicas
 
@@ -73,8 +74,8 @@ class Sources:
     replicas: Replicas
     controller_gauges: Callable[[], Mapping[str, int]]
     apis: Mapping[int, ApiFigures]
-    store: LeasedStore
-    leases: HeldLeases
+    store: LogStore
+    leases: Leases
     pauses: LoopPauses
     identity: Mapping[str, str]
     other_gauges: Callable[[], Mapping[str, int]] = dict
@@ -128,7 +129,7 @@ def _apis(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
     yield from (requests, errors, seconds)
 
 
-def _logs(store: LeasedStore) -> Iterator[Metric]:
+def _logs(store: LogStore) -> Iterator[Metric]:
     sizes: dict[str, int] = {}
     segments = lost = 0
     for log in store.all_logs():
@@ -148,7 +149,7 @@ def _logs(store: LeasedStore) -> Iterator[Metric]:
     yield directories
 
 
-def _leases(leases: HeldLeases) -> Metric:
+def _leases(leases: Leases) -> Metric:
     family = GaugeMetricFamily("logyard_segment_leases", "Living segment leases, by purpose", labels=["purpose"])
     for purpose in Purpose:
         family.add_metric([purpose.value], sum(lease.living and lease.purpose is purpose for lease in leases.book))

@@ -4,8 +4,8 @@ Only translates between HTTP and the services it is given; docs/leases.md is the
 """
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 from starlette.applications import Starlette
@@ -16,6 +16,7 @@ from starlette.routing import Route
 from logyard.broker.errors import StorageError
 from logyard.broker.http.token import matches
 from logyard.broker.leases.book import LeaseError
+from logyard.broker.leases.service import LeaseService
 
 JSON_BYTES_MAX = 4 * 1024 * 1024
 
@@ -24,39 +25,11 @@ log = structlog.get_logger("logyard.http")
 Json = dict[str, Any]
 
 
-class Leasing(Protocol):
-    """What the lease routes ask for; raises LeaseError. Implemented by leases/service.py."""
-
-    async def take(self, body: Json) -> Json: ...
-    async def heartbeat(self, lease_id: str, body: Json) -> Json: ...
-    def list_leases(self, run_id: str | None) -> Json: ...
-    def show(self, lease_id: str) -> Json: ...
-    def read(
-        self, lease_id: str, base_offset: int, file: str, byte_range: tuple[int, int | None] | None
-    ) -> tuple[int, int, int, AsyncIterator[bytes]]: ...
-    async def put_part(
-        self,
-        lease_id: str,
-        base_offset: int,
-        generation: int,
-        size: int,
-        sha256: str,
-        chunks: AsyncIterator[bytes],
-    ) -> tuple[bool, Json]: ...
-    async def commit(self, lease_id: str, body: Json) -> Json: ...
-    async def abort(self, lease_id: str, body: Json) -> Json: ...
-    async def partitions(self) -> Json: ...
-    async def partition(self, topic: str, partition: int) -> Json: ...
-    async def quarantine(self, topic: str, partition: int, body: Json) -> Json: ...
-    def decisions(self) -> Json: ...
-    async def decision(self, topic: str, partition: int) -> tuple[bytes, str]: ...
-
-
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def build(
-    leasing: Leasing, token: str, health: Callable[[], tuple[bool, Json]], metrics: Callable[[], bytes]
+    lease_service: LeaseService, token: str, health: Callable[[], tuple[bool, Json]], metrics: Callable[[], bytes]
 ) -> Starlette:
     """Return the ASGI application. `health` says (ready, details); `metrics` gives Prometheus text."""
 
@@ -68,9 +41,9 @@ def build(
         return PlainTextResponse(metrics(), media_type="text/plain; version=0.0.4")
 
     routes = [Route("/health", show_health), Route("/metrics", show_metrics)]
-    for path, method, endpoint in (*lease_routes(leasing), *replica_routes(leasing)):
+    for path, method, endpoint in (*lease_routes(lease_service), *replica_routes(lease_service)):
         routes.append(Route(path, guarded(endpoint, token), methods=[method]))
-    for path, method, endpoint in decision_routes(leasing):
+    for path, method, endpoint in decision_routes(lease_service):
         routes.append(Route(path, answered(endpoint), methods=[method]))
     return Starlette(routes=routes)
 
@@ -104,25 +77,25 @@ def answered(endpoint: Endpoint) -> Endpoint:
     return answer
 
 
-def lease_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
+def lease_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]:
     """(path, method, endpoint) of what is done with a lease."""
 
     async def take(request: Request) -> Response:
-        return JSONResponse(await leasing.take(await _body(request)), 201)
+        return JSONResponse(await lease_service.grant(await _body(request)), 201)
 
     async def list_leases(request: Request) -> Response:
-        return JSONResponse(leasing.list_leases(request.query_params.get("run_id")))
+        return JSONResponse(lease_service.list_leases(request.query_params.get("run_id")))
 
     async def show(request: Request) -> Response:
-        return JSONResponse(leasing.show(request.path_params["lease_id"]))
+        return JSONResponse(lease_service.show(request.path_params["lease_id"]))
 
     async def heartbeat(request: Request) -> Response:
-        return JSONResponse(await leasing.heartbeat(request.path_params["lease_id"], await _body(request)))
+        return JSONResponse(await lease_service.heartbeat(request.path_params["lease_id"], await _body(request)))
 
     async def read(request: Request) -> Response:
         params = request.path_params
         wanted = _byte_range(request.headers.get("range"))
-        start, end, size, chunks = leasing.read(params["lease_id"], params["base_offset"], params["file"], wanted)
+        start, end, size, chunks = lease_service.read(params["lease_id"], params["base_offset"], params["file"], wanted)
         headers = {"content-length": str(end - start), "content-type": "application/octet-stream"}
         if wanted is not None:
             headers["content-range"] = f"bytes {start}-{end - 1}/{size}"
@@ -133,16 +106,16 @@ def lease_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
         size = _whole_number("Content-Length", request.headers.get("content-length"))
         generation = _whole_number("generation", request.query_params.get("generation"))
         digest = request.headers.get("x-content-sha256", "").lower()
-        made, answer = await leasing.put_part(
+        made, answer = await lease_service.put_part(
             params["lease_id"], params["base_offset"], generation, size, digest, request.stream()
         )
         return JSONResponse(answer, 201 if made else 200)
 
     async def commit(request: Request) -> Response:
-        return JSONResponse(await leasing.commit(request.path_params["lease_id"], await _body(request)))
+        return JSONResponse(await lease_service.commit(request.path_params["lease_id"], await _body(request)))
 
     async def abort(request: Request) -> Response:
-        return JSONResponse(await leasing.abort(request.path_params["lease_id"], await _body(request)))
+        return JSONResponse(await lease_service.abort(request.path_params["lease_id"], await _body(request)))
 
     return [
         ("/leases", "POST", take),
@@ -156,18 +129,20 @@ def lease_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
     ]
 
 
-def replica_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
+def replica_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]:
     """(path, method, endpoint) of what is told of replicas without a lease."""
 
     async def partitions(request: Request) -> Response:
-        return JSONResponse(await leasing.partitions())
+        return JSONResponse(await lease_service.partitions())
 
     async def partition(request: Request) -> Response:
-        return JSONResponse(await leasing.partition(request.path_params["topic"], request.path_params["partition"]))
+        return JSONResponse(
+            await lease_service.partition(request.path_params["topic"], request.path_params["partition"])
+        )
 
     async def quarantine(request: Request) -> Response:
         params = request.path_params
-        return JSONResponse(await leasing.quarantine(params["topic"], params["partition"], await _body(request)))
+        return JSONResponse(await lease_service.quarantine(params["topic"], params["partition"], await _body(request)))
 
     return [
         ("/partitions/{topic}/{partition:int}/quarantine", "POST", quarantine),
@@ -176,14 +151,14 @@ def replica_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
     ]
 
 
-def decision_routes(leasing: Leasing) -> list[tuple[str, str, Endpoint]]:
+def decision_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]:
     """(path, method, endpoint) of what brokers ask each other, without a token."""
 
     async def decisions(request: Request) -> Response:
-        return JSONResponse(leasing.decisions())
+        return JSONResponse(lease_service.decisions())
 
     async def decision(request: Request) -> Response:
-        data, sha256 = await leasing.decision(request.path_params["topic"], request.path_params["partition"])
+        data, sha256 = await lease_service.decision(request.path_params["topic"], request.path_params["partition"])
         return Response(data, media_type="application/octet-stream", headers={"x-content-sha256": sha256})
 
     return [

@@ -7,13 +7,13 @@ from starlette.applications import Starlette
 
 from logyard.broker.http import routes, token
 from logyard.broker.http.metrics import ApiFigures, LoopPauses, Metrics, Sources
-from logyard.broker.leases.leases import LeasingPorts
-from logyard.broker.leases.service import SegmentLeasing
+from logyard.broker.leases.leases import LeasePorts
+from logyard.broker.leases.service import LeaseService
 
 Health = Callable[[], tuple[bool, dict[str, Any]]]
 
 
-class HttpSide:
+class HttpService:
     """Built with the broker, whether or not anybody listens: the leases are the cleaner's as well.
 
     It hears of truncated logs from the store, and of replicas that go as a listener of the replicas.
@@ -21,7 +21,7 @@ class HttpSide:
 
     def __init__(
         self,
-        ports: LeasingPorts,
+        ports: LeasePorts,
         *,
         broker_id: int,
         cluster_id: str,
@@ -30,7 +30,7 @@ class HttpSide:
         health: Health,
         other_gauges: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        self.leasing = SegmentLeasing(ports, broker_id, cluster_id)
+        self.lease_service = LeaseService(ports, broker_id, cluster_id)
         self._pauses = LoopPauses(ports.timers, ports.clock.monotonic)
         self._health = health
         self._metrics = Metrics(
@@ -39,22 +39,22 @@ class HttpSide:
                 controller_gauges=controller_gauges,
                 apis=apis,
                 store=ports.store,
-                leases=self.leasing.leases,
+                leases=self.lease_service.leases,
                 pauses=self._pauses,
                 identity={"broker_id": str(broker_id), "cluster_id": cluster_id},
                 other_gauges=other_gauges,
             )
         )
-        ports.replicas.add_listener(self.leasing.leases)
+        ports.replicas.add_listener(self.lease_service.leases)
 
     def start(self) -> None:
         """Begin to expire leases."""
-        self.leasing.leases.start()
+        self.lease_service.leases.start()
 
     async def close(self) -> None:
         """End every lease; before the logs are closed."""
         self._pauses.close()
-        await self.leasing.leases.close()
+        await self.lease_service.leases.close()
 
     def app(self, token_file: str | None, log_dir: str) -> Starlette:
         """Return the ASGI application; the token comes from `token_file`, else from `http.token` in `log_dir`.
@@ -64,4 +64,4 @@ class HttpSide:
         """
         secret = token.load(token_file) if token_file is not None else token.load_or_create(log_dir)
         self._pauses.start()
-        return routes.build(self.leasing, secret, self._health, self._metrics.text)
+        return routes.build(self.lease_service, secret, self._health, self._metrics.text)

@@ -126,7 +126,7 @@ class LeaseBook:
     def _living(self, tp: TopicPartition) -> list[Lease]:
         return [lease for lease in self._leases.values() if lease.tp == tp and lease.living]
 
-    def compacting(self, tp: TopicPartition) -> bool:
+    def is_being_compacted(self, tp: TopicPartition) -> bool:
         """Whether a living compact lease holds this replica: nothing else may delete or clean its segments."""
         return any(lease.purpose is Purpose.COMPACT for lease in self._living(tp))
 
@@ -151,7 +151,7 @@ class LeaseBook:
         if len(living) >= LIVING_MAX:
             raise LeaseError("too_many_leases", 429, f"{tp} has {LIVING_MAX} living leases: abort some first")
 
-    def open(
+    def grant(
         self,
         lease_id: str,
         tp: TopicPartition,
@@ -178,14 +178,14 @@ class LeaseBook:
             ttl_ms,
             0,
         )
-        self.beat(lease, now_ms)
+        self.renew(lease, now_ms)
         self._leases[lease_id] = lease
         return lease
 
     def restore(self, lease: Lease, now_ms: int) -> None:
         """Enter a lease that outlived a restart, living or committed; later ones get larger generations."""
         if lease.living:
-            self.beat(lease, now_ms)
+            self.renew(lease, now_ms)
         else:
             left_ms = lease.ended_at_ms + REMEMBERED_MS - now_ms
             lease.due_ms = self._passed_ms() + max(0, min(left_ms, REMEMBERED_MS))
@@ -198,7 +198,7 @@ class LeaseBook:
             raise LeaseError("unknown_lease", 404, f"lease {lease_id} is not known here: take a new one")
         return lease
 
-    def active(self, lease_id: str, generation: int | None = None) -> Lease:
+    def find_active(self, lease_id: str, generation: int | None = None) -> Lease:
         """Find a lease that may still be worked with; raises the error its state calls for."""
         lease = self.find(lease_id)
         if generation is not None and generation != lease.generation:
@@ -208,10 +208,10 @@ class LeaseBook:
                 "commit_in_progress", 409, f"lease {lease_id} is being committed: ask GET /leases/{lease_id}"
             )
         if lease.state is not LeaseState.ACTIVE:
-            raise ended(lease)
+            raise lease_ended(lease)
         return lease
 
-    def beat(self, lease: Lease, now_ms: int, ttl_ms: int | None = None) -> None:
+    def renew(self, lease: Lease, now_ms: int, ttl_ms: int | None = None) -> None:
         """A sign of life: the time to live starts again."""
         if ttl_ms is not None:
             lease.ttl_ms = ttl_ms
@@ -225,7 +225,7 @@ class LeaseBook:
         """A check failed and nothing was swapped: the job may hand in better parts."""
         if lease.state is LeaseState.COMMITTING:
             lease.state = LeaseState.ACTIVE
-            self.beat(lease, now_ms)
+            self.renew(lease, now_ms)
 
     def committed(self, lease: Lease, result: dict[str, Any], now_ms: int) -> None:
         lease.result = result
@@ -236,24 +236,24 @@ class LeaseBook:
         if lease.living:
             self._end(lease, LeaseState.ABORTED, reason, now_ms)
 
-    def lose(self, tp: TopicPartition, reason: str, now_ms: int, truncated_to: int | None = None) -> None:
+    def lose_replica(self, tp: TopicPartition, reason: str, now_ms: int, truncated_to: int | None = None) -> None:
         """The replica was stopped, deleted or truncated: leases that cover what is gone are lost."""
         for lease in self._living(tp):
             if truncated_to is None or truncated_to < lease.log_end_offset:
-                self.lose_one(lease, reason, now_ms)
+                self.lose(lease, reason, now_ms)
 
-    def lead_by(self, tp: TopicPartition, leader_epoch: int, now_ms: int) -> None:
+    def leader_changed(self, tp: TopicPartition, leader_epoch: int, now_ms: int) -> None:
         """The partition is led in this epoch: compact leases of another are lost (docs/leases.md)."""
         for lease in self._living(tp):
             if lease.purpose is Purpose.COMPACT and lease.leader_epoch != leader_epoch:
-                self.lose_one(lease, f"the leader changed (epoch {leader_epoch})", now_ms)
+                self.lose(lease, f"the leader changed (epoch {leader_epoch})", now_ms)
 
-    def lose_one(self, lease: Lease, reason: str, now_ms: int) -> None:
+    def lose(self, lease: Lease, reason: str, now_ms: int) -> None:
         """What this lease covers is not there any more."""
         if lease.living and not lease.swapped:
             self._end(lease, LeaseState.LOST, reason, now_ms)
 
-    def tick(self, now_ms: int) -> None:
+    def expire_due(self, now_ms: int) -> None:
         """Expire what had no heartbeat, forget what ended long ago."""
         passed_ms = self._passed_ms()
         for lease in list(self._leases.values()):
@@ -271,7 +271,7 @@ class LeaseBook:
         self._on_end(lease)
 
 
-def ended(lease: Lease) -> LeaseError:
+def lease_ended(lease: Lease) -> LeaseError:
     return LeaseError(
         "lease_ended",
         409,

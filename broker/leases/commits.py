@@ -12,7 +12,7 @@ from typing import Any
 
 from logyard.broker.leases import parts
 from logyard.broker.leases.book import OWN_RUNS, LeaseError
-from logyard.broker.leases.leased_log import Holding
+from logyard.broker.leases.leased_log import LeasedLog
 from logyard.broker.leases.parts import RunBlocking
 from logyard.broker.leases.requests import CommitRequest
 from logyard.broker.leases.snapshot import LeasedSegment
@@ -30,7 +30,7 @@ class SegmentChanged(Exception):
 
 async def carry_out(
     run: RunBlocking,
-    holding: Holding,
+    leased: LeasedLog,
     request: CommitRequest,
     members: Sequence[Sequence[LeasedSegment]],
     fence: Callable[[], None],
@@ -45,12 +45,12 @@ async def carry_out(
     Raises LeaseError, SegmentChanged, StorageError, FileNotFoundError (the lease's files went): nothing was swapped
     unless `swapped` was called.
     """
-    log = holding.log
-    await run(partial(_check, log.disk, holding, request, members))
+    log = leased.log
+    await run(partial(_check, log.disk, leased, request, members))
     fence()
     await run(begun)
     fence()
-    replacements = await _prepare(run, holding, request)
+    replacements = await _prepare(run, leased, request)
     try:
         fence()
         log.swap_in(replacements)
@@ -66,20 +66,20 @@ async def carry_out(
     return answer(request, members)
 
 
-def _check(disk: Disk, holding: Holding, request: CommitRequest, members: Sequence[Sequence[LeasedSegment]]) -> None:
-    ours = holding.lease.run_id in OWN_RUNS
+def _check(disk: Disk, leased: LeasedLog, request: CommitRequest, members: Sequence[Sequence[LeasedSegment]]) -> None:
+    ours = leased.lease.run_id in OWN_RUNS
     for group, segments in zip(request.groups, members, strict=True):
         # What the broker's own process wrote is walked once, batch by batch, as its indexes are made.
         if not ours:
-            parts.check_part(disk, parts.part_path(holding.parts_directory, group.base_offset), group, segments)
-        changed = parts.changed(disk, holding.log.directory, segments)
+            parts.check_part(disk, parts.part_path(leased.parts_directory, group.base_offset), group, segments)
+        changed = parts.changed(disk, leased.log.directory, segments)
         if changed is not None:
             raise SegmentChanged(changed)
 
 
-async def _prepare(run: RunBlocking, holding: Holding, request: CommitRequest) -> list[swap.Replacement]:
-    log = holding.log
-    paths = [parts.part_path(holding.parts_directory, group.base_offset) for group in request.groups]
+async def _prepare(run: RunBlocking, leased: LeasedLog, request: CommitRequest) -> list[swap.Replacement]:
+    log = leased.log
+    paths = [parts.part_path(leased.parts_directory, group.base_offset) for group in request.groups]
     bases = [group.segments for group in request.groups]
     try:
         made: list[swap.Replacement] = await run(partial(log.prepare_replacement, paths, bases))
@@ -87,7 +87,7 @@ async def _prepare(run: RunBlocking, holding: Holding, request: CommitRequest) -
         raise parts.bad_part(error.base_offset, str(error)) from error
     except FileNotFoundError:
         # A cut took a segment away half-way.
-        await run(partial(_sweep, log, list(holding.segments)))
+        await run(partial(_sweep, log, list(leased.segments)))
         raise
     return made
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from logyard.broker.compaction.decision_format import KEPT_BYTES_MAX, Decision
 from logyard.broker.errors import CorruptData
-from logyard.broker.leases.requests import CommitRequest, refused
+from logyard.broker.leases.requests import CommitRequest, invalid_request
 from logyard.broker.model import TopicPartition
 
 
@@ -39,17 +39,17 @@ def read_decision(text: str, request: CommitRequest, tp: TopicPartition) -> byte
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise refused(f"decision.bytes: base64 is needed: {error}") from None
+        raise invalid_request(f"decision.bytes: base64 is needed: {error}") from None
     if len(data) > KEPT_BYTES_MAX:
-        raise refused(f"decision.bytes: {len(data)} bytes, {KEPT_BYTES_MAX} at most: leave it out")
+        raise invalid_request(f"decision.bytes: {len(data)} bytes, {KEPT_BYTES_MAX} at most: leave it out")
     if hashlib.sha256(data).hexdigest() != request.decision_sha256:
-        raise refused("decision.bytes: their SHA-256 is not decision.sha256")
+        raise invalid_request("decision.bytes: their SHA-256 is not decision.sha256")
     try:
         decision = Decision.decode(data)
     except CorruptData as error:
-        raise refused(f"decision.bytes: {error}") from None
+        raise invalid_request(f"decision.bytes: {error}") from None
     if (decision.topic, decision.partition) != (tp.topic, tp.partition):
-        raise refused(f"decision.bytes: of {decision.topic}-{decision.partition}, the lease is of {tp}")
+        raise invalid_request(f"decision.bytes: of {decision.topic}-{decision.partition}, the lease is of {tp}")
     if request.range_end > decision.range_end:
-        raise refused(f"decision.bytes: up to {decision.range_end}, the commit says {request.range_end}")
+        raise invalid_request(f"decision.bytes: up to {decision.range_end}, the commit says {request.range_end}")
     return data

@@ -1,4 +1,4 @@
-"""Taking a lease: one moment of the log on the event loop, the links in a thread, the answer (docs/leases.md).
+"""Taking a lease: one snapshot of the log on the event loop, the links in a thread, the answer (docs/leases.md).
 
 Where the log was cut while it was linked, the lease is taken again.
 """
@@ -9,11 +9,11 @@ from typing import Any
 import structlog
 
 from logyard.broker.leases import persistence
-from logyard.broker.leases.book import LeaseError, Purpose, ended
-from logyard.broker.leases.leased_log import Holding
-from logyard.broker.leases.leases import HeldLeases
-from logyard.broker.leases.requests import TakeRequest
-from logyard.broker.leases.snapshot import LeasedSegment, Moment, link
+from logyard.broker.leases.book import LeaseError, Purpose, lease_ended
+from logyard.broker.leases.leased_log import LeasedLog
+from logyard.broker.leases.leases import Leases
+from logyard.broker.leases.requests import GrantRequest
+from logyard.broker.leases.snapshot import LeasedSegment, LogSnapshot, link
 from logyard.broker.log import layout
 from logyard.broker.log.segment.index import AbortedTxn
 
@@ -22,23 +22,23 @@ ATTEMPTS = 5
 log = structlog.get_logger("logyard.leases")
 
 
-async def take(leases: HeldLeases, request: TakeRequest, cluster_id: str) -> dict[str, Any]:
+async def grant(leases: Leases, request: GrantRequest, cluster_id: str) -> dict[str, Any]:
     """Give out a lease; raises LeaseError and StorageError."""
     attempts = 0
     while True:
         attempts += 1
-        holding, moment = _begin(leases, request)
-        answer = await _set_up(leases, holding, moment)
+        leased, snapshot = _begin(leases, request)
+        answer = await _set_up(leases, leased, snapshot)
         if answer is not None:
             return answer | {"cluster_id": cluster_id}
-        leases.book.abort(holding.lease, "the log changed while it was linked", leases.now())
+        leases.book.abort(leased.lease, "the log changed while it was linked", leases.expire_due())
         if attempts == ATTEMPTS:
-            raise ended(holding.lease)
+            raise lease_ended(leased.lease)
 
 
-def _begin(leases: HeldLeases, request: TakeRequest) -> tuple[Holding, Moment]:
-    """Enter the lease and note the moment; from here on retention leaves a compact lease's segments alone."""
-    now_ms = leases.now()
+def _begin(leases: Leases, request: GrantRequest) -> tuple[LeasedLog, LogSnapshot]:
+    """Enter the lease and note the snapshot; from here on retention leaves a compact lease's segments alone."""
+    now_ms = leases.expire_due()
     partition, replica = leases.replica(request.tp)
     replica.check_usable()
     if request.purpose is Purpose.COMPACT and not replica.config.compacted:
@@ -46,42 +46,42 @@ def _begin(leases: HeldLeases, request: TakeRequest) -> tuple[Holding, Moment]:
     if request.purpose is Purpose.COMPACT and replica.is_moving:
         raise LeaseError("moving", 409, f"{request.tp}: is moving to another log directory")
     leases.book.admit(request.tp, request.run_id, request.purpose, now_ms)
-    moment = Moment.of(replica, request.purpose, leases.clean_offset(replica), now_ms)
-    covered = moment.segments[-1].end_offset if moment.segments else moment.end_offset
-    lease = leases.book.open(
+    snapshot = LogSnapshot.of(replica, request.purpose, leases.clean_offset(replica), now_ms)
+    covered = snapshot.segments[-1].end_offset if snapshot.segments else snapshot.end_offset
+    lease = leases.book.grant(
         leases.ports.new_id(),
         request.tp,
         request.run_id,
         request.purpose,
         leader_epoch=partition.leader_epoch,
-        end_offset=moment.end_offset,
-        log_end_offset=max(covered, moment.end_offset),
+        end_offset=snapshot.end_offset,
+        log_end_offset=max(covered, snapshot.end_offset),
         ttl_ms=request.ttl_ms,
         now_ms=now_ms,
     )
-    holding = Holding(lease, replica, f"{replica.directory}/{layout.LEASES}/{lease.lease_id}")
-    leases.add(holding)
+    leased = LeasedLog(lease, replica, f"{replica.directory}/{layout.LEASES}/{lease.lease_id}")
+    leases.add(leased)
     if request.purpose is Purpose.COMPACT:
-        replica.hold(lease.lease_id, [segment.base_offset for segment in moment.segments])
-    moment.fields.update(leases.leadership(partition), now_ms=now_ms)
-    return holding, moment
+        replica.hold(lease.lease_id, [segment.base_offset for segment in snapshot.segments])
+    snapshot.fields.update(leases.leadership(partition), now_ms=now_ms)
+    return leased, snapshot
 
 
-async def _set_up(leases: HeldLeases, holding: Holding, moment: Moment) -> dict[str, Any] | None:
-    """Make the links; None where the log is not any more what `moment` saw."""
-    lease = holding.lease
+async def _set_up(leases: Leases, leased: LeasedLog, snapshot: LogSnapshot) -> dict[str, Any] | None:
+    """Make the links; None where the log is not any more what `snapshot` saw."""
+    lease = leased.lease
     try:
-        segments, aborted = await leases.ports.run_blocking(partial(_link, leases, holding, moment))
+        segments, aborted = await leases.ports.run_blocking(partial(_link, leases, leased, snapshot))
     except FileNotFoundError:
         segments = None
     except BaseException:
-        leases.book.abort(lease, "its links could not be made", leases.now())
-        leases.remove_directory(holding)
+        leases.book.abort(lease, "its links could not be made", leases.expire_due())
+        leases.remove_directory(leased)
         raise
-    if segments is None or not lease.living or not moment.stands(holding.log):
-        leases.remove_directory(holding)
+    if segments is None or not lease.living or not snapshot.stands(leased.log):
+        leases.remove_directory(leased)
         return None
-    holding.is_set_up = True
+    leased.is_set_up = True
     log.info(
         "lease taken",
         lease=lease.lease_id,
@@ -91,8 +91,8 @@ async def _set_up(leases: HeldLeases, holding: Holding, moment: Moment) -> dict[
         segments=len(segments),
         end_offset=lease.end_offset,
     )
-    leases.book.beat(lease, leases.ports.clock.now_ms())
-    return moment.fields | {
+    leases.book.renew(lease, leases.ports.clock.now_ms())
+    return snapshot.fields | {
         "lease_id": lease.lease_id,
         "generation": lease.generation,
         "state": lease.state.value,
@@ -102,17 +102,17 @@ async def _set_up(leases: HeldLeases, holding: Holding, moment: Moment) -> dict[
         "partition": lease.tp.partition,
         "broker_id": leases.broker_id,
         "expires_at_ms": lease.expires_at_ms,
-        "end_offset": moment.end_offset,
-        "links_dir": holding.links_directory,
-        "parts_dir": holding.parts_directory,
+        "end_offset": snapshot.end_offset,
+        "links_dir": leased.links_directory,
+        "parts_dir": leased.parts_directory,
         "segments": [segment.to_json() for segment in segments],
         "aborted_transactions": [entry._asdict() for entry in aborted],
     }
 
 
-def _link(leases: HeldLeases, holding: Holding, moment: Moment) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
+def _link(leases: Leases, leased: LeasedLog, snapshot: LogSnapshot) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
     """Make the links and the record, in this order: what has a record is whole. Waits for the disk."""
-    segments, aborted = link(leases.ports.disk, moment, holding.directory)
-    holding.note_segments(segments)
-    persistence.write_record(leases.ports.disk, holding)
+    segments, aborted = link(leases.ports.disk, snapshot, leased.directory)
+    leased.note_segments(segments)
+    persistence.write_record(leases.ports.disk, leased)
     return segments, aborted

@@ -5,14 +5,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from logyard.broker.leases.book import Lease, LeaseError
-from logyard.broker.leases.requests import Group, refused
+from logyard.broker.leases.requests import Group, invalid_request
 from logyard.broker.leases.snapshot import LeasedSegment
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.partition_log import PartitionLog
 
 
 @dataclass(slots=True)
-class Holding:
+class LeasedLog:
     """`directory` is the lease's own; `parts` gives size and digest of what came by HTTP, by base offset."""
 
     lease: Lease
@@ -62,9 +62,9 @@ class Holding:
             found = [self.segment(base) for base in group.segments]
             first = numbers[group.base_offset]
             if [numbers[base] for base in group.segments] != list(range(first, first + len(found))):
-                raise refused(f"groups: {list(group.segments)} are not adjacent, ascending leased segments")
+                raise invalid_request(f"groups: {list(group.segments)} are not adjacent, ascending leased segments")
             if first < free_from:
-                raise refused(f"groups: the one of segment {group.base_offset} must lie behind those before it")
+                raise invalid_request(f"groups: the one of segment {group.base_offset} must lie behind those before it")
             free_from = first + len(found)
             members.append(found)
         return members

@@ -5,10 +5,10 @@ Rule 2: what a lease holds (links, parts, the pause of retention) goes as it rea
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -16,13 +16,14 @@ from logyard.broker import tasks
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import LogyardError
 from logyard.broker.leases import persistence, replica_status
-from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseBook, LeaseError, LeaseState, ended
+from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseBook, LeaseError, LeaseState, lease_ended
 from logyard.broker.leases.decisions import KeptDecision
-from logyard.broker.leases.leased_log import Holding
+from logyard.broker.leases.leased_log import LeasedLog
 from logyard.broker.leases.parts import RunBlocking
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import NO_LEADER, TopicPartition
 from logyard.broker.replication.partition import Partition
@@ -34,26 +35,11 @@ TICK_S = 1.0
 log = structlog.get_logger("logyard.leases")
 
 
-class LeasedStore(Protocol):
-    """What leases ask of the logs' keeper (log.store.LogStore)."""
-
-    @property
-    def log_dirs(self) -> Sequence[str]: ...
-    @property
-    def online_directories(self) -> Sequence[str]: ...
-    def get(self, tp: TopicPartition) -> PartitionLog | None: ...
-    def all_logs(self) -> Sequence[PartitionLog]: ...
-    def future_logs(self) -> Sequence[PartitionLog]: ...
-    def cleaner_offset(self, tp: TopicPartition) -> int | None: ...
-    def checkpointed(self, tp: TopicPartition) -> Mapping[str, int | None]: ...
-    async def set_cleaner_offset(self, tp: TopicPartition, offset: int) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class LeasingPorts:
-    """What leasing works with; `new_id` gives 32 hex characters."""
+class LeasePorts:
+    """What the leases work with; `new_id` gives 32 hex characters."""
 
-    store: LeasedStore
+    store: LogStore
     replicas: Replicas
     metadata: MetadataCache
     disk: Disk
@@ -63,15 +49,15 @@ class LeasingPorts:
     new_id: Callable[[], str]
 
 
-class HeldLeases:
+class Leases:
     """See the head of this file. Everything happens on the event loop."""
 
-    def __init__(self, ports: LeasingPorts, broker_id: int) -> None:
+    def __init__(self, ports: LeasePorts, broker_id: int) -> None:
         self.ports = ports
         self.broker_id = broker_id
         self.book = LeaseBook(ports.clock.now_ms(), lambda: passed_ms(ports.clock), self._ended, self._forgotten)
         self.decisions: dict[TopicPartition, KeptDecision] = {}
-        self._holdings: dict[str, Holding] = {}
+        self._leased_logs: dict[str, LeasedLog] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: TimerHandle | None = None
 
@@ -80,7 +66,7 @@ class HeldLeases:
     def start(self) -> None:
         """Begin to expire leases."""
         self._timer = self.ports.timers.call_later(TICK_S, self.start)
-        self.now()
+        self.expire_due()
 
     async def close(self) -> None:
         """Stop, after the commits that are under way: jobs' leases go on when the broker is back, the cleaner's end."""
@@ -97,10 +83,10 @@ class HeldLeases:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def now(self) -> int:
+    def expire_due(self) -> int:
         """The time, once whatever ran out by then has expired."""
         now_ms = self.ports.clock.now_ms()
-        self.book.tick(now_ms)
+        self.book.expire_due(now_ms)
         return now_ms
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
@@ -118,9 +104,9 @@ class HeldLeases:
 
     # -- what others tell (the log store, and the replicas' LeadershipListener) ------------------------------------
 
-    def cut(self, tp: TopicPartition, offset: int) -> None:
+    def log_truncated(self, tp: TopicPartition, offset: int) -> None:
         """A log was truncated and now ends at `offset`."""
-        self.book.lose(tp, f"the log was truncated to {offset}", self.ports.clock.now_ms(), offset)
+        self.book.lose_replica(tp, f"the log was truncated to {offset}", self.ports.clock.now_ms(), offset)
         kept, replica = self.decisions.get(tp), self.ports.store.get(tp)
         if kept is not None and kept.range_end > offset:
             del self.decisions[tp]
@@ -129,25 +115,25 @@ class HeldLeases:
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
         """What was decided may not be what the new leader holds."""
-        self.book.lead_by(tp, leader_epoch, self.ports.clock.now_ms())
+        self.book.leader_changed(tp, leader_epoch, self.ports.clock.now_ms())
 
     def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
         """A replica whose directory failed is told of in this way as well."""
         if self.ports.replicas.partition(tp) is None:
-            self.book.lose(tp, "its log directory failed", self.ports.clock.now_ms())
+            self.book.lose_replica(tp, "its log directory failed", self.ports.clock.now_ms())
         else:
-            self.book.lead_by(tp, leader_epoch, self.ports.clock.now_ms())
+            self.book.leader_changed(tp, leader_epoch, self.ports.clock.now_ms())
 
     def on_deleted(self, tp: TopicPartition) -> None:
         """The replica is deleted or moved away."""
         self.decisions.pop(tp, None)
-        self.book.lose(tp, "the replica was deleted", self.ports.clock.now_ms())
+        self.book.lose_replica(tp, "the replica was deleted", self.ports.clock.now_ms())
 
     # -- holdings -------------------------------------------------------------------------------------------
 
-    def add(self, holding: Holding) -> None:
+    def add(self, leased: LeasedLog) -> None:
         """A lease was opened; its directory is about to be made."""
-        self._holdings[holding.lease.lease_id] = holding
+        self._leased_logs[leased.lease.lease_id] = leased
 
     def _ended(self, lease: Lease) -> None:
         log.info(
@@ -159,20 +145,20 @@ class HeldLeases:
             state=lease.state.value,
             reason=lease.reason,
         )
-        holding = self._holdings.pop(lease.lease_id, None)
-        if holding is not None:
-            holding.log.release_hold(lease.lease_id)
-            if holding.is_set_up:
-                self.remove_directory(holding)
+        leased = self._leased_logs.pop(lease.lease_id, None)
+        if leased is not None:
+            leased.log.release_hold(lease.lease_id)
+            if leased.is_set_up:
+                self.remove_directory(leased)
 
     def _forgotten(self, lease: Lease) -> None:
         kept = self.ports.store.get(lease.tp)
         if kept is not None and lease.state is LeaseState.COMMITTED:
             self._remove_later(persistence.ended_path(f"{kept.directory}/{layout.LEASES}", lease.lease_id))
 
-    def remove_directory(self, holding: Holding) -> None:
+    def remove_directory(self, leased: LeasedLog) -> None:
         """Have a lease's directory removed."""
-        self._remove_later(holding.directory)
+        self._remove_later(leased.directory)
 
     def _remove_later(self, path: str) -> None:
         self.spawn(self._remove(path))
@@ -193,28 +179,28 @@ class HeldLeases:
             raise LeaseError("unknown_partition", 404, f"broker {self.broker_id} has no replica of {tp}")
         return partition, kept
 
-    def held(self, lease: Lease) -> tuple[Holding, Partition]:
-        """A living lease's holding and its replica; loses the lease where the replica is not what it was.
+    def leased_replica(self, lease: Lease) -> tuple[LeasedLog, Partition]:
+        """A living lease's log and its replica; loses the lease where the replica is not what it was.
 
         Raises LeaseError: `lease_ended`, or `starting` where a restarted broker has not heard of the partition yet.
         """
-        holding = self.holding(lease)
+        leased = self.leased_log(lease)
         partition = self.ports.replicas.partition(lease.tp)
         if partition is None:
             raise LeaseError("starting", 503, f"{lease.tp}: the controller has not told of it yet, try again")
-        return holding, partition
+        return leased, partition
 
-    def holding(self, lease: Lease) -> Holding:
-        """A living lease's holding; loses the lease where the replica is not what it was."""
-        holding = self._holdings.get(lease.lease_id)
-        if holding is None or not holding.is_set_up:
+    def leased_log(self, lease: Lease) -> LeasedLog:
+        """The log of a living lease; loses the lease where the replica is not what it was."""
+        leased = self._leased_logs.get(lease.lease_id)
+        if leased is None or not leased.is_set_up:
             raise LeaseError("unknown_lease", 404, f"lease {lease.lease_id} is not known here: take a new one")
         partition = self.ports.replicas.partition(lease.tp)
         kept: object = self.ports.store.get(lease.tp) if partition is None else partition.log
-        if kept is not holding.log:
-            self.book.lose_one(lease, "the replica is not here any more", self.ports.clock.now_ms())
-            raise ended(lease)
-        return holding
+        if kept is not leased.log:
+            self.book.lose(lease, "the replica is not here any more", self.ports.clock.now_ms())
+            raise lease_ended(lease)
+        return leased
 
     def clean_offset(self, replica: PartitionLog) -> int:
         """Up to where a log is cleaned, within its bounds."""

@@ -15,7 +15,7 @@ from typing import Any
 from logyard.broker.errors import CorruptData
 from logyard.broker.leases import parts
 from logyard.broker.leases.book import Lease, LeaseState, Purpose
-from logyard.broker.leases.leased_log import Holding, remove_directory
+from logyard.broker.leases.leased_log import LeasedLog, remove_directory
 from logyard.broker.leases.snapshot import FILES, LEASE_FILE, LeasedSegment
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, read_whole, remove_if_there, write_whole
@@ -48,9 +48,9 @@ def unseal(data: bytes) -> Json:
     return found
 
 
-def record_of(holding: Holding, **more: Any) -> Json:
+def record_of(leased: LeasedLog, **more: Any) -> Json:
     """What has to be known to know a lease again."""
-    lease = holding.lease
+    lease = leased.lease
     return {
         "lease_id": lease.lease_id,
         "generation": lease.generation,
@@ -62,14 +62,14 @@ def record_of(holding: Holding, **more: Any) -> Json:
         "end_offset": lease.end_offset,
         "log_end_offset": lease.log_end_offset,
         "ttl_ms": lease.ttl_ms,
-        "segments": [segment._asdict() for segment in holding.segments.values()],
+        "segments": [segment._asdict() for segment in leased.segments.values()],
         **more,
     }
 
 
-def write_record(disk: Disk, holding: Holding, **more: Any) -> None:
+def write_record(disk: Disk, leased: LeasedLog, **more: Any) -> None:
     """Write a lease's record into its directory; raises DiskError."""
-    write_whole(disk, f"{holding.directory}/{LEASE_FILE}", seal(record_of(holding, **more)), sync=False)
+    write_whole(disk, f"{leased.directory}/{LEASE_FILE}", seal(record_of(leased, **more)), sync=False)
 
 
 def committing(request_groups: Sequence[Sequence[int]], sha256: str, result: Json) -> Json:
@@ -81,10 +81,10 @@ def ended_path(leases_directory: str, lease_id: str) -> str:
     return f"{leases_directory}/{lease_id}{ENDED_SUFFIX}"
 
 
-def write_committed(disk: Disk, leases_directory: str, holding: Holding, now_ms: int, **more: Any) -> None:
+def write_committed(disk: Disk, leases_directory: str, leased: LeasedLog, now_ms: int, **more: Any) -> None:
     """Keep a committed lease's record, beside its directory, which goes; raises DiskError."""
-    path = ended_path(leases_directory, holding.lease.lease_id)
-    write_whole(disk, path, seal(record_of(holding, **more, ended_at_ms=now_ms)), sync=False)
+    path = ended_path(leases_directory, leased.lease.lease_id)
+    write_whole(disk, path, seal(record_of(leased, **more, ended_at_ms=now_ms)), sync=False)
 
 
 # Decisions

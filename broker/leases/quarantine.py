@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from logyard.broker.leases.book import LeaseError
-from logyard.broker.leases.leases import HeldLeases
+from logyard.broker.leases.leases import Leases
 from logyard.broker.model import NO_LEADER, TopicPartition
 from logyard.broker.replication.partition import Partition
 
@@ -27,7 +27,7 @@ log = structlog.get_logger("logyard.quarantine")
 class Quarantine:
     """The replicas that are being set aside on this broker."""
 
-    def __init__(self, leases: HeldLeases, settle_s: float = SETTLE_S) -> None:
+    def __init__(self, leases: Leases, settle_s: float = SETTLE_S) -> None:
         self._leases = leases
         self._settle_s = settle_s
         self._under_way: set[TopicPartition] = set()

@@ -21,13 +21,13 @@ REASON_CHARACTERS_MAX = 200
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-def refused(message: str) -> LeaseError:
+def invalid_request(message: str) -> LeaseError:
     """A request that does not parse; the message names the field and what it should be."""
     return LeaseError("invalid_request", 400, message)
 
 
 @dataclass(frozen=True, slots=True)
-class TakeRequest:
+class GrantRequest:
     """POST /leases."""
 
     tp: TopicPartition
@@ -36,10 +36,10 @@ class TakeRequest:
     ttl_ms: int
 
     @classmethod
-    def read(cls, body: Json) -> "TakeRequest":
+    def read(cls, body: Json) -> "GrantRequest":
         purpose = _text(body, "purpose", 20)
         if purpose not in {known.value for known in Purpose}:
-            raise refused(f"purpose: compact, audit or export, not {purpose!r}")
+            raise invalid_request(f"purpose: compact, audit or export, not {purpose!r}")
         return cls(
             TopicPartition(_text(body, "topic", 249), _number(body, "partition", 0, PARTITION_MAX)),
             _text(body, "run_id", RUN_ID_CHARACTERS_MAX),
@@ -65,7 +65,7 @@ def reason_of(body: Json) -> str:
     """Why somebody wants something, as one line; "" where nothing is said."""
     given = body.get("reason")
     if given is not None and not isinstance(given, str):
-        raise refused(f"reason: text is needed, not {given!r}")
+        raise invalid_request(f"reason: text is needed, not {given!r}")
     return " ".join((given or "").split())[:REASON_CHARACTERS_MAX]
 
 
@@ -113,7 +113,7 @@ class CommitRequest:
     def read(cls, body: Json) -> "CommitRequest":
         decision = _object(body, "decision")
         if not isinstance(decision.get("bytes"), str | None):
-            raise refused("decision.bytes: text in base64 is needed")
+            raise invalid_request("decision.bytes: text in base64 is needed")
         request = cls(
             _number(body, "generation", 0),
             _number(body, "leader_epoch", -1),
@@ -125,18 +125,20 @@ class CommitRequest:
             decision.get("bytes"),
         )
         if request.range_end != request.clean_offset:
-            raise refused(f"clean_offset {request.clean_offset} must be decision.range_end {request.range_end}")
+            raise invalid_request(f"clean_offset {request.clean_offset} must be decision.range_end {request.range_end}")
         if request.range_start > request.range_end:
-            raise refused(f"decision.range_start {request.range_start} lies behind range_end {request.range_end}")
+            raise invalid_request(
+                f"decision.range_start {request.range_start} lies behind range_end {request.range_end}"
+            )
         return request
 
 
 def _group(row: Any, name: str) -> Group:
     if not isinstance(row, dict):
-        raise refused(f"{name}: an object is needed")
+        raise invalid_request(f"{name}: an object is needed")
     bases = _list(row, f"{name}.segments")
     if not bases or any(not _is_number(base, 0, LONG_MAX) for base in bases):
-        raise refused(f"{name}.segments: base offsets are needed, not {bases!r}")
+        raise invalid_request(f"{name}.segments: base offsets are needed, not {bases!r}")
     part = _object(row, f"{name}.part")
     return Group(
         tuple(bases),
@@ -150,7 +152,7 @@ def _group(row: Any, name: str) -> Group:
 def check_digest(name: str, value: Any) -> str:
     """Return a sha256 in lower-case hex, or refuse it."""
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-        raise refused(f"{name}: a sha256 in lower-case hex is needed, not {value!r}")
+        raise invalid_request(f"{name}: a sha256 in lower-case hex is needed, not {value!r}")
     return value
 
 
@@ -174,7 +176,7 @@ def _number(body: Json, name: str, low: int, high: int = LONG_MAX, default: int 
     if value is None and default is not None:
         return default
     if not _is_number(value, low, high):
-        raise refused(f"{name}: a whole number from {low} to {high} is needed, not {value!r}")
+        raise invalid_request(f"{name}: a whole number from {low} to {high} is needed, not {value!r}")
     number: int = value
     return number
 
@@ -182,19 +184,19 @@ def _number(body: Json, name: str, low: int, high: int = LONG_MAX, default: int 
 def _text(body: Json, name: str, characters_max: int) -> str:
     value = _field(body, name)
     if not isinstance(value, str) or not 1 <= len(value) <= characters_max:
-        raise refused(f"{name}: text of 1 to {characters_max} characters is needed")
+        raise invalid_request(f"{name}: text of 1 to {characters_max} characters is needed")
     return value
 
 
 def _object(body: Json, name: str) -> Json:
     value = _field(body, name)
     if not isinstance(value, dict):
-        raise refused(f"{name}: an object is needed")
+        raise invalid_request(f"{name}: an object is needed")
     return value
 
 
 def _list(body: Json, name: str) -> Sequence[Any]:
     value = _field(body, name)
     if not isinstance(value, list):
-        raise refused(f"{name}: a list is needed")
+        raise invalid_request(f"{name}: a list is needed")
     return value

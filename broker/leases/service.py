@@ -1,6 +1,6 @@
 """Segment leases over the broker's logs: what docs/leases.md promises, to the HTTP routes and the broker's own cleaner.
 
-This shell reads logs at one moment on the event loop, has the disk work done in threads, and looks at the book of
+This shell reads logs at one snapshot on the event loop, has the disk work done in threads, and looks at the book of
 leases again after every wait.
 """
 
@@ -13,19 +13,19 @@ from typing import Any
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.errors import LogyardError, StorageError
 from logyard.broker.leases import commits, grants, parts, persistence, replica_status
-from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, ended
+from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseError, LeaseState, Purpose, lease_ended
 from logyard.broker.leases.decisions import KeptDecision, read_decision
-from logyard.broker.leases.leased_log import Holding
-from logyard.broker.leases.leases import HeldLeases, LeasingPorts
+from logyard.broker.leases.leased_log import LeasedLog
+from logyard.broker.leases.leases import LeasePorts, Leases
 from logyard.broker.leases.quarantine import Quarantine
 from logyard.broker.leases.requests import (
     AbortRequest,
     CommitRequest,
+    GrantRequest,
     HeartbeatRequest,
-    TakeRequest,
     check_digest,
+    invalid_request,
     reason_of,
-    refused,
 )
 from logyard.broker.leases.snapshot import FILES, LeasedSegment
 from logyard.broker.log import layout
@@ -40,46 +40,46 @@ SPARE_BYTES = 64 << 20
 Json = dict[str, Any]
 
 
-class SegmentLeasing:
+class LeaseService:
     """See the head of this file. All methods are called on the event loop; they raise LeaseError and StorageError."""
 
-    def __init__(self, ports: LeasingPorts, broker_id: int, cluster_id: str) -> None:
-        self._leases = HeldLeases(ports, broker_id)
+    def __init__(self, ports: LeasePorts, broker_id: int, cluster_id: str) -> None:
+        self._leases = Leases(ports, broker_id)
         self._run = ports.run_blocking
         self._cluster_id = cluster_id
         self.quarantines = Quarantine(self._leases)
 
     @property
-    def leases(self) -> HeldLeases:
+    def leases(self) -> Leases:
         """The leases themselves: to be started, closed, and told what happens to replicas."""
         return self._leases
 
-    async def take(self, body: Json) -> Json:
+    async def grant(self, body: Json) -> Json:
         """POST /leases."""
-        return await grants.take(self._leases, TakeRequest.read(body), self._cluster_id)
+        return await grants.grant(self._leases, GrantRequest.read(body), self._cluster_id)
 
     # -- living ---------------------------------------------------------------------------------------------
 
     async def heartbeat(self, lease_id: str, body: Json) -> Json:
         """POST /leases/{id}/heartbeat."""
         request = HeartbeatRequest.read(body)
-        now_ms = self._leases.now()
-        lease = self._leases.book.active(lease_id, request.generation)
-        self._leases.holding(lease)
-        self._leases.book.beat(lease, now_ms, request.ttl_ms)
-        holding, partition = self._leases.held(lease)
+        now_ms = self._leases.expire_due()
+        lease = self._leases.book.find_active(lease_id, request.generation)
+        self._leases.leased_log(lease)
+        self._leases.book.renew(lease, now_ms, request.ttl_ms)
+        leased, partition = self._leases.leased_replica(lease)
         return {
             "lease_id": lease_id,
             "generation": lease.generation,
             "state": lease.state.value,
             "expires_at_ms": lease.expires_at_ms,
             "leader_epoch": partition.leader_epoch,
-            "high_watermark": holding.log.high_watermark,
+            "high_watermark": leased.log.high_watermark,
         }
 
     def list_leases(self, run_id: str | None) -> Json:
         """GET /leases."""
-        self._leases.now()
+        self._leases.expire_due()
         return {
             "leases": [
                 lease.summary(self._leases.broker_id) for lease in self._leases.book if run_id in (None, lease.run_id)
@@ -88,24 +88,24 @@ class SegmentLeasing:
 
     def show(self, lease_id: str) -> Json:
         """GET /leases/{id}."""
-        self._leases.now()
+        self._leases.expire_due()
         return self._leases.book.find(lease_id).summary(self._leases.broker_id)
 
     async def abort(self, lease_id: str, body: Json) -> Json:
         """POST /leases/{id}/abort."""
         request = AbortRequest.read(body)
-        now_ms = self._leases.now()
+        now_ms = self._leases.expire_due()
         if self._leases.book.find(lease_id).living:
-            self._leases.book.abort(self._leases.book.active(lease_id, request.generation), request.reason, now_ms)
+            self._leases.book.abort(self._leases.book.find_active(lease_id, request.generation), request.reason, now_ms)
         return self.show(lease_id)
 
     def read(
         self, lease_id: str, base_offset: int, file: str, byte_range: tuple[int, int | None] | None
     ) -> tuple[int, int, int, AsyncIterator[bytes]]:
         """GET /leases/{id}/segments/{base_offset}/{file}: returns (start, end, leased size, pieces)."""
-        now_ms = self._leases.now()
-        lease = self._leases.book.active(lease_id)
-        segment = (holding := self._leases.holding(lease)).segment(base_offset)
+        now_ms = self._leases.expire_due()
+        lease = self._leases.book.find_active(lease_id)
+        segment = (leased := self._leases.leased_log(lease)).segment(base_offset)
         size = segment.files.get(file)
         if size is None:
             raise LeaseError("unknown_segment", 404, f"segment {base_offset} has no leased file {file!r}")
@@ -115,8 +115,8 @@ class SegmentLeasing:
             end = size if wanted_end is None else min(wanted_end, size)
             if not start < end:
                 raise LeaseError("range_wanted", 416, f"{file} of segment {base_offset} has {size} leased bytes")
-        self._leases.book.beat(lease, now_ms)
-        path = f"{holding.links_directory}/{layout.file_name(base_offset, FILES[file])}"
+        self._leases.book.renew(lease, now_ms)
+        path = f"{leased.links_directory}/{layout.file_name(base_offset, FILES[file])}"
         return start, end, size, self._pieces(lease, path, start, end)
 
     async def _pieces(self, lease: Lease, path: str, start: int, end: int) -> AsyncIterator[bytes]:
@@ -129,7 +129,7 @@ class SegmentLeasing:
                 # Cut in place: the lease is lost, and the client must not take less for the whole.
                 raise StorageError(f"{path}: ends at {start}, {end} was leased")
             if lease.state is LeaseState.ACTIVE:
-                self._leases.book.beat(lease, self._leases.ports.clock.now_ms())
+                self._leases.book.renew(lease, self._leases.ports.clock.now_ms())
             yield piece
             start += len(piece)
 
@@ -145,25 +145,25 @@ class SegmentLeasing:
         chunks: AsyncIterator[bytes],
     ) -> tuple[bool, Json]:
         """PUT /leases/{id}/parts/{base_offset}: returns whether it is new, and the answer."""
-        self._leases.now()
-        lease = self._leases.book.active(lease_id, generation)
-        holding, _ = self._leases.held(lease)
+        self._leases.expire_due()
+        lease = self._leases.book.find_active(lease_id, generation)
+        leased, _ = self._leases.leased_replica(lease)
         if lease.purpose is not Purpose.COMPACT:
-            raise refused(f"parts belong to compact leases, this one is for {lease.purpose.value}")
+            raise invalid_request(f"parts belong to compact leases, this one is for {lease.purpose.value}")
         check_digest("X-Content-SHA256", sha256)
-        allowed = parts.bytes_allowed(holding.from_segment(base_offset))
+        allowed = parts.bytes_allowed(leased.from_segment(base_offset))
         if size > allowed:
             raise LeaseError(
                 "too_large", 413, f"part {base_offset}: {size} bytes, {allowed} at most", base_offset=base_offset
             )
-        await self._want_space(holding, size)
+        await self._want_space(leased, size)
 
         def alive() -> None:
-            self._leases.book.beat(self._leases.book.active(lease_id, generation), self._leases.now())
+            self._leases.book.renew(self._leases.book.find_active(lease_id, generation), self._leases.expire_due())
 
-        holding.parts_received += 1
-        path = parts.part_path(holding.parts_directory, base_offset)
-        aside = f"{path}.{holding.parts_received}.tmp"
+        leased.parts_received += 1
+        path = parts.part_path(leased.parts_directory, base_offset)
+        aside = f"{path}.{leased.parts_received}.tmp"
         try:
             received = await parts.receive(self._run, self._leases.ports.disk, aside, size, chunks, alive)
             alive()
@@ -171,19 +171,19 @@ class SegmentLeasing:
                 raise parts.bad_part(base_offset, f"{received[0]} bytes with sha256 {received[1]} arrived")
             await self._run(partial(self._leases.ports.disk.rename, aside, path))
         except FileNotFoundError:
-            self._leases.book.active(lease_id, generation)
+            self._leases.book.find_active(lease_id, generation)
             raise
         finally:
             await self._run(partial(remove_if_there, self._leases.ports.disk, aside))
-        known = holding.parts.get(base_offset)
-        holding.parts[base_offset] = received
+        known = leased.parts.get(base_offset)
+        leased.parts[base_offset] = received
         return known != received, {"base_offset": base_offset, "size": size, "sha256": sha256}
 
-    async def _want_space(self, holding: Holding, size: int) -> None:
-        _total, usable = await self._run(partial(self._leases.ports.disk.space, holding.log.directory))
+    async def _want_space(self, leased: LeasedLog, size: int) -> None:
+        _total, usable = await self._run(partial(self._leases.ports.disk.space, leased.log.directory))
         if usable < size + SPARE_BYTES:
             raise LeaseError(
-                "storage", 507, f"{usable} bytes are free at {holding.log.directory}, {size + SPARE_BYTES} are needed"
+                "storage", 507, f"{usable} bytes are free at {leased.log.directory}, {size + SPARE_BYTES} are needed"
             )
 
     # -- committing -----------------------------------------------------------------------------------------
@@ -191,45 +191,47 @@ class SegmentLeasing:
     async def commit(self, lease_id: str, body: Json) -> Json:
         """POST /leases/{id}/commit; goes on to its end even if nobody waits for the answer any more."""
         request = CommitRequest.read(body)
-        self._leases.now()
+        self._leases.expire_due()
         lease = self._leases.book.find(lease_id)
         if lease.state is LeaseState.COMMITTED and lease.generation == request.generation:
             if lease.decision_sha256 != request.decision_sha256 or lease.result is None:
-                raise ended(lease)
+                raise lease_ended(lease)
             return lease.result
-        holding, _ = self._leases.held(self._leases.book.active(lease_id, request.generation))
+        leased, _ = self._leases.leased_replica(self._leases.book.find_active(lease_id, request.generation))
         if lease.purpose is not Purpose.COMPACT:
-            raise refused(f"only a compact lease can be committed, this one is for {lease.purpose.value}")
+            raise invalid_request(f"only a compact lease can be committed, this one is for {lease.purpose.value}")
         if request.range_end > lease.end_offset:
-            raise refused(f"decision.range_end {request.range_end} lies above the lease's end {lease.end_offset}")
-        members = holding.members(request.groups)
+            raise invalid_request(
+                f"decision.range_end {request.range_end} lies above the lease's end {lease.end_offset}"
+            )
+        members = leased.members(request.groups)
         decision = None if request.decision is None else read_decision(request.decision, request, lease.tp)
-        self._fence(holding, request)
+        self._fence(leased, request)
         self._leases.book.begin_commit(lease, request.decision_sha256)
-        answer: Json = await asyncio.shield(self._leases.spawn(self._commit(holding, request, members, decision)))
+        answer: Json = await asyncio.shield(self._leases.spawn(self._commit(leased, request, members, decision)))
         return answer
 
-    def _fence(self, holding: Holding, request: CommitRequest) -> None:
+    def _fence(self, leased: LeasedLog, request: CommitRequest) -> None:
         """Raise where what was leased may not be replaced (any more)."""
-        lease = holding.lease
+        lease = leased.lease
         if not lease.living:
-            raise ended(lease)
-        _, partition = self._leases.held(lease)
+            raise lease_ended(lease)
+        _, partition = self._leases.leased_replica(lease)
         if not request.leader_epoch == lease.leader_epoch == partition.leader_epoch:
             raise LeaseError(
                 "fenced",
                 409,
                 f"{lease.tp}: leader epoch {partition.leader_epoch} now, {lease.leader_epoch} when it was leased",
             )
-        if holding.log.high_watermark < request.range_end:
+        if leased.log.high_watermark < request.range_end:
             raise LeaseError(
-                "fenced", 409, f"{lease.tp}: high watermark {holding.log.high_watermark} < {request.range_end}"
+                "fenced", 409, f"{lease.tp}: high watermark {leased.log.high_watermark} < {request.range_end}"
             )
 
     async def _commit(
-        self, holding: Holding, request: CommitRequest, members: list[list[LeasedSegment]], decision: bytes | None
+        self, leased: LeasedLog, request: CommitRequest, members: list[list[LeasedSegment]], decision: bytes | None
     ) -> Json:
-        lease = holding.lease
+        lease = leased.lease
         ports = self._leases.ports
         record = persistence.committing(
             [group.segments for group in request.groups], request.decision_sha256, commits.answer(request, members)
@@ -239,41 +241,41 @@ class SegmentLeasing:
             lease.swapped = True
 
         async def save_clean_offset(offset: int) -> None:
-            if self._leases.ports.store.get(lease.tp) is holding.log:
+            if self._leases.ports.store.get(lease.tp) is leased.log:
                 await self._leases.ports.store.set_cleaner_offset(lease.tp, offset)
 
         try:
-            await self._want_space(holding, sum(group.size for group in request.groups) // 64)
-            fence = partial(self._fence, holding, request)
-            begun = partial(self._write_begun, holding, record, decision)
+            await self._want_space(leased, sum(group.size for group in request.groups) // 64)
+            fence = partial(self._fence, leased, request)
+            begun = partial(self._write_begun, leased, record, decision)
             result = await commits.carry_out(
-                self._run, holding, request, members, fence, begun, swapped, save_clean_offset
+                self._run, leased, request, members, fence, begun, swapped, save_clean_offset
             )
             if decision is not None:
                 self._leases.decisions[lease.tp] = KeptDecision.of(Decision.decode(decision), decision)
             if lease.run_id not in OWN_RUNS:  # which never ask twice
-                directory = f"{holding.log.directory}/{layout.LEASES}"
+                directory = f"{leased.log.directory}/{layout.LEASES}"
                 now_ms = ports.clock.now_ms()
-                await self._run(partial(persistence.write_committed, ports.disk, directory, holding, now_ms, **record))
+                await self._run(partial(persistence.write_committed, ports.disk, directory, leased, now_ms, **record))
         except (LogyardError, FileNotFoundError, commits.SegmentChanged) as error:
             raise self._commit_failed(lease, error) from error
         self._leases.book.committed(lease, result, self._leases.ports.clock.now_ms())
         return result
 
-    def _write_begun(self, holding: Holding, record: Json, decision: bytes | None) -> None:
+    def _write_begun(self, leased: LeasedLog, record: Json, decision: bytes | None) -> None:
         """In a thread, before the swap."""
         disk = self._leases.ports.disk
         if decision is not None:
-            persistence.write_decision(disk, f"{holding.log.directory}/{layout.LEASES}", decision)
-        persistence.write_record(disk, holding, **record)
+            persistence.write_decision(disk, f"{leased.log.directory}/{layout.LEASES}", decision)
+        persistence.write_record(disk, leased, **record)
 
     def _commit_failed(self, lease: Lease, error: Exception) -> Exception:
         """Move the lease to where the failure puts it; returns what the client is told."""
         now_ms = self._leases.ports.clock.now_ms()
         if isinstance(error, commits.SegmentChanged):
-            self._leases.book.lose_one(lease, f"segment {error} is not the one that was leased", now_ms)
+            self._leases.book.lose(lease, f"segment {error} is not the one that was leased", now_ms)
         if not lease.living and not isinstance(error, StorageError):
-            return ended(lease)
+            return lease_ended(lease)
         if isinstance(error, LeaseError) and error.code != "storage":
             self._leases.book.refuse_commit(lease, now_ms)
             return error

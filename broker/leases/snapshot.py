@@ -1,9 +1,9 @@
-"""What a lease covers: one moment of a log, read on the event loop, and the hard links made of it in a thread.
+"""What a lease covers: a log at one moment, read on the event loop, and the hard links made of it in a thread.
 
-Rule 1: everything that can change is read at one moment (`Moment.of`, no waiting); sealed files do not change, so
+Rule 1: everything that can change is read at one moment (`LogSnapshot.of`, no waiting); sealed files do not change, so
         their sizes and last offsets are read later, from the links.
-Rule 2: between the moment and the links a segment may go (retention) or bytes may be cut (truncation, a swap): then
-        linking fails, or `Moment.stands` says so, and the lease is taken again.
+Rule 2: between that moment and the links a segment may go (retention) or bytes may be cut (truncation, a swap): then
+        linking fails, or `LogSnapshot.stands` says so, and the lease is taken again.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ FILES = INDEXED | {"snapshot": layout.SNAPSHOT, "epochs": ".epochs"}
 LEASE_FILE = "lease.json"
 
 
-class SegmentMoment(NamedTuple):
+class SegmentSnapshot(NamedTuple):
     """One segment as it was; `end_offset` is the next one's base, of the active one the log's end."""
 
     base_offset: int
@@ -62,23 +62,23 @@ class LeasedSegment(NamedTuple):
         }
 
 
-class Moment(NamedTuple):
-    """A log at one moment, and what a lease taken then covers. `cuts` tells whether bytes were taken away since."""
+class LogSnapshot(NamedTuple):
+    """A log at one snapshot, and what a lease taken then covers. `cuts` tells whether bytes were taken away since."""
 
     directory: str
     cuts: int
     end_offset: int
-    segments: list[SegmentMoment]
+    segments: list[SegmentSnapshot]
     active_aborted: list[AbortedTxn]
     fields: dict[str, Any]
 
     @classmethod
-    def of(cls, log: PartitionLog, purpose: Purpose, clean_offset: int, now_ms: int) -> "Moment":
+    def of(cls, log: PartitionLog, purpose: Purpose, clean_offset: int, now_ms: int) -> "LogSnapshot":
         """Read a log for a lease; `clean_offset` lies within its bounds. Waits for nothing."""
         compacting = purpose is Purpose.COMPACT
         end_offset = compaction_end(log, clean_offset, now_ms) if compacting else log.high_watermark
         segments = [
-            SegmentMoment(
+            SegmentSnapshot(
                 segment.base_offset,
                 log.end_of(number),
                 segment.size,
@@ -171,25 +171,25 @@ def config_of(log: PartitionLog) -> dict[str, Any]:
 # In a thread
 
 
-def link(disk: Disk, moment: Moment, lease_directory: str) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
+def link(disk: Disk, snapshot: LogSnapshot, lease_directory: str) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
     """Make a lease's directory with its links; returns the segments and their aborted transactions by last offset.
 
     Waits for the disk. Raises FileNotFoundError where a segment went in the meantime, and DiskError.
     """
     links = f"{lease_directory}/links"
     # Not the replica's own directory: a deleted topic's would be in the way of the next topic of that name.
-    disk.make_directory(links, within=moment.directory)
-    disk.make_directory(f"{lease_directory}/parts", within=moment.directory)
+    disk.make_directory(links, within=snapshot.directory)
+    disk.make_directory(f"{lease_directory}/parts", within=snapshot.directory)
     leased: list[LeasedSegment] = []
     aborted: list[AbortedTxn] = []
-    for segment in moment.segments:
-        leased.append(_link_segment(disk, moment.directory, links, segment))
+    for segment in snapshot.segments:
+        leased.append(_link_segment(disk, snapshot.directory, links, segment))
         if leased[-1].files.get("txnindex"):
             aborted += _aborted_in(disk, links, segment.base_offset)
-    return leased, sorted([*aborted, *moment.active_aborted], key=lambda entry: entry.last_offset)
+    return leased, sorted([*aborted, *snapshot.active_aborted], key=lambda entry: entry.last_offset)
 
 
-def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentMoment) -> LeasedSegment:
+def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentSnapshot) -> LeasedSegment:
     files: dict[str, int] = {}
     for name, kind in INDEXED.items():
         if segment.is_active and kind != layout.LOG:
@@ -224,7 +224,7 @@ def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentMoment
     )
 
 
-def _link_besides(disk: Disk, directory: str, links: str, segment: SegmentMoment) -> dict[str, int]:
+def _link_besides(disk: Disk, directory: str, links: str, segment: SegmentSnapshot) -> dict[str, int]:
     """Link what only an audit looks at, where it is there: both are replaced by renaming, never written over."""
     found: dict[str, int] = {}
     wanted = {"snapshot": layout.file_name(segment.base_offset, layout.SNAPSHOT)}
@@ -238,7 +238,7 @@ def _link_besides(disk: Disk, directory: str, links: str, segment: SegmentMoment
     return found
 
 
-def _last_offset(disk: Disk, links: str, segment: SegmentMoment) -> int:
+def _last_offset(disk: Disk, links: str, segment: SegmentSnapshot) -> int:
     """The last batch's last offset, found from the last index entry on, or from the start where that misleads.
 
     Of a damaged segment it is what the next one's base promises: an audit wants to read it all the same.
@@ -256,7 +256,7 @@ def _last_offset(disk: Disk, links: str, segment: SegmentMoment) -> int:
     return segment.end_offset - 1
 
 
-def _last_indexed(disk: Disk, links: str, segment: SegmentMoment) -> int:
+def _last_indexed(disk: Disk, links: str, segment: SegmentSnapshot) -> int:
     path = f"{links}/{layout.file_name(segment.base_offset, layout.INDEX)}"
     if not disk.exists(path):
         return 0

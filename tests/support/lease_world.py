@@ -17,8 +17,8 @@ from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.http import routes
 from logyard.broker.leases import restart
-from logyard.broker.leases.leases import LeasingPorts
-from logyard.broker.leases.service import SegmentLeasing
+from logyard.broker.leases.leases import LeasePorts
+from logyard.broker.leases.service import LeaseService
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.partition_log import PartitionLog
@@ -96,16 +96,16 @@ class LeaseWorld:
             run_blocking=self._run,
             broker_epoch=lambda: 1,
         )
-        self.ports = LeasingPorts(
+        self.ports = LeasePorts(
             self.store, self.replicas, self.metadata, self.disk, self.clock, _Timers(), self._run, self.ids.__next__
         )
-        self.leasing = SegmentLeasing(self.ports, 1, "cluster")
-        self.leases = self.leasing.leases
+        self.lease_service = LeaseService(self.ports, 1, "cluster")
+        self.leases = self.lease_service.leases
         self.replicas.add_listener(self.leases)
-        self.store.on_cut = self.leases.cut
+        self.store.on_cut = self.leases.log_truncated
         await self.store.load()
         await restart.restore(self.leases)
-        asgi = routes.build(self.leasing, TOKEN, lambda: (True, {"status": "ready"}), lambda: b"metrics\n")
+        asgi = routes.build(self.lease_service, TOKEN, lambda: (True, {"status": "ready"}), lambda: b"metrics\n")
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(asgi),
             base_url="http://broker",

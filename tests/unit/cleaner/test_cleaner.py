@@ -139,7 +139,7 @@ async def test_other_trouble_is_tried_again_later_and_later() -> None:
         waits = []
         for _ in range(3):
             assert await cleaner.clean_filthiest(worker)
-            if not world.leases.book.compacting(TP) and world.store.cleaner_offset(TP) is None:
+            if not world.leases.book.is_being_compacted(TP) and world.store.cleaner_offset(TP) is None:
                 waited = 0
                 while not await cleaner.clean_filthiest(Worker(world)) and waited < 100:
                     world.clock.advance(5)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.cleaner.service import CleaningSide
+from logyard.broker.cleaner.service import CleaningService
 from logyard.broker.client import http_get
 from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.config.broker import BrokerConfig
@@ -26,12 +26,12 @@ class _Registered:
         return [known]
 
 
-def side_of(world: LeaseWorld, text: str = "") -> CleaningSide:
+def side_of(world: LeaseWorld, text: str = "") -> CleaningService:
     zk: Any = _Registered()
-    return CleaningSide(
+    return CleaningService(
         BrokerConfig.parse(BASE + text),
         store=world.store,
-        leasing=world.leasing,
+        lease_service=world.lease_service,
         metadata=world.metadata,
         zk=zk,
         clock=world.clock,

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from logyard.broker.errors import LogyardError
 from logyard.broker.http import token
 from logyard.broker.http.metrics import LoopPauses, snake_case
-from logyard.broker.http.service import HttpSide
+from logyard.broker.http.service import HttpService
 from tests.support.lease_world import LeaseWorld, fill
 
 
@@ -19,8 +19,8 @@ class Api:
     name, requests, errors, seconds = "Produce", 7, 1, 0.25
 
 
-def side(world: LeaseWorld, ready: bool = True) -> HttpSide:
-    return HttpSide(
+def side(world: LeaseWorld, ready: bool = True) -> HttpService:
+    return HttpService(
         world.ports,
         broker_id=1,
         cluster_id="cluster",
@@ -30,7 +30,7 @@ def side(world: LeaseWorld, ready: bool = True) -> HttpSide:
     )
 
 
-async def asked(http_side: HttpSide, log_dir: Path, path: str, secret: str | None = None) -> httpx.Response:
+async def asked(http_side: HttpService, log_dir: Path, path: str, secret: str | None = None) -> httpx.Response:
     transport = httpx.ASGITransport(http_side.app(None, str(log_dir)))
     headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://broker", headers=headers) as client:
@@ -50,7 +50,7 @@ async def test_metrics_need_no_token_and_carry_kafkas_names(tmp_path: Path) -> N
         log = world.lead()
         fill(log, 60)
         http_side = side(world)
-        await http_side.leasing.take({"topic": "t", "partition": 0, "run_id": "r", "purpose": "audit"})
+        await http_side.lease_service.grant({"topic": "t", "partition": 0, "run_id": "r", "purpose": "audit"})
         world.replicas.counters.isr_shrinks = 4
         response = await asked(http_side, tmp_path, "/metrics")
         assert response.status_code == 200
@@ -85,9 +85,9 @@ async def test_replicas_tell_the_side_of_deletions(tmp_path: Path) -> None:
     async with LeaseWorld() as world:
         world.lead()
         http_side = side(world)
-        lease = await http_side.leasing.take({"topic": "t", "partition": 0, "run_id": "r", "purpose": "audit"})
+        lease = await http_side.lease_service.grant({"topic": "t", "partition": 0, "run_id": "r", "purpose": "audit"})
         world.delete()
-        assert http_side.leasing.show(lease["lease_id"])["state"] == "lost"
+        assert http_side.lease_service.show(lease["lease_id"])["state"] == "lost"
 
 
 async def test_the_token_is_kept_and_private(tmp_path: Path) -> None:

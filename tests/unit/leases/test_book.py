@@ -22,12 +22,12 @@ class Book:
     def tick(self, now_ms: int) -> None:
         """Both clocks are there."""
         self.passed_ms = now_ms
-        self.book.tick(now_ms)
+        self.book.expire_due(now_ms)
 
     def take(self, run: str = "r", purpose: Purpose = Purpose.COMPACT, now_ms: int = 0, end: int = 100) -> Lease:
         self.made += 1
         self.book.admit(TP, run, purpose, now_ms)
-        return self.book.open(
+        return self.book.grant(
             f"L{self.made}",
             TP,
             run,
@@ -65,10 +65,10 @@ def test_the_same_run_takes_its_lease_again_with_a_larger_generation() -> None:
     assert second.generation > first.generation
     assert made.ended == [("L1", LeaseState.ABORTED)]
     with pytest.raises(LeaseError) as ended:
-        made.book.active("L1", first.generation)
+        made.book.find_active("L1", first.generation)
     assert code(ended) == "lease_ended"
     with pytest.raises(LeaseError) as zombie:
-        made.book.active("L2", first.generation)
+        made.book.find_active("L2", first.generation)
     assert code(zombie) == "wrong_generation"
 
 
@@ -76,7 +76,7 @@ def test_a_silent_lease_expires_and_is_forgotten_later() -> None:
     made = Book()
     lease = made.take()
     made.passed_ms = 50_000
-    made.book.beat(lease, 50_000)
+    made.book.renew(lease, 50_000)
     made.tick(60_000)
     assert lease.state is LeaseState.ACTIVE
     made.tick(110_000)
@@ -110,18 +110,18 @@ def test_committing_neither_expires_nor_is_retaken() -> None:
 def test_truncation_below_the_end_loses_the_lease_above_it_does_not() -> None:
     made = Book()
     lease = made.take(end=100)
-    made.book.lose(TP, "truncated", 0, truncated_to=100)
+    made.book.lose_replica(TP, "truncated", 0, truncated_to=100)
     assert lease.living
-    made.book.lose(TP, "truncated", 0, truncated_to=99)
+    made.book.lose_replica(TP, "truncated", 0, truncated_to=99)
     assert lease.state is LeaseState.LOST
-    assert not made.book.compacting(TP)
+    assert not made.book.is_being_compacted(TP)
 
 
 def test_a_wall_clock_that_is_set_neither_ends_nor_prolongs_a_lease() -> None:
     made = Book()
     lease = made.take()
-    made.book.tick(now_ms=10**9)
+    made.book.expire_due(now_ms=10**9)
     assert lease.state is LeaseState.ACTIVE
     made.passed_ms = 60_000
-    made.book.tick(now_ms=-(10**9))
+    made.book.expire_due(now_ms=-(10**9))
     assert lease.state is LeaseState.EXPIRED

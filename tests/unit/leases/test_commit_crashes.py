@@ -46,7 +46,7 @@ async def commit_stopped_at(operation: int | None) -> tuple[MemoryDisk, int, byt
     if operation is not None:
         disk.stop_at = begun + operation
     try:
-        await world.leasing.commit(lease["lease_id"], body)
+        await world.lease_service.commit(lease["lease_id"], body)
     except MachineStopped:
         return disk, disk.operations - begun, before, body | {"lease_id": lease["lease_id"]}
     operations = disk.operations - begun

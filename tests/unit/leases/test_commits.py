@@ -216,7 +216,7 @@ class TestCommit:
 
             def cut() -> None:
                 log.truncate_to(lease["end_offset"] - 1)
-                states.append(world.leasing.show(lease["lease_id"])["state"])
+                states.append(world.lease_service.show(lease["lease_id"])["state"])
 
             def then_cut(replacements: Any) -> None:
                 swap_in(replacements)
@@ -262,7 +262,7 @@ class TestCommit:
     async def test_a_client_that_goes_away_does_not_stop_the_commit(self) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world)
-            waiting = asyncio.ensure_future(world.leasing.commit(lease["lease_id"], body))
+            waiting = asyncio.ensure_future(world.lease_service.commit(lease["lease_id"], body))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             waiting.cancel()

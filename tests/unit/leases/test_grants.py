@@ -9,7 +9,7 @@ import pytest
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.leases import persistence
 from logyard.broker.leases.book import Purpose
-from logyard.broker.leases.snapshot import Moment, link
+from logyard.broker.leases.snapshot import LogSnapshot, link
 from logyard.broker.log import layout
 from logyard.broker.log.checkpoints import decode_epochs
 from logyard.broker.log.disk.memory import MemoryDisk
@@ -198,7 +198,7 @@ class TestTake:
             lease, body, _ = await ready_to_commit(world)
             log = world.store.get(TP)
             assert log is not None
-            commit = asyncio.ensure_future(world.leasing.commit(lease["lease_id"], body))
+            commit = asyncio.ensure_future(world.lease_service.commit(lease["lease_id"], body))
             while not (world.leases.book.find(lease["lease_id"]).swapped):
                 audits = [await world.take("audit", run_id=str(log.cuts))]
                 await asyncio.sleep(0)
@@ -283,10 +283,10 @@ async def test_a_replica_deleted_while_it_is_linked_leaves_nothing_in_the_way() 
         log = world.lead()
         fill(log, 60)
         run = world.ports.run_blocking
-        moment = Moment.of(log, Purpose.AUDIT, 0, world.clock.now_ms())
+        snapshot = LogSnapshot.of(log, Purpose.AUDIT, 0, world.clock.now_ms())
         world.store.delete(TP)
         with pytest.raises(FileNotFoundError):
-            await run(lambda: link(world.disk, moment, f"{log.directory}/.leases/one"))
+            await run(lambda: link(world.disk, snapshot, f"{log.directory}/.leases/one"))
         with pytest.raises(FileNotFoundError):
             await run(lambda: persistence.write_decision(world.disk, f"{log.directory}/.leases", b"decided"))
         assert not world.disk.exists(log.directory)

@@ -181,7 +181,7 @@ class TestRead:
             fill(log, 60)
             lease = await world.take("audit")
             path = f"/leases/{lease['lease_id']}/segments/{log.active.base_offset}/log"
-            world.leases.book.lose = lambda *args: None  # type: ignore[method-assign]
+            world.leases.book.lose_replica = lambda *args: None  # type: ignore[method-assign]
             log.truncate_to(log.active.base_offset)
             with pytest.raises(LogyardError, match="was leased"):
                 await world.http.get(path)

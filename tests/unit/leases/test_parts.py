@@ -41,7 +41,7 @@ class TestParts:
             lease = await world.take()
             data = bytes(range(256)) * 12_000
             digest = hashlib.sha256(data).hexdigest()
-            made, answer = await world.leasing.put_part(
+            made, answer = await world.lease_service.put_part(
                 lease["lease_id"], 0, lease["generation"], len(data), digest, in_pieces(data, 65_537)
             )
             assert made
@@ -84,7 +84,7 @@ class TestParts:
             digest = hashlib.sha256(b"data").hexdigest()
             for size, data in ((9, b"data"), (3, b"data")):
                 with pytest.raises(LogyardError, match="arrived"):
-                    await world.leasing.put_part(
+                    await world.lease_service.put_part(
                         lease["lease_id"], 0, lease["generation"], size, digest, in_pieces(data, 2)
                     )
             assert world.disk.list(lease["parts_dir"]) == []
@@ -101,7 +101,7 @@ class TestParts:
                 yield b"ta"
 
             with pytest.raises(LogyardError, match="aborted") as refused:
-                await world.leasing.put_part(lease["lease_id"], 0, lease["generation"], 4, SHA, chunks())
+                await world.lease_service.put_part(lease["lease_id"], 0, lease["generation"], 4, SHA, chunks())
             assert refused.value.code == "lease_ended"  # type: ignore[attr-defined]
             assert lease_directories(world) == []
 

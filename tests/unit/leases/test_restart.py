@@ -154,9 +154,9 @@ async def test_the_machine_stops_at_any_operation_of_taking_and_ending(power_fai
         taken = False
         disk.stop_at = disk.operations + operation
         try:
-            lease = await world.leasing.take(take_body())
+            lease = await world.lease_service.grant(take_body())
             taken = True
-            await world.leasing.abort(lease["lease_id"], {"generation": lease["generation"]})
+            await world.lease_service.abort(lease["lease_id"], {"generation": lease["generation"]})
             await world.leases.settle()
         except MachineStopped:
             pass
