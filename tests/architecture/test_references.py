@@ -1,6 +1,7 @@
 """What code and docs refer to exists: sections of the facts, links, and files, modules, members and tests by name."""
 
 import re
+import tomllib
 
 from tests.support import references
 
@@ -92,6 +93,11 @@ def test_what_pages_name_is_there() -> None:
 def test_no_exception_is_left_over() -> None:
     used = {one for name, text in references.texts(".md") if name not in HISTORY for one in references.unknown(text)}
     assert set(OTHERS) - used == set()
+
+
+def test_the_changelog_begins_with_the_version_of_the_package() -> None:
+    package = tomllib.loads((references.ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert re.findall(r"^## (\S+)", (references.ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == package
 
 
 def test_planted_faults_are_found() -> None:
