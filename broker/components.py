@@ -42,7 +42,7 @@ from logyard.broker.replication.ports import FetchLink
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.security import quota_settings
 from logyard.broker.security.quotas import quotas_from
-from logyard.broker.server.api_table import HANDLERS
+from logyard.broker.server.api_table import APIS, VERSIONS
 from logyard.broker.server.auto_creation import AutoCreate
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.services import Services
@@ -125,7 +125,7 @@ class Node:
         if world.answers is not None:
             self.replicas.hosted.loading = world.answers.loading
         self.services = self._services(zk, cluster_id)
-        self.dispatcher = Dispatcher(self.services, HANDLERS)
+        self.dispatcher = Dispatcher(self.services, APIS.values())
         self.http = self._http_side(loop)
         self.store.on_cut = self.http.lease_service.leases.log_truncated
         self.cleaning = self._cleaning(zk)
@@ -212,6 +212,7 @@ class Node:
             topic_waits=TopicWaits(self.metadata),
             log_dir_moves=self.log_dir_moves,
             alter_config_policy=self._policies.alter_config,
+            api_versions=VERSIONS,
             quotas=quotas_from(config, self.configs, lambda: world.clock.monotonic() * 1000),
             fetch_bytes_max=config.int("fetch.max.bytes"),
         )

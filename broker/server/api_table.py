@@ -1,5 +1,14 @@
-"""Every API this broker serves, one handler each: the list a new API is added to."""
+"""Every API that this broker serves, a row each: a new API is added here and nowhere else.
 
+The versions are those of Apache Kafka 3.9 in ZooKeeper mode, never a library's (facts §19). A key is listed once
+its handler exists: librdkafka and sarama derive features from the set that ApiVersions advertises.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from logyard.broker.server.api import Api
 from logyard.broker.server.handlers import (
     allocate_producer_ids,
     alter_client_quotas,
@@ -43,48 +52,61 @@ from logyard.broker.server.handlers import (
     update_features,
     update_metadata,
 )
-from logyard.broker.server.request import Handler
 
-HANDLERS: tuple[Handler, ...] = (
-    produce.HANDLER,
-    fetch.HANDLER,
-    list_offsets.HANDLER,
-    metadata.HANDLER,
-    leader_and_isr.HANDLER,
-    stop_replica.HANDLER,
-    update_metadata.HANDLER,
-    controlled_shutdown.HANDLER,
-    offset_commit.HANDLER,
-    offset_fetch.HANDLER,
-    find_coordinator.HANDLER,
-    join_group.HANDLER,
-    heartbeat.HANDLER,
-    leave_group.HANDLER,
-    sync_group.HANDLER,
-    describe_groups.HANDLER,
-    list_groups.HANDLER,
-    api_versions.HANDLER,
-    create_topics.HANDLER,
-    delete_topics.HANDLER,
-    delete_records.HANDLER,
-    init_producer_id.HANDLER,
-    offset_for_leader_epoch.HANDLER,
-    describe_configs.HANDLER,
-    alter_configs.HANDLER,
-    alter_replica_log_dirs.HANDLER,
-    describe_log_dirs.HANDLER,
-    create_partitions.HANDLER,
-    delete_groups.HANDLER,
-    elect_leaders.HANDLER,
-    incremental_alter_configs.HANDLER,
-    alter_partition_reassignments.HANDLER,
-    list_partition_reassignments.HANDLER,
-    offset_delete.HANDLER,
-    describe_client_quotas.HANDLER,
-    alter_client_quotas.HANDLER,
-    alter_partition.HANDLER,
-    update_features.HANDLER,
-    describe_cluster.HANDLER,
-    describe_producers.HANDLER,
-    allocate_producer_ids.HANDLER,
+_ROWS: Final = (
+    # key, versions, handler
+    Api(0, (0, 11), produce.HANDLER, pipelined=True, small_answer=True),
+    Api(1, (0, 17), fetch.HANDLER),
+    Api(2, (0, 9), list_offsets.HANDLER),
+    Api(3, (0, 12), metadata.HANDLER),
+    Api(4, (0, 7), leader_and_isr.HANDLER, small_answer=True, between_brokers=True),
+    Api(5, (0, 4), stop_replica.HANDLER, small_answer=True, between_brokers=True),
+    Api(6, (0, 8), update_metadata.HANDLER, small_answer=True, between_brokers=True),
+    Api(7, (0, 3), controlled_shutdown.HANDLER, small_answer=True, between_brokers=True),
+    Api(8, (0, 9), offset_commit.HANDLER, small_answer=True),
+    Api(9, (0, 9), offset_fetch.HANDLER),
+    Api(10, (0, 6), find_coordinator.HANDLER, small_answer=True),
+    Api(11, (0, 9), join_group.HANDLER, small_answer=True),
+    Api(12, (0, 4), heartbeat.HANDLER, small_answer=True),
+    Api(13, (0, 5), leave_group.HANDLER, small_answer=True),
+    Api(14, (0, 5), sync_group.HANDLER, small_answer=True),
+    Api(15, (0, 5), describe_groups.HANDLER),
+    Api(16, (0, 5), list_groups.HANDLER),
+    Api(18, (0, 4), api_versions.HANDLER, small_answer=True),
+    Api(19, (0, 7), create_topics.HANDLER),
+    Api(20, (0, 6), delete_topics.HANDLER),
+    Api(21, (0, 2), delete_records.HANDLER),
+    Api(22, (0, 5), init_producer_id.HANDLER, small_answer=True),
+    Api(23, (0, 4), offset_for_leader_epoch.HANDLER),
+    Api(32, (0, 4), describe_configs.HANDLER),
+    Api(33, (0, 2), alter_configs.HANDLER),
+    Api(34, (0, 2), alter_replica_log_dirs.HANDLER),
+    Api(35, (0, 4), describe_log_dirs.HANDLER),
+    Api(37, (0, 3), create_partitions.HANDLER),
+    Api(42, (0, 2), delete_groups.HANDLER),
+    Api(43, (0, 2), elect_leaders.HANDLER),
+    Api(44, (0, 1), incremental_alter_configs.HANDLER),
+    Api(45, (0, 0), alter_partition_reassignments.HANDLER),
+    Api(46, (0, 0), list_partition_reassignments.HANDLER),
+    Api(47, (0, 0), offset_delete.HANDLER),
+    Api(48, (0, 1), describe_client_quotas.HANDLER),
+    Api(49, (0, 1), alter_client_quotas.HANDLER),
+    Api(56, (0, 3), alter_partition.HANDLER, small_answer=True, between_brokers=True),
+    Api(57, (0, 1), update_features.HANDLER),
+    Api(60, (0, 1), describe_cluster.HANDLER),
+    Api(61, (0, 0), describe_producers.HANDLER),
+    Api(67, (0, 0), allocate_producer_ids.HANDLER, small_answer=True, between_brokers=True),
 )
+
+
+def by_key(rows: tuple[Api, ...]) -> Mapping[int, Api]:
+    """Return the rows by API key; raises ValueError where two have the same."""
+    apis = {api.key: api for api in rows}
+    if len(apis) != len(rows):
+        raise ValueError("two rows register the same API key")
+    return MappingProxyType(apis)
+
+
+APIS: Final = by_key(_ROWS)
+VERSIONS: Final[Mapping[int, tuple[int, int]]] = MappingProxyType({key: api.versions for key, api in APIS.items()})
+"""Lowest and highest version by API key, as ApiVersions advertises them."""

@@ -21,7 +21,7 @@ import structlog
 from logyard.broker.errors import CorruptData
 from logyard.broker.server.admission import RequestMemory
 from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted, nobody_waits
-from logyard.broker.server.unread_answers import SMALL_ANSWERS, Answers
+from logyard.broker.server.unread_answers import Answers
 
 BUFFER_BYTES_MIN = 64 * 1024
 # What a connection that sent large requests may keep: growing anew for each would copy more than it saves.
@@ -52,7 +52,6 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(
         self,
         dispatch: Dispatch,
-        may_pipeline: Callable[[int], bool],
         listener: str,
         connection_id: int,
         frame_bytes_max: int,
@@ -62,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         answers: Answers | None = None,
     ) -> None:
         self._dispatch = dispatch
-        self._may_pipeline = may_pipeline
+        self._may_pipeline = dispatch.may_pipeline
         self._frame_bytes_max = frame_bytes_max
         self._on_open = on_open
         self._on_close = on_close
@@ -291,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _must_wait(self, unread: Answers) -> bool:
         """Whether the next request has to wait until others have read their answers."""
-        if self.session.is_broker or self._frame_key() in SMALL_ANSWERS:
+        if self.session.is_broker or self._dispatch.has_small_answer(self._frame_key()):
             return False
         if not self._held:
             self._held = True

@@ -12,10 +12,10 @@ from logyard.broker import tasks
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.header import parse_request_header
-from logyard.broker.server.api_versions import SUPPORTED
-from logyard.broker.server.request import Encoded, Fields, Handler, Request, Session
+from logyard.broker.server.api import Api
+from logyard.broker.server.request import Encoded, Fields, Request, Session
 from logyard.broker.server.services import Services
-from logyard.broker.server.throttling import EXEMPT, Timed, charge_time
+from logyard.broker.server.throttling import Timed, charge_time
 from logyard.broker.znodes.ops import SessionExpired
 
 API_VERSIONS = 18
@@ -38,18 +38,23 @@ class ApiCounter:
 
 
 class Dispatcher:
-    """Holds the handlers; one instance serves every connection of the broker."""
+    """Answers every request of the APIs it is given; one instance serves every connection of the broker."""
 
-    def __init__(self, services: Services, handlers: Iterable[Handler]) -> None:
+    def __init__(self, services: Services, apis: Iterable[Api]) -> None:
         self._services = services
         self._quotas = services.quotas
-        self._handlers = {handler.api_key: handler for handler in handlers}
-        self._pipelined = frozenset(key for key, handler in self._handlers.items() if handler.pipelined)
-        self.counters = {handler.api_key: ApiCounter(handler.name) for handler in self._handlers.values()}
-        self._served = {key: (each, *SUPPORTED[key], self.counters[key]) for key, each in self._handlers.items()}
+        self._served = {api.key: (api, *api.versions, ApiCounter(api.name)) for api in apis}
+        self.counters = {key: counter for key, (_, _, _, counter) in self._served.items()}
+        self._pipelined = frozenset(key for key, (api, *_) in self._served.items() if api.pipelined)
+        self._small_answers = frozenset(key for key, (api, *_) in self._served.items() if api.small_answer)
 
     def may_pipeline(self, api_key: int) -> bool:
+        """Whether a connection's next request may start before one of this API is answered."""
         return api_key in self._pipelined
+
+    def has_small_answer(self, api_key: int) -> bool:
+        """Whether the API's answers are as small as its requests."""
+        return api_key in self._small_answers
 
     def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
         """Answer one frame, at once or by a future; raises CorruptData where the connection must be closed."""
@@ -57,54 +62,57 @@ class Dispatcher:
         served = self._served.get(api_key)
         if served is None:
             raise CorruptData(f"api key {api_key} is not served here")
-        handler, low, high, counter = served
+        api, low, high, counter = served
         if not low <= version <= high:
             if api_key == API_VERSIONS:
                 return codec.encode_response(API_VERSIONS, 0, correlation_id, _only_api_versions(low, high))
-            raise CorruptData(f"{handler.name} v{version} is not served, only v{low} to v{high}")
+            raise CorruptData(f"{api.name} v{version} is not served, only v{low} to v{high}")
         request = Request(api_key, version, correlation_id, client_id, body, session)
         counter.requests += 1
         begun = time.perf_counter()
-        if self._quotas.request is not None and api_key not in EXEMPT:
+        if self._quotas.request is not None and not api.between_brokers:
             request.begun_s = begun
         try:
-            if handler.raw is not None:
-                return handler.raw(self._services, request)
-            return self._message(handler, request)
+            raw = api.handler.raw
+            if raw is not None:
+                return raw(self._services, request)
+            return self._message(api, request)
         finally:
             counter.seconds += time.perf_counter() - begun
             if request.begun_s:
                 request.spent_s += time.perf_counter() - begun
 
-    def _message(self, handler: Handler, request: Request) -> "Encoded | asyncio.Future[Encoded]":
+    def _message(self, api: Api, request: Request) -> "Encoded | asyncio.Future[Encoded]":
         if len(request.body) > LARGE_BODY_BYTES:
-            return tasks.answering(self._large_message(handler, request, bytes(request.body)))
+            return tasks.answering(self._large_message(api, request, bytes(request.body)))
         message = codec.decode_request(request.api_key, request.api_version, request.body)
-        assert handler.message is not None
+        handle = api.handler.message
+        assert handle is not None
         try:
-            outcome = handler.message(self._services, request, message)
+            outcome = handle(self._services, request, message)
         except Exception as error:
-            return self._refusal(handler, request, message, error)
+            return self._refusal(api, request, message, error)
         if isinstance(outcome, Awaitable):
             if request.begun_s:
                 outcome = Timed(request, outcome)
-            return tasks.answering(self._finish(handler, request, message, outcome))
+            return tasks.answering(self._finish(api, request, message, outcome))
         return self._encode(request, self._charged(request, outcome))
 
-    async def _large_message(self, handler: Handler, request: Request, body: bytes) -> Encoded:
+    async def _large_message(self, api: Api, request: Request, body: bytes) -> Encoded:
         """Read the request, and write its answer, in a thread: a megabyte of small parts takes 0.3 s each way."""
         request.body = memoryview(body)
         message = await self._in_thread(
             partial(codec.decode_request, request.api_key, request.api_version, request.body)
         )
-        assert handler.message is not None
+        handle = api.handler.message
+        assert handle is not None
         try:
-            outcome: Any = handler.message(self._services, request, message)
+            outcome: Any = handle(self._services, request, message)
             if isinstance(outcome, Awaitable):
                 outcome = await (Timed(request, outcome) if request.begun_s else outcome)
             answer: Encoded = await self._in_thread(partial(self._encode, request, self._charged(request, outcome)))
         except Exception as error:
-            return self._refusal(handler, request, message, error)
+            return self._refusal(api, request, message, error)
         return answer
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
@@ -112,11 +120,11 @@ class Dispatcher:
         await self._services.replicas.beside(lambda: found.append(work()))
         return found[0]
 
-    async def _finish(self, handler: Handler, request: Request, message: Any, outcome: Awaitable[Fields]) -> Encoded:
+    async def _finish(self, api: Api, request: Request, message: Any, outcome: Awaitable[Fields]) -> Encoded:
         try:
             return self._encode(request, self._charged(request, await outcome))
         except Exception as error:
-            return self._refusal(handler, request, message, error)
+            return self._refusal(api, request, message, error)
 
     def _charged(self, request: Request, fields: Fields) -> Fields:
         """The answer with the time that the client has to keep away, which begins now."""
@@ -131,17 +139,19 @@ class Dispatcher:
     def _encode(self, request: Request, fields: Fields) -> bytes:
         return codec.encode_response(request.api_key, request.api_version, request.correlation_id, fields)
 
-    def _refusal(self, handler: Handler, request: Request, message: Any, error: Exception) -> bytes:
-        self.counters[handler.api_key].errors += 1
+    def _refusal(self, api: Api, request: Request, message: Any, error: Exception) -> bytes:
+        self.counters[api.key].errors += 1
         if isinstance(error, ApiError):
             code, text = error.code, error.message
         elif isinstance(error, SessionExpired):
             # ZooKeeper's session ended meanwhile: nothing is known to be wrong with the request, it may be tried again.
             code, text = ErrorCode.REQUEST_TIMED_OUT, "the broker's ZooKeeper session ended, try again"
         else:
-            log.error("handler failed", api=handler.name, version=request.api_version, exc_info=error)
+            log.error("handler failed", api=api.name, version=request.api_version, exc_info=error)
             code, text = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        return self._encode(request, self._charged(request, handler.error(message, request.api_version, code, text)))
+        return self._encode(
+            request, self._charged(request, api.handler.error(message, request.api_version, code, text))
+        )
 
 
 def _only_api_versions(low: int, high: int) -> Fields:

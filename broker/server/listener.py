@@ -94,7 +94,6 @@ class Listener:
     def _connection(self, dispatcher: Dispatcher) -> Connection:
         return Connection(
             dispatcher,
-            dispatcher.may_pipeline,
             self.name,
             next(self._ids),
             self._admission.limits.frame_bytes_max,

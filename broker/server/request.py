@@ -1,14 +1,9 @@
-"""What a handler sees: the request, its connection, the services it may use; and how it registers."""
+"""What a handler sees of a request: the request itself and the connection it came on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-
-from logyard.broker.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from logyard.broker.server.services import Services
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 Buffer = bytes | bytearray | memoryview
 # A complete response frame in pieces, or None where the client wants no answer (acks=0).
@@ -58,30 +53,9 @@ class Request:
     spent_s: float = 0.0
 
 
-RawHandler = Callable[["Services", Request], Encoded | asyncio.Future[Encoded]]
-MessageHandler = Callable[["Services", Request, Any], Fields | Awaitable[Fields]]
-ErrorFields = Callable[[Any, int, ErrorCode, str | None], Fields]
-
-
-def top_level_error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    """The error answer of the many responses that carry one `error_code` at the top."""
-    return {"error_code": int(code), "error_message": text}
-
-
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """One API: either `raw` (hand-coded hot path) or `message` (decoded, answers with fields)."""
-
-    api_key: int
-    name: str
-    message: MessageHandler | None = None
-    raw: RawHandler | None = None
-    error: ErrorFields = field(default=top_level_error)
-    # The next request of the connection may be started before this one is answered (answers keep their order).
-    pipelined: bool = False
-
-
 class Dispatch(Protocol):
-    """Where a connection takes its frames."""
+    """Where a connection takes its frames, and what it has to know of an API before it hands a frame over."""
 
     def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]": ...
+    def may_pipeline(self, api_key: int) -> bool: ...
+    def has_small_answer(self, api_key: int) -> bool: ...

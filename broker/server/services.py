@@ -50,6 +50,8 @@ class Services:
     topic_waits: TopicWaits
     log_dir_moves: LogDirMoves
     quotas: Quotas
+    api_versions: Mapping[int, tuple[int, int]]
+    """The lowest and highest version that is served, by API key."""
     alter_config_policy: Callable[[ConfigRequest], None] | None = None
     fetch_bytes_max: int = 57_671_680
     http_address: str | None = None

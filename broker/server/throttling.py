@@ -11,9 +11,6 @@ from typing import Any
 from logyard.broker.security.quotas import Quotas, RateQuota
 from logyard.broker.server.request import Request
 
-# Brokers among themselves are never held back (Kafka's "exempt" requests): LeaderAndIsr, StopReplica, UpdateMetadata,
-# ControlledShutdown, WriteTxnMarkers, AlterPartition, Envelope, AllocateProducerIds.
-EXEMPT = frozenset({4, 5, 6, 7, 27, 56, 58, 67})
 # Size, key, version, correlation id and the length of the client id: what is in front of a request's body.
 _HEADER_BYTES = 14
 

@@ -18,9 +18,6 @@ from logyard.broker import tasks
 LOOK_S = 1.0
 STALLED_S = 10.0
 STALLED_BYTES = 64 * 1024
-# Produce, offsets committed, coordinator, join, heartbeat, leave, sync, ApiVersions, producer ids, and what brokers say
-# to each other: their answers are as small as their questions, and whoever waits for them loses more than time.
-SMALL_ANSWERS = frozenset({0, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 17, 18, 22, 36, 56, 67})
 
 log = structlog.get_logger("logyard.answers")
 

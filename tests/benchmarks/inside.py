@@ -94,9 +94,7 @@ class InsideBroker:
     def connect(self) -> "InsideConnection":
         """A connection as a listener would make it, with nothing behind its transport."""
         dispatcher = self.node.dispatcher
-        connection = Connection(
-            dispatcher, dispatcher.may_pipeline, "PLAINTEXT", 1, 100 << 20, lambda _: True, lambda _: None
-        )
+        connection = Connection(dispatcher, "PLAINTEXT", 1, 100 << 20, lambda _: True, lambda _: None)
         return InsideConnection(connection)
 
     async def create_topic(self, name: str, partitions: int) -> None:

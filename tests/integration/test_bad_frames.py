@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from logyard.broker.protocol import codec
-from logyard.broker.server.api_versions import SUPPORTED
+from logyard.broker.server.api_table import VERSIONS
 from tests.support.messages import filled
 from tests.support.real_cluster import RealCluster
 from tests.support.wire_client import ask
@@ -65,10 +65,10 @@ def test_a_version_of_api_versions_from_the_future_is_answered(cluster: RealClus
 def test_requests_cut_and_damaged_at_random_never_end_the_broker(cluster: RealCluster) -> None:
     chance = random.Random(5)
     changing = (4, 5, 6, 7, 19, 20, 33, 34, 37, 43, 44, 45, 49, 56, 57, 67)  # the cluster is not ours alone
-    clients_apis = [key for key in SUPPORTED if key not in changing]
+    clients_apis = [key for key in VERSIONS if key not in changing]
     for _ in range(150):
         key = chance.choice(clients_apis)
-        version = chance.randint(*SUPPORTED[key])
+        version = chance.randint(*VERSIONS[key])
         frame = bytearray(codec.encode_request(key, version, 1, "c", filled(key, "Request", version, 1))[4:])
         for _n in range(chance.randint(1, 4)):
             frame[chance.randrange(len(frame))] = chance.randrange(256)

@@ -137,7 +137,6 @@ class SimListener:
             self._last_id += 1
             return Connection(
                 dispatcher,
-                dispatcher.may_pipeline,
                 self.name,
                 self._last_id,
                 self._frame_bytes_max,

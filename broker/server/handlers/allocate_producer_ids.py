@@ -4,7 +4,8 @@ from typing import Any
 
 from logyard.broker.controller.events import AllocateProducerIds
 from logyard.broker.errors import ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -18,4 +19,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"error_code": int(code), "producer_id_start": -1, "producer_id_len": 0}
 
 
-HANDLER = Handler(67, "AllocateProducerIds", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

@@ -7,9 +7,10 @@ from typing import Any
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY
 from logyard.broker.security import quota_settings
+from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import change_overrides
 from logyard.broker.server.handlers.describe_client_quotas import CLIENT_ID, IP, USER
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
 
@@ -103,4 +104,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"entries": [_answer(entry, code, text) for entry in message.entries]}
 
 
-HANDLER = Handler(49, "AlterClientQuotas", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

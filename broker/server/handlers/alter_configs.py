@@ -6,8 +6,9 @@ from typing import Any
 from logyard.broker.config.broker import validate_dynamic_overrides, validate_topic_overrides
 from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import BROKER, TOPIC, change_overrides
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
 
@@ -96,4 +97,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     }
 
 
-HANDLER = Handler(33, "AlterConfigs", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

@@ -4,7 +4,8 @@ from typing import Any
 
 from logyard.broker.controller.events import AlteredPartition, AlterPartition, IsrChange
 from logyard.broker.errors import ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -52,4 +53,4 @@ def _fields(altered: AlteredPartition) -> Fields:
     return fields
 
 
-HANDLER = Handler(56, "AlterPartition", message=handle)
+HANDLER = Handler(message=handle)

@@ -4,7 +4,8 @@ from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -31,4 +32,4 @@ def _answer(outcomes: dict[TopicPartition, ErrorCode]) -> Fields:
     return {"results": [{"topic_name": name, "partitions": partitions} for name, partitions in topics.items()]}
 
 
-HANDLER = Handler(34, "AlterReplicaLogDirs", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

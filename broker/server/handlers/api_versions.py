@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.server.api_versions import SUPPORTED
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 # What Kafka takes for the name or version of a client's software (KIP-511): they end up in logs and metrics.
@@ -21,9 +21,10 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
     return {
         "error_code": 0,
         "api_keys": [
-            {"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in sorted(SUPPORTED.items())
+            {"api_key": key, "min_version": low, "max_version": high}
+            for key, (low, high) in sorted(services.api_versions.items())
         ],
     }
 
 
-HANDLER = Handler(18, "ApiVersions", message=handle)
+HANDLER = Handler(message=handle)

@@ -4,7 +4,8 @@ from typing import Any
 
 from logyard.broker.controller.events import ControlledShutdown
 from logyard.broker.errors import ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -21,4 +22,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"error_code": int(code), "remaining_partitions": []}
 
 
-HANDLER = Handler(7, "ControlledShutdown", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

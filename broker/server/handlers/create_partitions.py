@@ -4,7 +4,8 @@ from typing import Any
 
 from logyard.broker.controller.events import CreatePartitions, NewPartitions, Outcome
 from logyard.broker.errors import ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import EXCEEDED, MutationCharge
 from logyard.broker.server.topic_waits import led_partitions
@@ -69,4 +70,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"results": [{"name": topic.name, **refused} for topic in message.topics]}
 
 
-HANDLER = Handler(37, "CreatePartitions", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

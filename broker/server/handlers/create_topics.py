@@ -9,8 +9,9 @@ from typing import Any
 
 from logyard.broker.controller.events import CreatedTopic, CreateTopics, NewTopic
 from logyard.broker.errors import ErrorCode
+from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import topic_config_fields
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import EXCEEDED, MutationCharge
 from logyard.broker.server.topic_waits import led_partitions
@@ -93,4 +94,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"topics": [{"name": topic.name, **refused} for topic in message.topics]}
 
 
-HANDLER = Handler(19, "CreateTopics", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

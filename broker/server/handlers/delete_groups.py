@@ -3,7 +3,8 @@
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -16,4 +17,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"results": [{"group_id": group_id, "error_code": int(code)} for group_id in message.groups_names]}
 
 
-HANDLER = Handler(42, "DeleteGroups", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

@@ -5,7 +5,8 @@ from typing import Any
 from logyard.broker.controller.events import DeleteTopics, Outcome
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import ZERO_TOPIC_ID
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import EXCEEDED, MutationCharge
 
@@ -69,4 +70,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"responses": [{"name": t.name, "topic_id": t.topic_id, **refused} for t in message.topics]}
 
 
-HANDLER = Handler(20, "DeleteTopics", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

@@ -9,7 +9,8 @@ from typing import Any
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY
 from logyard.broker.security import quota_settings
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 from logyard.broker.znodes import configs
 
@@ -108,4 +109,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"error_code": int(code), "error_message": text, "entries": None}
 
 
-HANDLER = Handler(48, "DescribeClientQuotas", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

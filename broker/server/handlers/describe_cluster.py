@@ -3,7 +3,8 @@
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 # Create, Alter, Describe, ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite, as a bit field.
@@ -34,4 +35,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"error_code": int(code), "error_message": text, "cluster_id": "", "brokers": []}
 
 
-HANDLER = Handler(60, "DescribeCluster", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

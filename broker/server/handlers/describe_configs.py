@@ -9,8 +9,9 @@ from typing import Any
 
 from logyard.broker.config.broker import ConfigEntry
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import BROKER, TOPIC, described
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -61,4 +62,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     }
 
 
-HANDLER = Handler(32, "DescribeConfigs", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

@@ -3,7 +3,8 @@
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 # Read, Delete, Describe: the operations that exist on a group, as a bit field (KIP-430).
@@ -55,4 +56,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     }
 
 
-HANDLER = Handler(15, "DescribeGroups", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

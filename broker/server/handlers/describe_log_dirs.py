@@ -4,7 +4,8 @@ from typing import Any
 
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import LogDirInfo
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -36,4 +37,4 @@ def _directory(found: LogDirInfo, wanted: set[TopicPartition] | None) -> Fields:
     }
 
 
-HANDLER = Handler(35, "DescribeLogDirs", message=handle)
+HANDLER = Handler(message=handle)

@@ -4,7 +4,8 @@ from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -55,4 +56,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     }
 
 
-HANDLER = Handler(61, "DescribeProducers", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

@@ -5,7 +5,8 @@ from typing import Any
 from logyard.broker.controller.events import ElectionKind, ElectLeaders, Outcome
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -46,4 +47,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"error_code": int(code), "replica_election_results": _by_topic(named)}
 
 
-HANDLER = Handler(43, "ElectLeaders", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

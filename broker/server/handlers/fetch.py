@@ -13,8 +13,9 @@ from logyard.broker.replication.events import FetchedPartition
 from logyard.broker.replication.fetch import wire
 from logyard.broker.replication.fetch.sessions import FetchContext
 from logyard.broker.security.quotas import Quotas
+from logyard.broker.server.api import Handler
 from logyard.broker.server.leader_endpoints import endpoints_of
-from logyard.broker.server.request import Encoded, Handler, Request
+from logyard.broker.server.request import Encoded, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import fetch_throttle_ms, user_of
 
@@ -163,4 +164,4 @@ def _make_old(answers: list[FetchedPartition], magic: int) -> None:
             answer.error, answer.records = ErrorCode.CORRUPT_MESSAGE, b""
 
 
-HANDLER = Handler(1, "Fetch", raw=handle)
+HANDLER = Handler(raw=handle)

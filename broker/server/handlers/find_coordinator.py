@@ -5,7 +5,8 @@ from typing import Any
 from logyard.broker.coordinator.record_format import partition_for
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -57,4 +58,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"coordinators": [{"key": key, **answer} for key in message.coordinator_keys]}
 
 
-HANDLER = Handler(10, "FindCoordinator", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -12,4 +13,4 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
     return {"error_code": int(code)}
 
 
-HANDLER = Handler(12, "Heartbeat", message=handle)
+HANDLER = Handler(message=handle)

@@ -4,8 +4,9 @@ from typing import Any
 
 from logyard.broker.config.topic_keys import TOPIC_KEYS
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server.api import Handler
 from logyard.broker.server.handlers import alter_configs
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -63,4 +64,4 @@ def _default(services: Services, name: str) -> str:
     return entry.value or ""
 
 
-HANDLER = Handler(44, "IncrementalAlterConfigs", message=handle, error=alter_configs.error)
+HANDLER = Handler(message=handle, error=alter_configs.error)

@@ -3,7 +3,8 @@
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -20,4 +21,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"error_code": int(code), "producer_id": -1, "producer_epoch": -1}
 
 
-HANDLER = Handler(22, "InitProducerId", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

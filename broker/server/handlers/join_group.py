@@ -3,7 +3,8 @@
 from typing import Any
 
 from logyard.broker.coordinator.events import Join
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -40,4 +41,4 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     }
 
 
-HANDLER = Handler(11, "JoinGroup", message=handle)
+HANDLER = Handler(message=handle)

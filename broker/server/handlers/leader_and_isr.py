@@ -6,7 +6,8 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.replication import wire
 from logyard.broker.replication.events import PartitionErrors
 from logyard.broker.server import control_log
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -30,4 +31,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"error_code": int(code), "partition_errors": [], "topics": []}
 
 
-HANDLER = Handler(4, "LeaderAndIsr", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

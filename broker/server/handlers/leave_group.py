@@ -4,7 +4,8 @@ from typing import Any
 
 from logyard.broker.coordinator.events import Leaver
 from logyard.broker.errors import ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -23,4 +24,4 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
     }
 
 
-HANDLER = Handler(13, "LeaveGroup", message=handle)
+HANDLER = Handler(message=handle)

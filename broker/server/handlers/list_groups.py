@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 TYPE = "classic"
@@ -28,4 +29,4 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
     }
 
 
-HANDLER = Handler(16, "ListGroups", message=handle)
+HANDLER = Handler(message=handle)

@@ -5,7 +5,8 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import CONSUMER_ID, DEBUG_CONSUMER_ID, Isolation, OffsetAnswer, OffsetQuery
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -59,4 +60,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     }
 
 
-HANDLER = Handler(2, "ListOffsets", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

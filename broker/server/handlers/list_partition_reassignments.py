@@ -5,7 +5,8 @@ from typing import Any
 from logyard.broker.controller.events import ListReassignments
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -34,4 +35,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"error_code": int(code), "error_message": text, "topics": []}
 
 
-HANDLER = Handler(46, "ListPartitionReassignments", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

@@ -11,8 +11,9 @@ from logyard.broker import tasks
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.response import INTERNAL_TOPICS, NOT_ASKED, TopicQuery, metadata_response, queries
 from logyard.broker.protocol import codec
+from logyard.broker.server.api import Handler
 from logyard.broker.server.handlers.describe_cluster import CLUSTER_OPERATIONS
-from logyard.broker.server.request import Encoded, Handler, Request
+from logyard.broker.server.request import Encoded, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import charge_time
 
@@ -92,4 +93,4 @@ def _answer(
     return codec.encode_response(API_KEY, version, request.correlation_id, fields)
 
 
-HANDLER = Handler(API_KEY, "Metadata", raw=handle)
+HANDLER = Handler(raw=handle)

@@ -8,7 +8,8 @@ from typing import Any
 from logyard.broker.coordinator.events import OffsetCommit
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -68,4 +69,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     }
 
 
-HANDLER = Handler(8, "OffsetCommit", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

@@ -3,7 +3,8 @@
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -31,4 +32,4 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     }
 
 
-HANDLER = Handler(47, "OffsetDelete", message=handle)
+HANDLER = Handler(message=handle)

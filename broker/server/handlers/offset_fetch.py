@@ -6,7 +6,8 @@ from typing import Any
 
 from logyard.broker.coordinator.events import OffsetCommit
 from logyard.broker.errors import ErrorCode
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -61,4 +62,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"error_code": int(code), "topics": _refused(message.topics, int(code)) if version < 2 else []}
 
 
-HANDLER = Handler(9, "OffsetFetch", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

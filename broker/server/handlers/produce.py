@@ -17,8 +17,9 @@ from logyard.broker.records.header import is_transactional
 from logyard.broker.records.record_validation import EFFORT_MAX, effort
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.produce import AfterOpening
+from logyard.broker.server.api import Handler
 from logyard.broker.server.leader_endpoints import endpoints_of
-from logyard.broker.server.request import Encoded, Handler, Request
+from logyard.broker.server.request import Encoded, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import produce_throttle_ms
 
@@ -152,4 +153,4 @@ def _outcome(result: ProduceResult) -> produce.PartitionOutcome:
     )
 
 
-HANDLER = Handler(0, "Produce", raw=handle, pipelined=True)
+HANDLER = Handler(raw=handle)

@@ -5,7 +5,8 @@ from typing import Any
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication import wire
 from logyard.broker.server import control_log
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -21,4 +22,4 @@ def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fiel
     return {"error_code": int(code), "partition_errors": []}
 
 
-HANDLER = Handler(5, "StopReplica", message=handle, error=error)
+HANDLER = Handler(message=handle, error=error)

@@ -6,7 +6,8 @@ A broker in ZooKeeper mode supports no feature, so nothing can be finalized; the
 from typing import Any
 
 from logyard.broker.controller.events import FeatureChange, UpdateFeatures, UpgradeKind
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 _KINDS = {kind.value: kind for kind in UpgradeKind}
@@ -34,4 +35,4 @@ def _change(update: Any, version: int) -> FeatureChange:
     return FeatureChange(update.feature, update.max_version_level, kind)
 
 
-HANDLER = Handler(57, "UpdateFeatures", message=handle)
+HANDLER = Handler(message=handle)

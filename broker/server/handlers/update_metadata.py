@@ -4,7 +4,8 @@ from typing import Any
 
 from logyard.broker.metadata import wire
 from logyard.broker.server import control_log
-from logyard.broker.server.request import Fields, Handler, Request
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
@@ -15,4 +16,4 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
     return {"error_code": int(error)}
 
 
-HANDLER = Handler(6, "UpdateMetadata", message=handle)
+HANDLER = Handler(message=handle)

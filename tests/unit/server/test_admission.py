@@ -201,6 +201,9 @@ class Echo:
     def may_pipeline(self, api_key: int) -> bool:
         return False
 
+    def has_small_answer(self, api_key: int) -> bool:
+        return False
+
     def __call__(self, session: Any, frame: memoryview) -> Any:
         answer = len(frame).to_bytes(4, "big") + bytes(frame)
         if not self.hold:

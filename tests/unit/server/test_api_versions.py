@@ -7,8 +7,9 @@ import pytest
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.protocol import codec
-from logyard.broker.server.api_versions import SUPPORTED
+from logyard.broker.server.api_table import VERSIONS
 from logyard.broker.server.handlers import api_versions
+from logyard.broker.server.services import Services
 
 KAFKA_3_9 = """
 0 0-11 1 0-17 2 0-9 3 0-12 4 0-7 5 0-4 6 0-8 7 0-3 8 0-9 9 0-9 10 0-6 11 0-9 12 0-4 13 0-5 14 0-5 15 0-5 16 0-5 17 0-1
@@ -17,15 +18,17 @@ KAFKA_3_9 = """
 56 0-3 57 0-1 58 0-0 60 0-1 61 0-0 65 0-0 66 0-1 67 0-0 68 0-0 69 0-0
 """
 
+SERVICES = cast(Services, SimpleNamespace(api_versions=VERSIONS))
+
 
 def test_ranges_are_those_of_kafka() -> None:
     words = KAFKA_3_9.split()
     ranges = {int(key): tuple(map(int, text.split("-"))) for key, text in zip(words[::2], words[1::2], strict=True)}
-    assert all(ranges[key] == served for key, served in SUPPORTED.items())
+    assert all(ranges[key] == served for key, served in VERSIONS.items())
 
 
 def test_what_is_advertised_can_be_read_and_written() -> None:
-    for api_key, (low, high) in SUPPORTED.items():
+    for api_key, (low, high) in VERSIONS.items():
         for version in range(low, high + 1):
             request = codec.encode_request(api_key, version, 1, None, {})
             head = 12 if (api_key, version) == (7, 0) else 14 + codec.is_flexible(api_key, version)
@@ -53,9 +56,9 @@ def test_what_is_no_name_of_a_client_is_refused_as_in_kafka(name: str, version: 
     message = SimpleNamespace(client_software_name=name, client_software_version=version)
     session = SimpleNamespace(client_software=None)
     request = cast(Any, SimpleNamespace(api_version=3, session=session))
-    answer = cast(Any, api_versions.handle(cast(Any, None), request, message))
+    answer = cast(Any, api_versions.handle(SERVICES, request, message))
     assert answer["error_code"] == (0 if taken else ErrorCode.INVALID_REQUEST)
     assert bool(answer["api_keys"]) is taken
     assert (session.client_software is not None) is taken
     request.api_version = 2
-    assert cast(Any, api_versions.handle(cast(Any, None), request, message))["error_code"] == 0
+    assert cast(Any, api_versions.handle(SERVICES, request, message))["error_code"] == 0

@@ -9,6 +9,7 @@ import pytest
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.server.admission import RequestMemory
+from logyard.broker.server.api_table import APIS
 from logyard.broker.server.connection import (
     BUFFER_BYTES_BUSY,
     BUFFER_BYTES_KEPT,
@@ -64,8 +65,7 @@ class Server:
         self.pieces = b""
         self.wire = Wire()
         self.connection = Connection(
-            self.dispatch,
-            lambda key: key == PRODUCE,
+            self,
             "L",
             1,
             frame_bytes_max,
@@ -76,13 +76,21 @@ class Server:
         )
         self.connection.connection_made(self.wire)  # type: ignore[arg-type]
 
-    def dispatch(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
+    def may_pipeline(self, api_key: int) -> bool:
+        return api_key == PRODUCE
+
+    def has_small_answer(self, api_key: int) -> bool:
+        return api_key in APIS and APIS[api_key].small_answer
+
+    def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
         taken = bytes(frame)
         self.frames.append(taken)
         if taken[2:] == b"refuse":
             raise CorruptData("refused")
         if taken[2:] == b"mistake":
             raise RuntimeError("nobody thought of it")
+        if taken[2:] == b"no answer":
+            return None
         if not self.hold:
             return [taken[:3], taken[3:]] if taken == self.pieces else taken
         self.held[taken] = asyncio.get_running_loop().create_future()
@@ -252,9 +260,7 @@ async def test_corrupt_request_closes_this_connection_only() -> None:
 
 async def test_no_answer_for_acks_0() -> None:
     server = Server()
-    server.dispatch = lambda session, frame: None  # type: ignore[method-assign,assignment]
-    server.connection._dispatch = server.dispatch
-    server.feed(sized(frame(PRODUCE, b"x")))
+    server.feed(sized(frame(PRODUCE, b"no answer")))
     assert server.wire.written == []
 
 

@@ -1,8 +1,10 @@
 """From frame to handler and back: versions, unknown keys, refusals, failures."""
 
 import asyncio
+import importlib
 import struct
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,11 +15,11 @@ from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
 from logyard.broker.protocol import codec
 from logyard.broker.security.quotas import Quotas, Windows
-from logyard.broker.server.api_table import HANDLERS
-from logyard.broker.server.api_versions import SUPPORTED
+from logyard.broker.server.api import Api, Handler
+from logyard.broker.server.api_table import APIS, VERSIONS, by_key
 from logyard.broker.server.dispatch import Dispatcher
-from logyard.broker.server.handlers import api_versions
-from logyard.broker.server.request import Fields, Handler, Request, Session
+from logyard.broker.server.handlers import produce
+from logyard.broker.server.request import Fields, Request, Session
 from logyard.broker.server.services import Services
 from logyard.broker.znodes.ops import SessionExpired
 
@@ -25,24 +27,24 @@ HEARTBEAT, API_VERSIONS = 12, 18
 SESSION = Session(1, "PLAINTEXT", "127.0.0.1")
 
 
-def dispatcher(*handlers: Handler, **quotas: str) -> Dispatcher:
+def dispatcher(*apis: Api, **quotas: str) -> Dispatcher:
     configs = DynamicConfigs(1, lambda overrides: TopicConfig())
     configs.set_quota(DEFAULT_ENTITY, None, quotas)
-    services = SimpleNamespace(quotas=Quotas(configs, Windows(), Windows(), lambda: 0.0))
-    return Dispatcher(cast(Services, services), handlers)
+    services = SimpleNamespace(api_versions=VERSIONS, quotas=Quotas(configs, Windows(), Windows(), lambda: 0.0))
+    return Dispatcher(cast(Services, services), apis)
 
 
 def frame_of(api_key: int, version: int, **fields: Any) -> memoryview:
     return memoryview(bytearray(codec.encode_request(api_key, version, 77, "test", fields)))[4:]
 
 
-def heartbeat(answer: Any) -> Handler:
+def heartbeat(answer: Any) -> Api:
     def handle(services: Services, request: Request, message: Any) -> Fields:
         if isinstance(answer, Exception):
             raise answer
         return {"error_code": answer}
 
-    return Handler(HEARTBEAT, "Heartbeat", message=handle)
+    return Api(HEARTBEAT, (0, 4), Handler(message=handle))
 
 
 def answered(encoded: Any, api_key: int, version: int) -> Any:
@@ -51,10 +53,29 @@ def answered(encoded: Any, api_key: int, version: int) -> Any:
     return body
 
 
-def test_every_advertised_api_has_exactly_one_handler() -> None:
-    assert sorted(handler.api_key for handler in HANDLERS) == sorted(SUPPORTED)
-    for handler in HANDLERS:
-        assert (handler.message is None) != (handler.raw is None)
+def test_an_api_without_a_full_row_does_not_start() -> None:
+    whole = APIS[HEARTBEAT]
+    with pytest.raises(ValueError, match="API key 999"):
+        Api(999, (0, 1), whole.handler)
+    with pytest.raises(ValueError, match="Heartbeat is served in no version"):
+        Api(HEARTBEAT, (3, 2), whole.handler)
+    with pytest.raises(ValueError, match="either"):
+        Handler()
+    with pytest.raises(ValueError, match="same API key"):
+        by_key((whole, whole))
+
+
+def test_every_handler_is_registered_once() -> None:
+    folder = Path(produce.__file__).parent
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    handlers = [importlib.import_module(f"logyard.broker.server.handlers.{name}").HANDLER for name in names]
+    assert sorted(map(id, handlers)) == sorted(id(api.handler) for api in APIS.values())
+
+
+def test_a_handler_s_file_has_the_name_of_its_api() -> None:
+    for api in APIS.values():
+        handle: Any = api.handler.raw or api.handler.message
+        assert handle.__module__.rpartition(".")[2].replace("_", "") == api.name.lower()
 
 
 def test_answer_and_refusals_become_error_codes() -> None:
@@ -76,7 +97,7 @@ async def test_a_coroutine_is_awaited_and_its_failure_answered() -> None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         return {"error_code": 0}
 
-    made = dispatcher(Handler(HEARTBEAT, "Heartbeat", message=handle))
+    made = dispatcher(Api(HEARTBEAT, (0, 4), Handler(message=handle)))
     for group, code in (("good", 0), ("bad", 16)):
         pending = made(SESSION, frame_of(HEARTBEAT, 4, group_id=group, generation_id=1, member_id="m"))
         assert isinstance(pending, asyncio.Future)
@@ -86,7 +107,7 @@ async def test_a_coroutine_is_awaited_and_its_failure_answered() -> None:
 
 
 def test_future_api_versions_is_answered_with_the_range_to_come_back_with() -> None:
-    made = dispatcher(api_versions.HANDLER)
+    made = dispatcher(APIS[API_VERSIONS])
     frame = memoryview(struct.pack(">hhih", API_VERSIONS, 99, 77, -1) + b"\0garbage")
     body = answered(made(SESSION, frame), API_VERSIONS, 0)
     assert body.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -101,8 +122,8 @@ def test_anything_else_unknown_closes_the_connection(key: int, version: int) -> 
 
 
 def test_api_versions_lists_what_is_served() -> None:
-    body = answered(dispatcher(api_versions.HANDLER)(SESSION, frame_of(API_VERSIONS, 2)), API_VERSIONS, 2)
-    assert {k.api_key: (k.min_version, k.max_version) for k in body.api_keys} == dict(SUPPORTED)
+    body = answered(dispatcher(APIS[API_VERSIONS])(SESSION, frame_of(API_VERSIONS, 2)), API_VERSIONS, 2)
+    assert {k.api_key: (k.min_version, k.max_version) for k in body.api_keys} == dict(VERSIONS)
 
 
 async def test_a_request_quota_is_told_in_the_answer_and_mutes_the_connection() -> None:
@@ -114,7 +135,7 @@ async def test_a_request_quota_is_told_in_the_answer_and_mutes_the_connection() 
         await asyncio.sleep(0)
         return {"error_code": 0}
 
-    slow = Handler(HEARTBEAT, "Heartbeat", message=later)
+    slow = Api(HEARTBEAT, (0, 4), Handler(message=later))
     for handler in (heartbeat(0), slow):
         outcome: Any = dispatcher(handler, request_percentage="0.0000001")(session, frame)
         encoded = await outcome if isinstance(outcome, asyncio.Future) else outcome
@@ -138,7 +159,7 @@ async def test_a_cancelled_wait_reaches_the_handler_through_the_stop_watch() -> 
         return {}
 
     frame = frame_of(HEARTBEAT, 3, group_id="g", generation_id=1, member_id="m")
-    task: Any = dispatcher(Handler(HEARTBEAT, "Heartbeat", message=waits), request_percentage="1")(SESSION, frame)
+    task: Any = dispatcher(Api(HEARTBEAT, (0, 4), Handler(message=waits)), request_percentage="1")(SESSION, frame)
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -163,7 +184,7 @@ async def test_a_large_request_is_read_and_answered_in_a_thread(monkeypatch: pyt
 
     for name in ("decode_request", "encode_response"):
         monkeypatch.setattr(codec, name, noted(getattr(codec, name)))
-    large = dispatcher(Handler(11, "JoinGroup", message=handle))
+    large = dispatcher(Api(11, (0, 9), Handler(message=handle)))
     loop = asyncio.get_running_loop()
     records_hold_all_threads = loop.create_future()
     cast(Any, large._services).replicas = SimpleNamespace(

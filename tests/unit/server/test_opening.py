@@ -81,12 +81,16 @@ class Broker:
         quotas = SimpleNamespace(produce=None, request=None)
         self.services = cast(Services, SimpleNamespace(replicas=self.world.replicas, quotas=quotas))
         self.wire = Wire()
-        self.connection = Connection(
-            self.dispatch, lambda key: key == PRODUCE, "L", 1, 1 << 24, lambda c: True, lambda c: None
-        )
+        self.connection = Connection(self, "L", 1, 1 << 24, lambda c: True, lambda c: None)
         self.connection.connection_made(self.wire)  # type: ignore[arg-type]
 
-    def dispatch(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
+    def may_pipeline(self, api_key: int) -> bool:
+        return api_key == PRODUCE
+
+    def has_small_answer(self, api_key: int) -> bool:
+        return False
+
+    def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
         key, version, correlation_id, client_id, body = parse_request_header(frame)
         return produce.handle(self.services, Request(key, version, correlation_id, client_id, body, session))
 

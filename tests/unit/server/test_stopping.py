@@ -24,6 +24,9 @@ class Late:
     def may_pipeline(self, api_key: int) -> bool:
         return False
 
+    def has_small_answer(self, api_key: int) -> bool:
+        return False
+
     def __call__(self, session: Any, frame: memoryview) -> Any:
         return self.answer
 

@@ -14,6 +14,7 @@ from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.security.quotas import Quotas, Windows
 from logyard.broker.server.answer_cache import KeptAnswers
+from logyard.broker.server.api_table import APIS
 from logyard.broker.server.handlers import fetch, metadata, produce
 from logyard.broker.server.request import Fields, Request, Session
 from logyard.broker.server.services import Services
@@ -49,7 +50,7 @@ class Broker:
         self.services = cast(Services, made)
 
     def ask(self, handler: Any, version: int, fields: Fields) -> Any:
-        key = handler.HANDLER.api_key
+        key = next(key for key, api in APIS.items() if api.handler is handler.HANDLER)
         frame = memoryview(bytearray(codec.encode_request(key, version, 1, "c", fields)))[4:]
         body = frame[11 + codec.is_flexible(key, version) :]
         session = Session(1, "PLAINTEXT", "127.0.0.1", mute=self.muted.append)

@@ -13,6 +13,7 @@ from logyard.broker.model import Endpoint
 from logyard.broker.server import listener as listener_module
 from logyard.broker.server import unread_answers as answers_module
 from logyard.broker.server.admission import Admission, Limits
+from logyard.broker.server.api_table import APIS
 from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.listener import Listener
 from logyard.broker.server.unread_answers import Answers
@@ -30,6 +31,9 @@ class Large:
 
     def may_pipeline(self, api_key: int) -> bool:
         return False
+
+    def has_small_answer(self, api_key: int) -> bool:
+        return APIS[api_key].small_answer
 
     def __call__(self, session: Any, frame: memoryview) -> Any:
         key = int.from_bytes(frame[:2], "big")

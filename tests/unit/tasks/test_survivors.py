@@ -110,7 +110,7 @@ async def test_connections_are_accepted(what: str, monkeypatch: pytest.MonkeyPat
     doors = Admission(Limits(), lambda: 0.0)
     monkeypatch.setattr(doors, what, fails_once(getattr(doors, what)))
     listener = Listener(Endpoint("L", "PLAINTEXT", "127.0.0.1", 0), doors)
-    await listener.serve(cast(Any, SimpleNamespace(may_pipeline=lambda key: False)))
+    await listener.serve(cast(Any, SimpleNamespace(may_pipeline=lambda key: False, has_small_answer=lambda key: False)))
     opened = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(2)]
     await until(lambda: listener.connection_count)
     for _, writer in opened:
@@ -121,7 +121,7 @@ async def test_connections_are_accepted(what: str, monkeypatch: pytest.MonkeyPat
 async def test_silent_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     doors = Admission(Limits(idle_ms=40), lambda: 0.0)
     listener = Listener(Endpoint("L", "PLAINTEXT", "127.0.0.1", 0), doors)
-    await listener.serve(cast(Any, SimpleNamespace(may_pipeline=lambda key: False)))
+    await listener.serve(cast(Any, SimpleNamespace(may_pipeline=lambda key: False, has_small_answer=lambda key: False)))
     monkeypatch.setattr(doors, "active", fails_once(doors.active))
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
     async with asyncio.timeout(20):
@@ -201,7 +201,7 @@ async def test_the_controller_takes_the_next_event(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ControllerRunner, "_handle", fails_once(handle))
     settings = SimpleNamespace(broker_id=1, level=0)
     runner = ControllerRunner.__new__(ControllerRunner)
-    monkeypatch.setattr("logyard.broker.controller.runner.wire.Encoder", lambda *a: None)
+    monkeypatch.setattr("logyard.broker.controller.runner.encoding.Encoder", lambda *a: None)
     runner.__init__(  # type: ignore[misc]
         cast(Any, None), cast(Any, None), ManualClock(), cast(Any, settings)
     )
