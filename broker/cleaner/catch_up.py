@@ -24,8 +24,8 @@ from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.clock import Clock
 from logyard.broker.errors import CorruptData, StorageError
 from logyard.broker.leases.book import CATCH_UP_RUN, LeaseError
+from logyard.broker.leases.cleanable import cleanable_end_of
 from logyard.broker.leases.service import LeaseService
-from logyard.broker.leases.snapshot import compaction_end
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import TopicPartition
 
@@ -154,7 +154,7 @@ class CatchUp:
         if self._refused.get(offer.tp) == offer.sha256 or kept.high_watermark < offer.range_end:
             return False
         clean_offset = self._ports.clean_offset(kept)
-        reachable = min(offer.range_end, compaction_end(kept, clean_offset, self._ports.clock.now_ms()))
+        reachable = min(offer.range_end, cleanable_end_of(kept, clean_offset, self._ports.clock.now_ms()))
         return clean_offset < reachable
 
     async def _catch_up(self, offer: Offered, worker: CleaningWorker) -> int:

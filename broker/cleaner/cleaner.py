@@ -25,8 +25,8 @@ from logyard.broker.clock import Clock
 from logyard.broker.config.topic import LONG_MAX
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.leases.book import CLEANER_RUN, LeaseError
+from logyard.broker.leases.cleanable import cleanable_end_of
 from logyard.broker.leases.service import LeaseService
-from logyard.broker.leases.snapshot import compaction_end
 from logyard.broker.log import layout
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.segment.segment import Segment
@@ -192,7 +192,7 @@ class LogCleaner:
     async def _judge(self, kept: PartitionLog) -> Candidate:
         now_ms = self._ports.clock.now_ms()
         clean_offset = self._ports.clean_offset(kept)
-        end_offset = compaction_end(kept, clean_offset, now_ms)
+        end_offset = cleanable_end_of(kept, clean_offset, now_ms)
         first_dirty_at_ms = -1
         if kept.config.max_compaction_lag_ms < LONG_MAX and end_offset > clean_offset:
             first = kept.segments[kept.number_of(clean_offset)]

@@ -7,7 +7,8 @@ first, since what a coordinator must read to take over grows with them.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from logyard.broker.compaction.ranges import SegmentRange, dirty_ratio, is_due
+from logyard.broker.compaction.ranges import dirty_ratio, is_due
+from logyard.broker.leases.cleanable import closed_segments
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import TopicPartition
 
@@ -30,12 +31,7 @@ class Candidate(NamedTuple):
 
 def judge(log: PartitionLog, clean_offset: int, end_offset: int, first_dirty_at_ms: int, now_ms: int) -> Candidate:
     """Say how dirty a log is; `first_dirty_at_ms` is the time of its first dirty batch, -1 where it does not matter."""
-    segments = (
-        SegmentRange(segment.base_offset, log.end_of(number) - 1, segment.size)
-        for number, segment in enumerate(log.segments)
-        if segment is not log.active
-    )
-    ratio = dirty_ratio(segments, clean_offset, end_offset)
+    ratio = dirty_ratio(closed_segments(log), clean_offset, end_offset)
     due = is_due(
         ratio,
         min_ratio=log.config.min_cleanable_dirty_ratio,

@@ -21,7 +21,7 @@ class SegmentRange(NamedTuple):
 
 
 def cleanable_end(
-    segments: Sequence[SegmentRange],
+    segments: Iterable[SegmentRange],
     *,
     active_base: int,
     last_stable_offset: int,
@@ -31,17 +31,21 @@ def cleanable_end(
     now_ms: int,
     min_lag_ms: int,
 ) -> int:
-    """Return the offset below which records may be cleaned: never the active segment, an open transaction,
-    what is not yet on the ISR, or the first segment that still holds a record younger than `min_lag_ms`."""
-    bounds = [active_base, last_stable_offset, high_watermark]
+    """Return the offset below which records may be cleaned.
+
+    The active segment, open transactions, what is above the high watermark, and everything from the first dirty
+    segment on that has a record younger than `min_lag_ms` are left alone. Never below the log's start.
+
+    :param segments: ascending; looked at only where there is a lag.
+    """
+    end = min(active_base, last_stable_offset, high_watermark)
     if min_lag_ms > 0:
         youngest_allowed = now_ms - min_lag_ms
-        bounds += [
-            s.base_offset
-            for s in segments
-            if s.last_offset >= clean_offset and s.base_offset < active_base and s.max_timestamp > youngest_allowed
-        ]
-    return max(min(bounds), log_start_offset)
+        young = (
+            s.base_offset for s in segments if s.last_offset >= clean_offset and s.max_timestamp > youngest_allowed
+        )
+        end = min(end, next(young, end))
+    return max(end, log_start_offset)
 
 
 def dirty_ratio(segments: Iterable[SegmentRange], clean_offset: int, end_offset: int) -> float:

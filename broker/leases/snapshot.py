@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.leases.book import Purpose
+from logyard.broker.leases.cleanable import cleanable_end_of
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk, read_whole
 from logyard.broker.log.partition_log import PartitionLog
@@ -76,7 +77,7 @@ class LogSnapshot(NamedTuple):
     def of(cls, log: PartitionLog, purpose: Purpose, clean_offset: int, now_ms: int) -> "LogSnapshot":
         """Read a log for a lease; `clean_offset` lies within its bounds. Waits for nothing."""
         compacting = purpose is Purpose.COMPACT
-        end_offset = compaction_end(log, clean_offset, now_ms) if compacting else log.high_watermark
+        end_offset = cleanable_end_of(log, clean_offset, now_ms) if compacting else log.high_watermark
         segments = [
             SegmentSnapshot(
                 segment.base_offset,
@@ -100,18 +101,6 @@ class LogSnapshot(NamedTuple):
     def stands(self, log: PartitionLog) -> bool:
         """Whether what was linked is still what the log was."""
         return log.cuts == self.cuts and log.directory == self.directory
-
-
-def compaction_end(log: PartitionLog, clean_offset: int, now_ms: int) -> int:
-    """Return the offset below which a compaction may work now (docs/leases.md, `end_offset`)."""
-    end = min(log.last_stable_offset, log.high_watermark, log.active.base_offset)
-    lag = log.config.min_compaction_lag_ms
-    if lag > 0:
-        for number, segment in enumerate(log.segments):
-            if log.end_of(number) > clean_offset and segment.max_timestamp > now_ms - lag:
-                end = min(end, segment.base_offset)
-                break
-    return max(end, log.log_start_offset)
 
 
 def first_dirty_at(log: PartitionLog, clean_offset: int) -> int:

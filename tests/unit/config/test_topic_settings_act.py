@@ -16,7 +16,7 @@ from logyard.broker.config.broker import topic_config, validate_topic_overrides
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.config.topic_keys import TOPIC_KEYS
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.leases.snapshot import compaction_end
+from logyard.broker.leases.cleanable import cleanable_end_of
 from logyard.broker.log import layout
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
@@ -301,9 +301,9 @@ def _(log: PartitionLog) -> None:
         append(log, timestamp=NOW + number * 1000)
         log.roll(number + 1, NOW)
     log.set_high_watermark(3)
-    assert compaction_end(log, 0, NOW + 3000) == 3
+    assert cleanable_end_of(log, 0, NOW + 3000) == 3
     change(log, min_compaction_lag_ms=1500)
-    assert compaction_end(log, 0, NOW + 3000) == 2
+    assert cleanable_end_of(log, 0, NOW + 3000) == 2
 
 
 @proves("preallocate")
