@@ -14,7 +14,7 @@ from typing import Any
 
 from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.decision_format import Decision
-from logyard.broker.compaction.dirty_keys import AgainstDirty, DirtyKeys
+from logyard.broker.compaction.dirty_keys import DirtyKeyMap, DirtyKeys
 from logyard.broker.compaction.old_formats import completed, expired_offsets
 from logyard.broker.compaction.passes import Batch, rewrite_batches, survey_batches
 from logyard.broker.compaction.ranges import SegmentRange, group_segments
@@ -88,7 +88,7 @@ def clean(lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None
     with work.naming():
         range_end = keys.read(work.batches(dirty), start, end, _aborted(lease))
     survey = _survey(lease, range_end)
-    against = AgainstDirty(keys)
+    against = DirtyKeyMap(keys)
     touched = [segment for segment in segments if segment.base_offset < range_end]
     config = lease["config"]
     for group in group_segments(

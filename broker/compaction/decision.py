@@ -4,7 +4,7 @@ Rule 1: everything here is fed batch by batch, in offset order, from the first l
 Rule 2: a record stays iff it is the last of its key and has a value, or its delete horizon has not passed (KIP-534);
         a record without a key goes; aborted data goes; markers follow transactions.py.
 Rule 3: a tombstone or marker goes only below `tombstone_cutoff`: what every assigned replica holds and has cleaned.
-The key map is a port: a dict here, an open-addressing table in the Spark jobs. Both see the same calls.
+The keys are a port: the cleaner keeps those of the dirty part (dirty_keys.py), the Spark jobs have a compiled table.
 """
 
 from array import array
@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from heapq import merge
 from operator import itemgetter
 from typing import NamedTuple, Protocol
@@ -53,25 +52,9 @@ class KeyMap(Protocol):
         """Note that `key` was written at `offset`; offsets only grow."""
         ...
 
-    def last_offsets(self) -> OffsetSet:
-        """Return the last offset of every key."""
+    def drain(self) -> OffsetSet:
+        """Return the last offset of every key that was put since the last call."""
         ...
-
-
-class DictKeyMap:
-    """A key map for logs whose keys fit a dict: 128-bit digests, so that long keys cost no more than short ones."""
-
-    def __init__(self) -> None:
-        self._last: dict[bytes, int] = {}
-
-    def put(self, key: bytes | memoryview, offset: int) -> None:
-        self._last[blake2b(key, digest_size=16).digest()] = offset
-
-    def last_offsets(self) -> OffsetSet:
-        return OffsetSet(self._last.values())
-
-    def __len__(self) -> int:
-        return len(self._last)
 
 
 class ActiveProducer(NamedTuple):
@@ -138,7 +121,7 @@ class Survey:
 
     def decide(self, keys: KeyMap) -> Decision:
         """Return the decision once every batch has been taken."""
-        return self.decide_offsets(keys.last_offsets())
+        return self.decide_offsets(keys.drain())
 
     def decide_offsets(self, last_of_key: OffsetSet) -> Decision:
         """Return the decision from the last offset of every key."""

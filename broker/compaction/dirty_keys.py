@@ -65,7 +65,7 @@ class DirtyKeys:
         return end
 
 
-class AgainstDirty:
+class DirtyKeyMap:
     """A survey's key map that keeps a record iff the dirty part has no later one of its key."""
 
     def __init__(self, dirty: DirtyKeys) -> None:
@@ -76,7 +76,7 @@ class AgainstDirty:
         if self._dirty.last_of(key) <= offset:
             self._kept.append(offset)
 
-    def last_offsets(self) -> OffsetSet:
+    def drain(self) -> OffsetSet:
         """Return what is kept of the batches fed since the last call."""
         kept, self._kept = self._kept, array("q")
         return OffsetSet(kept, is_sorted=True)

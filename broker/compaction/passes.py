@@ -1,33 +1,16 @@
-"""Both passes over the batches of segments: what the broker's own cleaner runs, and the oracle of the Spark jobs.
-
-Segments come as whole buffers or, where they are read piece by piece, as batches; always in offset order. Nothing is
-read or written here.
-"""
+"""Both passes of a compaction over batches in offset order. Nothing is read from disk or written here."""
 
 from collections.abc import Iterable, Iterator
 
 from logyard.broker.compaction.batch_facts import batch_facts
 from logyard.broker.compaction.decision import KeyMap, Survey, flags_of
 from logyard.broker.compaction.decision_format import Decision
-from logyard.broker.compaction.old_formats import completed, keys
+from logyard.broker.compaction.old_formats import keys
 from logyard.broker.compaction.rewrite import Tally, held_end, rewrite_batch
-from logyard.broker.records.header import BatchHeader, iter_headers
+from logyard.broker.records.header import BatchHeader
 
 Batch = tuple[BatchHeader, memoryview]
 """A batch's header (of an old message: completed), and all of its bytes."""
-
-
-def batches_of(buffers: Iterable[memoryview]) -> Iterator[Batch]:
-    """Yield the batches of whole segments."""
-    for buffer in buffers:
-        for position, header in iter_headers(buffer):
-            batch = buffer[position : position + header.length]
-            yield completed(header, batch), batch
-
-
-def survey_segments(buffers: Iterable[memoryview], survey: Survey, key_map: KeyMap) -> Decision:
-    """Run pass 1 over the leader's segments; raises CorruptData on a batch that does not parse."""
-    return survey_batches(batches_of(buffers), survey, key_map)
 
 
 def survey_batches(batches: Iterable[Batch], survey: Survey, key_map: KeyMap) -> Decision:
@@ -43,11 +26,6 @@ def survey_batches(batches: Iterable[Batch], survey: Survey, key_map: KeyMap) ->
             if not has_value:
                 survey.tombstone(offset, flags_of(header), header.base_timestamp)
     return survey.decide(key_map)
-
-
-def rewrite_group(buffers: Iterable[memoryview], decision: Decision, tally: Tally) -> Iterator[bytes | memoryview]:
-    """Run pass 2 over the segments of one group; yields the batches of the one segment that replaces them."""
-    return rewrite_batches(batches_of(buffers), decision, tally)
 
 
 def rewrite_batches(batches: Iterable[Batch], decision: Decision, tally: Tally) -> Iterator[bytes | memoryview]:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from logyard.broker.compaction.decision import ActiveProducer, DictKeyMap, Survey
+from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.decision_format import Decision
-from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.transactions import AbortedTransaction
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, HORIZON, Batch, Seen, read_back
+from tests.support.whole_segments import rewrite_group, survey_segments
 
 DELETE_RETENTION_MS = 1000
 Clean = Callable[[list[list[Batch]], Callable[[], Survey], int], tuple[Decision, bytes]]
@@ -25,7 +25,7 @@ def clean_plainly(
     segments: list[list[Batch]], survey: Callable[[], Survey], segment_bytes: int
 ) -> tuple[Decision, bytes]:
     buffers = [memoryview(b"".join(b.encode() for b in s)) for s in segments]
-    decision = survey_segments(buffers, survey(), DictKeyMap())
+    decision = survey_segments(buffers, survey())
     assert Decision.decode(decision.encode()) == decision
     out = b""
     for group in groups_by_size(buffers, segment_bytes):

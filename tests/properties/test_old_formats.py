@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from logyard.broker.compaction.decision import DictKeyMap, Survey
+from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.decision_format import Decision
-from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
 from logyard.spark_jobs.compact import rewrite, shuffle
 from logyard.spark_jobs.compact import survey as spark_survey
@@ -18,6 +17,7 @@ from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.properties.test_compaction_model import groups_by_size
 from tests.support.batches import Batch
 from tests.support.old_logs import AnyBatch, OldBatch, random_old_log, read_any, seen, sizes
+from tests.support.whole_segments import rewrite_group, survey_segments
 
 NOW = 1_700_000_000_000
 
@@ -79,7 +79,7 @@ def test_all_ways_keep_what_the_model_keeps(seed: int, tmp_path: Path) -> None:
 
     files = write(tmp_path / "t-0", segments)
     buffers = [memoryview(Path(f.name).read_bytes()) for f in files]
-    plain = survey_segments(buffers, survey(), DictKeyMap())
+    plain = survey_segments(buffers, survey())
     table = KeyTable()
     fast, _ = spark_survey.survey_segments(files, survey(), table)
     assert fast == plain

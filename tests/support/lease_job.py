@@ -4,13 +4,13 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from logyard.broker.compaction.decision import ActiveProducer, DictKeyMap, Survey
+from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.decision_format import Decision
-from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.records.batch import iter_headers
 from logyard.spark_jobs.leases.client import BrokerHttp, Lease
+from tests.support.whole_segments import rewrite_group, survey_segments
 
 
 def broker_https(description: dict[str, Any]) -> dict[int, BrokerHttp]:
@@ -54,7 +54,7 @@ def decide(leader: Lease, range_end: int, tombstone_cutoff: int) -> Decision:
         ],
         {p["producer_id"]: ActiveProducer(p["last_offset"], p["producer_epoch"]) for p in told["producers"]},
     )
-    return survey_segments(read_segments(leader).values(), survey, DictKeyMap())
+    return survey_segments(read_segments(leader).values(), survey)
 
 
 def rewrite_and_commit(lease: Lease, decision: Decision, aside: Path, group_size: int = 2) -> dict[str, Any]:

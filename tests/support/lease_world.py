@@ -9,9 +9,8 @@ from typing import Any
 import httpx
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.compaction.decision import ActiveProducer, DictKeyMap, Survey
+from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.decision_format import Decision
-from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.config.topic import TopicConfig
@@ -31,6 +30,7 @@ from logyard.broker.records.batch import Record
 from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartition, StopReplica, StopReplicaPartition
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
+from tests.support.whole_segments import rewrite_group, survey_segments
 
 TOKEN = "t" * 64
 ROOT = "/data"
@@ -191,7 +191,6 @@ class LeaseWorld:
                 ],
                 {p["producer_id"]: ActiveProducer(p["last_offset"], p["producer_epoch"]) for p in lease["producers"]},
             ),
-            DictKeyMap(),
         )
         bases = list(logs)
         groups = [bases[at : at + group_size] for at in range(0, len(bases), group_size)]

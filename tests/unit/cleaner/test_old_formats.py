@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.compaction.decision import DictKeyMap, Survey
-from logyard.broker.compaction.passes import rewrite_group, survey_segments
+from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import layout
@@ -18,6 +17,7 @@ from tests.support.cleaning_world import Worker, cleaner_of
 from tests.support.lease_world import TP, LeaseWorld
 from tests.support.logs import content
 from tests.support.old_logs import AnyBatch, old, random_old_log, read_any, seen, sizes
+from tests.support.whole_segments import rewrite_group, survey_segments
 
 SMALL = TopicConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=600, min_cleanable_dirty_ratio=0.0)
 
@@ -124,7 +124,7 @@ async def test_a_part_of_old_messages_is_checked_as_any_other() -> None:
         data = [memoryview(await world.read(lease, s["base_offset"])) for s in (first, second)]
         end = second["last_offset"] + 1
         decision = survey_segments(
-            data, Survey(TP.topic, TP.partition, lease["leader_epoch"], 0, end, lease["now_ms"], 0, 0), DictKeyMap()
+            data, Survey(TP.topic, TP.partition, lease["leader_epoch"], 0, end, lease["now_ms"], 0, 0)
         )
         tally = Tally()
         part = b"".join(bytes(p) for p in rewrite_group(data, decision, tally))

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.compaction.decision import DictKeyMap, Survey
+from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.dirty_keys import DirtyKeys
 from logyard.broker.compaction.old_formats import expired_offsets
-from logyard.broker.compaction.passes import batches_of, rewrite_group, survey_segments
 from logyard.broker.compaction.ranges import SegmentRange
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.errors import CorruptData
 from tests.support.batches import Rec, batch
 from tests.support.old_logs import AnyBatch, old, read_any, seen, sizes
+from tests.support.whole_segments import batches_of, rewrite_group, survey_segments
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -23,7 +23,7 @@ def clean(batches: Sequence[AnyBatch], **fields: Any) -> tuple[bytes, Tally]:
     end = batches[-1].last + 1
     survey = Survey("t", 0, 3, 0, end, NOW, DAY, **{"tombstone_cutoff": end, **fields})
     buffer = memoryview(b"".join(b.encode() for b in batches))
-    decision = survey_segments([buffer], survey, DictKeyMap())
+    decision = survey_segments([buffer], survey)
     tally = Tally()
     out = b"".join(bytes(piece) for piece in rewrite_group([buffer], decision, tally))
     assert sizes(out)[-1][1] == end - 1, "the new segment must end where the old one did"
@@ -152,4 +152,4 @@ def test_damage_is_named() -> None:
         broken = bytearray(sound)
         broken[at] ^= 1
         with pytest.raises(CorruptData, match="offset 8"):
-            survey_segments([memoryview(broken)], Survey("t", 0, 3, 0, 9, NOW, DAY, 9), DictKeyMap())
+            survey_segments([memoryview(broken)], Survey("t", 0, 3, 0, 9, NOW, DAY, 9))

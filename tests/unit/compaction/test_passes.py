@@ -3,10 +3,9 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.compaction.decision import ActiveProducer, DictKeyMap, Survey
+from logyard.broker.compaction.decision import ActiveProducer, Survey
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.offset_set import OffsetSet
-from logyard.broker.compaction.passes import rewrite_group, survey_segments
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.errors import CorruptData
@@ -22,6 +21,7 @@ from tests.support.batches import (
     marker,
     read_back,
 )
+from tests.support.whole_segments import rewrite_group, survey_segments
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -42,7 +42,7 @@ def clean(batches: list[Batch], **fields: Any) -> list[Seen]:
 
 def clean_bytes(batches: list[Batch], **fields: Any) -> tuple[Decision, bytes]:
     buffers = [memoryview(b.encode()) for b in batches]
-    decision = survey_segments(buffers, survey(batches[-1].last + 1, **fields), DictKeyMap())
+    decision = survey_segments(buffers, survey(batches[-1].last + 1, **fields))
     return decision, b"".join(bytes(piece) for piece in rewrite_group(buffers, decision, Tally()))
 
 
@@ -170,14 +170,14 @@ def test_what_lies_outside_the_range_stays_as_it_is() -> None:
 
 def test_pass_one_does_not_look_beyond_the_range() -> None:
     log = [memoryview(batch([Rec(o, b"a", b"%d" % o)]).encode()) for o in range(4)]
-    assert list(survey_segments(log, survey(2), DictKeyMap()).survivors) == [1]
+    assert list(survey_segments(log, survey(2)).survivors) == [1]
 
 
 def test_damage_is_named_by_offset() -> None:
     good = batch([Rec(7, b"a", b"1"), Rec(8, b"a", b"2")]).encode()
     with pytest.raises(CorruptData, match="offset 7"):
-        survey_segments([memoryview(good[:-6] + b"\xff" * 6)], survey(10), DictKeyMap())
+        survey_segments([memoryview(good[:-6] + b"\xff" * 6)], survey(10))
     old_format = bytearray(good)
     old_format[16] = 1
     with pytest.raises(CorruptData, match="offset 7: the checksum"):
-        survey_segments([memoryview(old_format)], survey(10), DictKeyMap())
+        survey_segments([memoryview(old_format)], survey(10))
