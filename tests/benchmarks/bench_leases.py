@@ -81,13 +81,20 @@ def measure(directory: Path) -> list[Row]:
         with _beside(_keep_dirty, broker):
             for _ in range(ROUNDS):
                 for kind, beside in kinds.items():
-                    with beside() as done:
-                        begun, loop_s = time.perf_counter(), _loop_cpu_s(broker)
-                        took[kind].append(_latencies(broker))
-                        elapsed = time.perf_counter() - begun
-                        moved[kind].append(done() / elapsed)
-                        busy[kind].append((_loop_cpu_s(broker) - loop_s) / elapsed)
+                    latencies, moved_per_s, loop_share = _round(broker, beside)
+                    took[kind].append(latencies)
+                    moved[kind].append(moved_per_s)
+                    busy[kind].append(loop_share)
         return [*_rows(took, moved), *_loop_rows(busy)]
+
+
+def _round(broker: Server, beside: Callable[[], Any]) -> tuple[list[float], float, float]:
+    """One kind once: latencies in seconds, what was moved beside it a second, the loop's CPU as a share of the time."""
+    with beside() as done:
+        begun, loop_s = time.perf_counter(), _loop_cpu_s(broker)
+        latencies = _latencies(broker)
+        elapsed = time.perf_counter() - begun
+        return latencies, done() / elapsed, (_loop_cpu_s(broker) - loop_s) / elapsed
 
 
 def _rows(took: dict[str, list[list[float]]], moved: dict[str, list[float]]) -> list[Row]:

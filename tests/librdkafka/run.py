@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -211,6 +211,17 @@ def unlisted(allowed: Iterable[str], left_out: dict[str, str], known: Iterable[s
     return sorted(wrong)
 
 
+def of_scenario(
+    scenario: str, names: Sequence[str], allowed: Mapping[str, str], tests: Path, bootstrap: str, output: Path
+) -> Iterator[Ended]:
+    """Run the tests of one scenario, those of one number together, and each of a test's parts on its own."""
+    for number, of_number in groupby(names, key=lambda name: name.partition("_")[0]):
+        together = list(of_number)
+        (output / f"{number}-{scenario}.log").unlink(missing_ok=True)
+        for part in allowed.get(together[0], "").split() or [""]:
+            yield from run(tests, together, part, scenario, bootstrap, output)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tests", nargs="*", help="parts of the names of the tests to run; none: all of allowed.txt")
@@ -232,13 +243,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not names:
             continue
         with cluster(scenario) as bootstrap:
-            for _, of_number in groupby(names, key=lambda name: name.partition("_")[0]):
-                together = list(of_number)
-                (output / f"{together[0].partition('_')[0]}-{scenario}.log").unlink(missing_ok=True)
-                for part in allowed.get(together[0], "").split() or [""]:
-                    for each in run(tests, together, part, scenario, bootstrap, output):
-                        ended.append(each)
-                        print(f"{each.name:48}{each.state:12}{each.seconds:8.1f} s", flush=True)
+            for each in of_scenario(scenario, names, allowed, tests, bootstrap, output):
+                ended.append(each)
+                print(f"{each.name:48}{each.state:12}{each.seconds:8.1f} s", flush=True)
     failed = [each for each in ended if each.state != "PASSED"]
     print(f"librdkafka: {len(ended) - len(failed)} passed, {len(failed)} failed, {len(left_out)} left out")
     return 1 if failed or wrong or not ended else 0

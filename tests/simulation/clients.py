@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -100,6 +101,15 @@ class Client:
         await asyncio.sleep(seconds * self.chance.uniform(0.5, 1.5))
 
 
+@dataclass(frozen=True)
+class Sending:
+    """How a producer sends; `promised`: what is acknowledged to it with acks=all may not be lost."""
+
+    acks: int = -1
+    idempotent: bool = False
+    promised: bool = True
+
+
 class Producer(Client):
     """Sends to every partition of one topic, one request at a time each, until told to stop."""
 
@@ -112,14 +122,13 @@ class Producer(Client):
         topic: str,
         partitions: int,
         *,
-        acks: int = -1,
-        idempotent: bool = False,
-        promised: bool = True,
+        sending: Sending,
         pause_s: float = 0.05,
     ) -> None:
         super().__init__(name, cluster, seed)
         self._ledger, self._topic, self._partitions = ledger, topic, partitions
-        self._acks, self._idempotent, self._promised, self._pause_s = acks, idempotent, promised, pause_s
+        self._acks, self._idempotent, self._promised = sending.acks, sending.idempotent, sending.promised
+        self._pause_s = pause_s
         self._numbers = itertools.count()
         self._producer_id = -1
         self.stopping = False

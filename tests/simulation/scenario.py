@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from logyard.broker.model import TopicPartition
-from tests.simulation.clients import Admin, Client, Consumer, Producer
+from tests.simulation.clients import Admin, Client, Consumer, Producer, Sending
 from tests.simulation.cluster import Cluster
 from tests.simulation.committer import Committer
 from tests.simulation.faults import Faults
@@ -47,7 +47,8 @@ class Scenario:
     def _make_producers(self, seed: str) -> list[Producer]:
         def make(name: str, topic: str, pause_s: float = 0.1, **how: Any) -> Producer:
             partitions = TOPICS.get(topic, 1)
-            return Producer(name, self.cluster, seed, self.ledger, topic, partitions, pause_s=pause_s, **how)
+            sending = Sending(**how)
+            return Producer(name, self.cluster, seed, self.ledger, topic, partitions, sending=sending, pause_s=pause_s)
 
         return [
             make("idem", "safe", idempotent=not self.plan.beyond),
