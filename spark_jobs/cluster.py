@@ -11,9 +11,9 @@ from typing import Any
 
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.client import BrokerHttp, Lease, LeaseError, acquire
-from logyard.spark_jobs.metadata import Metadata, MetadataClient, Place
-from logyard.spark_jobs.session import JobFailed
+from logyard.spark_jobs.metadata import Metadata, MetadataClient, PartitionMetadata
 
 HTTP_LISTENER = "http.advertised.listener"
 TOKEN_FILE = "http.token"
@@ -48,7 +48,7 @@ class Cluster:
     unreachable: dict[int, str] = field(default_factory=dict)
     ttl_ms: int = 60_000
 
-    def partitions(self, topics: Sequence[str]) -> list[tuple[TopicPartition, Place]]:
+    def partitions(self, topics: Sequence[str]) -> list[tuple[TopicPartition, PartitionMetadata]]:
         """Return the partitions of these topics; raises JobFailed for a topic that does not exist."""
         missing = [t for t in topics if t not in self.metadata.topics]
         if missing:

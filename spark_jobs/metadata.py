@@ -29,7 +29,7 @@ class ClusterUnreachable(LogyardError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartitionMetadata:
     """Where one partition lives: broker ids, the leader -1 when there is none."""
 
     leader: int
@@ -43,11 +43,11 @@ class Metadata:
 
     cluster_id: str
     brokers: tuple[int, ...]
-    topics: Mapping[str, Mapping[int, Place]]
+    topics: Mapping[str, Mapping[int, PartitionMetadata]]
     internal: frozenset[str] = frozenset()
     missing: tuple[str, ...] = field(default=())
 
-    def partitions(self, topics: Sequence[str]) -> Iterator[tuple[TopicPartition, Place]]:
+    def partitions(self, topics: Sequence[str]) -> Iterator[tuple[TopicPartition, PartitionMetadata]]:
         """Yield the partitions of these topics, by name and number."""
         for name in sorted(set(topics)):
             for number, place in sorted(self.topics.get(name, {}).items()):
@@ -115,7 +115,9 @@ def metadata_of(cluster: Mapping[str, Any], topics: Sequence[Mapping[str, Any]])
     """Translate what the library answers; a topic with an error of its own is left out."""
     found = {
         str(topic["name"]): {
-            int(p["partition_index"]): Place(int(p["leader_id"]), tuple(p["replica_nodes"]), tuple(p["isr_nodes"]))
+            int(p["partition_index"]): PartitionMetadata(
+                int(p["leader_id"]), tuple(p["replica_nodes"]), tuple(p["isr_nodes"])
+            )
             for p in topic["partitions"]
         }
         for topic in topics

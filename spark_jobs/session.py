@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.outcome import say
+from logyard.spark_jobs.command import say
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.progress import FILES, Progress, over_tasks
 
 Item = TypeVar("Item")
@@ -19,10 +19,6 @@ NEEDS = ("logyard", "numpy", "numba", "pyarrow", "crc32c", "cramjam")
 WAVES = 4
 # How much a task goes through at most, where items are smaller: so far it is heard of, and done again where it fails.
 TASK_BYTES = 256 * 1024 * 1024
-
-
-class JobFailed(LogyardError):
-    """A job cannot do what it was asked; the text says why in one line."""
 
 
 def start(app: str, settings: Mapping[str, str] | None = None) -> Any:

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from logyard.broker.errors import LogyardError
-from logyard.spark_jobs.outcome import write_aside
+from logyard.spark_jobs.atomic_file import write_atomically
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("broker", "spark_jobs")
@@ -54,7 +54,7 @@ def write_zip(path: Path) -> int:
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sources:
             archive.writestr(zipfile.ZipInfo(_name_of(source, home), _DATE), source.read_bytes())
-    write_aside(str(path), data.getvalue())
+    write_atomically(str(path), data.getvalue())
     return len(sources)
 
 
@@ -70,7 +70,7 @@ def _name_of(source: Path, home: Path) -> str:
 def write_job(directory: Path, job: str) -> Path:
     """Write the two-line script that spark-submit wants for a job of the zip; returns its path."""
     path = directory / f"{job}.py"
-    write_aside(str(path), f"import sys\nfrom logyard.spark_jobs.{job}.job import main\nsys.exit(main())\n")
+    write_atomically(str(path), f"import sys\nfrom logyard.spark_jobs.{job}.job import main\nsys.exit(main())\n")
     return path
 
 

@@ -25,9 +25,10 @@ from logyard.spark_jobs.audit.findings import BAD, OK, WARN, Finding
 from logyard.spark_jobs.audit.partition import PartitionVerdict, SegmentRows, audit_bin, judge_rows
 from logyard.spark_jobs.audit.replica_state import damaged_files, standing_findings, stray_findings
 from logyard.spark_jobs.audit.segment import SegmentAudit
+from logyard.spark_jobs.command import run_job, say
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases, partitions_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
-from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.progress import Progress, over_tasks
 from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_leased, of_log_directory
 
@@ -67,7 +68,7 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     began = time.monotonic()
     wants_quarantine = arguments.quarantine or arguments.re_replicate is not None
     if wants_quarantine and arguments.log_dir:
-        raise session.JobFailed("--quarantine asks brokers: it does not go with --log-dir")
+        raise JobFailed("--quarantine asks brokers: it does not go with --log-dir")
     with ExitStack() as stack:
         findings: list[Finding] = []
         leases: list[Lease] = []
@@ -110,7 +111,7 @@ def _leased(arguments: argparse.Namespace, findings: list[Finding], leases: list
         said = "not audited: the brokers had no answer for this topic"
         findings += [Finding(WARN, "replica", name, -1, -1, "", -1, -1, said) for name in cluster.metadata.missing]
     if not leases and not findings:
-        raise session.JobFailed("there is no topic to audit")
+        raise JobFailed("there is no topic to audit")
     replicas = [of_leased(lease) for lease in leases]
     for tp in sorted({r.tp for r in replicas}):
         findings += standing_findings([r for r in replicas if r.tp == tp])
@@ -126,7 +127,7 @@ def _of_directories(arguments: argparse.Namespace) -> list[Replica]:
         head, _, tail = given.partition("=")
         broker_id, path = (int(head), tail) if tail and head.isdigit() else (number, given)
         if not os.path.isdir(path):
-            raise session.JobFailed(f"--log-dir {path}: there is no such directory")
+            raise JobFailed(f"--log-dir {path}: there is no such directory")
         replicas += list(of_log_directory(path, broker_id, arguments.topic, arguments.cleanup_policy))
     check_topics("--log-dir", replicas, arguments.topic)
     return replicas

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from logyard.spark_jobs.atomic_file import write_atomically
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.audit.page import page
-from logyard.spark_jobs.outcome import write_aside
 
 FINDINGS_SCHEMA = pa.schema(
     [
@@ -43,8 +43,8 @@ def write(
     if totals:
         _write_table(directory, "replicas.parquet", list(totals), None)
     history = [*_history(directory), {"at": at, **_line(summary)}][-HISTORY_LINES_MAX:]
-    write_aside(os.path.join(directory, HISTORY), "".join(json.dumps(line) + "\n" for line in history))
-    write_aside(os.path.join(directory, "index.html"), page(summary, findings, totals, history))
+    write_atomically(os.path.join(directory, HISTORY), "".join(json.dumps(line) + "\n" for line in history))
+    write_atomically(os.path.join(directory, "index.html"), page(summary, findings, totals, history))
 
 
 def _write_table(directory: str, name: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> None:

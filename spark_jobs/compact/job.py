@@ -17,6 +17,7 @@ from typing import Any
 from logyard.broker.compaction.decision_format import Decision
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import session
+from logyard.spark_jobs.command import run_job, say
 from logyard.spark_jobs.compact.key_table import BYTES_PER_KEY
 from logyard.spark_jobs.compact.partition import (
     PartitionRun,
@@ -29,9 +30,9 @@ from logyard.spark_jobs.compact.partition import (
     survey_over_tasks,
     survey_partition,
 )
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.client import UNSURE, Lease, LeaseError, end_leases
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
-from logyard.spark_jobs.outcome import run_job, say
 from logyard.spark_jobs.progress import Progress, over_tasks
 
 # 20 million keys: with its Python, such a task stays below 1 GB.
@@ -67,7 +68,7 @@ def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """Do the compaction; returns the exit status and the summary."""
     began = time.monotonic()
     if not arguments.topic:
-        raise session.JobFailed("name the topics to compact with --topic")
+        raise JobFailed("name the topics to compact with --topic")
     cluster = clusters.connect(arguments)
     run_id = clusters.run_id("compact")
     with ExitStack() as stack:

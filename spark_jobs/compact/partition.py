@@ -22,7 +22,7 @@ from logyard.spark_jobs.compact.rewrite import Rewriter, plan_groups
 from logyard.spark_jobs.compact.shuffle import survey_shuffled
 from logyard.spark_jobs.compact.survey import survey_segments
 from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases
-from logyard.spark_jobs.metadata import Place
+from logyard.spark_jobs.metadata import PartitionMetadata
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.replicas import Replica, of_leased
 
@@ -165,7 +165,13 @@ class PartitionRun:
 
 
 def lease_partition(
-    cluster: Cluster, tp: TopicPartition, place: Place, run_id: str, *, force: bool = False, wait_s: float = 0.0
+    cluster: Cluster,
+    tp: TopicPartition,
+    place: PartitionMetadata,
+    run_id: str,
+    *,
+    force: bool = False,
+    wait_s: float = 0.0,
 ) -> PartitionRun:
     """Lease every replica and settle the range.
 
@@ -191,7 +197,7 @@ def lease_partition(
         time.sleep(ATTEMPT_PAUSE_S)
 
 
-def _take_leases(cluster: Cluster, run: PartitionRun, place: Place, run_id: str) -> str:
+def _take_leases(cluster: Cluster, run: PartitionRun, place: PartitionMetadata, run_id: str) -> str:
     """Take what can be had; returns why a replica is held by another run, "" where none is."""
     held = ""
     for broker_id in place.replicas:
@@ -212,7 +218,7 @@ def _take_leases(cluster: Cluster, run: PartitionRun, place: Place, run_id: str)
     return held
 
 
-def _settle(run: PartitionRun, place: Place, force: bool) -> bool:
+def _settle(run: PartitionRun, place: PartitionMetadata, force: bool) -> bool:
     """Set range, cut-off and whether the partition is due; False where the leases do not fit together."""
     if run.skipped:
         end_leases([r.lease for r in run.replicas], run.skipped)

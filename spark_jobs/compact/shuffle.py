@@ -29,7 +29,7 @@ BUCKETS_MAX = 4096
 _U32 = np.uint64(32)
 
 
-class Piece(NamedTuple):
+class HashedKeys(NamedTuple):
     """What a task that hashes says to a bucket: keys (n, 3: uint64, as KeyTable.entries), tombstones (n, 3: int64:
     offset, attributes, base timestamp of its batch), sums, or why it stopped."""
 
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class BucketKeys:
     """What one bucket answers: the last offsets of its keys (OffsetSet.encode), those of them that are tombstones."""
 
     offsets: bytes
@@ -68,7 +68,7 @@ def survey_in_order(segments: Iterable[SegmentFile], survey: Survey) -> Survey:
     return survey
 
 
-def hash_segment(segment: SegmentFile, survey: Survey, seed: bytes, buckets: int) -> Iterator[tuple[int, Piece]]:
+def hash_segment(segment: SegmentFile, survey: Survey, seed: bytes, buckets: int) -> Iterator[tuple[int, HashedKeys]]:
     """Yield (bucket, piece) until every key of the segment is dealt out; `survey` is used up."""
     table, tombstones = KeyTable(seed), [np.empty((0, 4), np.int64)]
     bytes_read = records = keyless = 0
@@ -82,9 +82,9 @@ def hash_segment(segment: SegmentFile, survey: Survey, seed: bytes, buckets: int
                 table, tombstones = KeyTable(seed), tombstones[:1]
         yield from _deal(table, np.concatenate(tombstones), buckets)
     except (LogyardError, OSError) as error:
-        yield 0, Piece(failure=str(error))
+        yield 0, HashedKeys(failure=str(error))
         return
-    yield 0, Piece(b"", b"", bytes_read, records + table.records, keyless + table.keyless)
+    yield 0, HashedKeys(b"", b"", bytes_read, records + table.records, keyless + table.keyless)
 
 
 def _with_header(chunk: Chunk, tombstones: Array) -> Array:
@@ -93,7 +93,7 @@ def _with_header(chunk: Chunk, tombstones: Array) -> Array:
     return np.stack([tombstones[:, 0], flags_of(rows), rows[:, k.BASE_TIMESTAMP], tombstones[:, 2]], axis=1)
 
 
-def _deal(table: KeyTable, tombstones: Array, buckets: int) -> Iterator[tuple[int, Piece]]:
+def _deal(table: KeyTable, tombstones: Array, buckets: int) -> Iterator[tuple[int, HashedKeys]]:
     entries = table.entries()
     # One that was superseded already is of no use to anybody.
     tombstones = tombstones[np.isin(tombstones[:, 0], entries[:, NEXT].astype(np.int64) - 1)]
@@ -107,7 +107,7 @@ def _deal(table: KeyTable, tombstones: Array, buckets: int) -> Iterator[tuple[in
     for bucket, (key_end, tombstone_end) in enumerate(zip(key_ends, tombstone_ends, strict=True)):
         if key_end > key_start:
             keys = entries[key_start:key_end].tobytes()
-            yield bucket, Piece(keys, tombstones[tombstone_start:tombstone_end].tobytes())
+            yield bucket, HashedKeys(keys, tombstones[tombstone_start:tombstone_end].tobytes())
         key_start, tombstone_start = key_end, tombstone_end
 
 
@@ -115,7 +115,7 @@ def _bucket_of(half: Array, buckets: int) -> Array:
     return (((half >> _U32) * np.uint64(buckets)) >> _U32).astype(np.int64)
 
 
-def merge_bucket(pieces: Iterable[Piece], seed: bytes) -> Bucket:
+def merge_bucket(pieces: Iterable[HashedKeys], seed: bytes) -> BucketKeys:
     """Find the last offset of every key of one bucket."""
     table, tombstones, failure = KeyTable(seed), [np.empty((0, 3), np.int64)], ""
     bytes_read = records = keyless = 0
@@ -129,10 +129,10 @@ def merge_bucket(pieces: Iterable[Piece], seed: bytes) -> Bucket:
     found = np.concatenate(tombstones)
     found = found[np.isin(found[:, 0], offsets)]
     packed = offset_set(offsets).encode()
-    return Bucket(packed, found.tobytes(), table.count, bytes_read, records, keyless, failure)
+    return BucketKeys(packed, found.tobytes(), table.count, bytes_read, records, keyless, failure)
 
 
-def decide(survey: Survey, buckets: Sequence[Bucket]) -> Decision:
+def decide(survey: Survey, buckets: Sequence[BucketKeys]) -> Decision:
     """Return the decision from what was seen in order and from all buckets. Raises LogyardError with a task's words."""
     for bucket in buckets:
         if bucket.failure:
@@ -148,15 +148,15 @@ def decide(survey: Survey, buckets: Sequence[Bucket]) -> Decision:
 
 def survey_shuffled(
     context: Any, segments: Sequence[SegmentFile], new_survey: Callable[[], Survey], keys_max: int
-) -> tuple[Decision, list[Bucket]]:
+) -> tuple[Decision, list[BucketKeys]]:
     """Run pass 1 over Spark: a task a segment, a task a bucket. Raises LogyardError."""
     count = bucket_count(segments, new_survey().range_end, keys_max)
     seed = secrets.token_bytes(16)
 
-    def deal(segment: SegmentFile) -> Iterator[tuple[int, Piece]]:
+    def deal(segment: SegmentFile) -> Iterator[tuple[int, HashedKeys]]:
         return hash_segment(segment, new_survey(), seed, count)
 
-    def merge(pieces: Iterator[tuple[int, Piece]]) -> Iterator[Bucket]:
+    def merge(pieces: Iterator[tuple[int, HashedKeys]]) -> Iterator[BucketKeys]:
         yield merge_bucket((piece for _, piece in pieces), seed)
 
     def in_order(all_segments: list[SegmentFile]) -> tuple[Survey | None, str]:

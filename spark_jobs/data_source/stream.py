@@ -20,13 +20,13 @@ from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.data_source.options import BadOption, Options, parse
 from logyard.spark_jobs.data_source.ranges import checked_range, connect, edge_offset, plan, replicas, visible_end
 from logyard.spark_jobs.data_source.rows import SplitPartition, known_columns, read_split
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases, partition_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.segments.epochs import UNKNOWN, Epochs, epoch_before, kept_until
 from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory
 from logyard.spark_jobs.segments.splits import Range
 from logyard.spark_jobs.segments.stable_offset import settled
-from logyard.spark_jobs.session import JobFailed
 
 
 class Position(NamedTuple):

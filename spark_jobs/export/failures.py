@@ -24,17 +24,17 @@ class PartitionsFailed(LogyardError):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class PartitionFailure:
     """What a task hands back instead of its answer."""
 
     tp: TopicPartition
     reason: str
 
 
-def guarded(function: Callable[[Split], Answer]) -> Callable[[Split], Answer | Failed]:
+def guarded(function: Callable[[Split], Answer]) -> Callable[[Split], Answer | PartitionFailure]:
     """Return a task's function that hands back the trouble of its split's log: damage, a file that cannot be read."""
 
-    def run(split: Split) -> Answer | Failed:
+    def run(split: Split) -> Answer | PartitionFailure:
         try:
             return function(split)
         except (CorruptData, ExportRefused, OSError) as error:
@@ -42,7 +42,7 @@ def guarded(function: Callable[[Split], Answer]) -> Callable[[Split], Answer | F
                 raise
             tp = TopicPartition(split.segment.topic, split.segment.partition)
             reason = str(error)
-            return Failed(tp, reason if str(tp) in reason else f"{split.segment.where}: {reason}")
+            return PartitionFailure(tp, reason if str(tp) in reason else f"{split.segment.where}: {reason}")
 
     return run
 
@@ -55,12 +55,12 @@ def _is_of_log(error: Exception, split: Split) -> bool:
     return split.segment.lease is None and str(error.filename or "").startswith(split.segment.directory)
 
 
-def answers(given: Iterable[Answer | Failed]) -> list[Answer]:
+def answers(given: Iterable[Answer | PartitionFailure]) -> list[Answer]:
     """Return what tasks answered; raises PartitionsFailed where one failed."""
     good: list[Answer] = []
     reasons: dict[TopicPartition, str] = {}
     for one in given:
-        if isinstance(one, Failed):
+        if isinstance(one, PartitionFailure):
             reasons.setdefault(one.tp, one.reason)
         else:
             good.append(one)
@@ -69,7 +69,7 @@ def answers(given: Iterable[Answer | Failed]) -> list[Answer]:
     return good
 
 
-def splits_or_trouble(plan: Callable[[Range], Iterator[Split]]) -> Callable[[Range], Iterator[Split]]:
+def splits_or_failure(plan: Callable[[Range], Iterator[Split]]) -> Callable[[Range], Iterator[Split]]:
     """Return a plan that raises PartitionsFailed where a range's log cannot be read."""
 
     def planned(span: Range) -> Iterator[Split]:
@@ -83,7 +83,7 @@ def splits_or_trouble(plan: Callable[[Range], Iterator[Split]]) -> Callable[[Ran
     return planned
 
 
-class Troubles:
+class FailedPartitions:
     """The partitions that a run has given up, and why."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -91,7 +91,7 @@ class Troubles:
         self._first: LogyardError | None = None
         self.reasons: dict[TopicPartition, str] = {}
 
-    def note(self, tp: TopicPartition, error: Exception | str) -> None:
+    def give_up(self, tp: TopicPartition, error: Exception | str) -> None:
         """Give a partition up."""
         reason = str(error)
         self._first = self._first or (error if isinstance(error, LogyardError) else PartitionsFailed({tp: reason}))
@@ -103,10 +103,10 @@ class Troubles:
         try:
             return function()
         except (LogyardError, OSError) as error:
-            self.note(tp, error)
+            self.give_up(tp, error)
             return None
 
-    def check(self, tps: Iterable[Any]) -> None:
+    def raise_if_none_left(self, tps: Iterable[Any]) -> None:
         """Raise the first trouble again where no partition is left of these."""
         if self._first is not None and not [tp for tp in tps if tp not in self.reasons]:
             raise self._first

@@ -60,7 +60,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class WrittenFile:
     """One file; `path` and `staged` are relative to the export's directory. `table` is DATA or DEAD_LETTERS."""
 
     table: str
@@ -82,7 +82,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenSplit:
     """What a task made of one split: rows of the table, dead letters, the digest of all, and the files; `scattered`
     are those of an upsert that wait for their bucket."""
 
@@ -93,8 +93,8 @@ class Written:
     rows: int
     bad_rows: int
     digest: int
-    files: tuple[File, ...]
-    scattered: tuple[File, ...] = ()
+    files: tuple[WrittenFile, ...]
+    scattered: tuple[WrittenFile, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -106,7 +106,7 @@ class Written:
         return [owner | file.to_json() for file in self.files]
 
 
-def write_split(split: Split, output: Output, directory: str, staging: str) -> Written:
+def write_split(split: Split, output: Output, directory: str, staging: str) -> WrittenSplit:
     """Write one split's files to staging (each aside, then renamed); raises CorruptBatch where the log cannot be
     trusted."""
     staged = Staged(directory, staging)
@@ -122,11 +122,11 @@ def write_split(split: Split, output: Output, directory: str, staging: str) -> W
     return written(split, files, total)
 
 
-def written(split: Split, files: Sequence[File], total: Any) -> Written:
+def written(split: Split, files: Sequence[WrittenFile], total: Any) -> WrittenSplit:
     """Return what a task hands back."""
     owner = (split.segment.topic, split.segment.partition, split.start, split.end)
     counts = [sum(f.rows for f in files if f.table == table) for table in (DATA, DEAD_LETTERS)]
-    return Written(*owner, counts[0], counts[1], int(total), tuple(files))
+    return WrittenSplit(*owner, counts[0], counts[1], int(total), tuple(files))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class Staged:
             path = os.path.join(DEAD_LETTERS, split.segment.topic, str(split.segment.partition), split.name)
             self.add(DEAD_LETTERS, path, rows.dead, rows.dead_hashes)
 
-    def finish(self) -> list[File]:
+    def finish(self) -> list[WrittenFile]:
         """Close the files and rename them to their staging place."""
         return [file.finish(self._directory) for _, file in sorted(self._open.items())]
 
@@ -268,7 +268,7 @@ class OpenFile:
         self._writer.write_table(table)
         self._pending, self._held = [], 0
 
-    def finish(self, directory: str) -> File:
+    def finish(self, directory: str) -> WrittenFile:
         """Close the file and rename it to its staging place."""
         self.flush()
         assert self._writer is not None, "a file is opened with its first rows"
@@ -279,7 +279,7 @@ class OpenFile:
         os.replace(self._temporary, self._staged)
         size = os.path.getsize(self._staged)
         relative = os.path.relpath(self._staged, directory)
-        return File(self._table, self._path, relative, self._rows, size, int(self._digest))
+        return WrittenFile(self._table, self._path, relative, self._rows, size, int(self._digest))
 
     def drop(self) -> None:
         """Remove what was not finished."""

@@ -20,18 +20,18 @@ import numpy as np
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
-from logyard.spark_jobs import session
+from logyard.spark_jobs.command import FAILED, run_job, say
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import merges, offsets, options
 from logyard.spark_jobs.export.errors import ExportRefused
-from logyard.spark_jobs.export.failures import PartitionsFailed, Troubles, splits_or_trouble
+from logyard.spark_jobs.export.failures import FailedPartitions, PartitionsFailed, splits_or_failure
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.leaders import Leaders
 from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
-from logyard.spark_jobs.export.modes import Appending, Made, Upserting, Writing
+from logyard.spark_jobs.export.modes import Appending, Upserting, Writing, WrittenPiece
 from logyard.spark_jobs.export.pieces import Piece, Pieces
 from logyard.spark_jobs.export.schema import ddl
 from logyard.spark_jobs.export.schema.evolution import SchemaRefused, check_evolution
-from logyard.spark_jobs.outcome import FAILED, run_job, say
 from logyard.spark_jobs.segments import splits
 from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_log_directory
 from logyard.spark_jobs.segments.splits import Range, Split
@@ -86,9 +86,9 @@ class Export:
         self._run_id = clusters.run_id("export")
         self._leaders = Leaders(arguments, self._run_id, "export")
         self._committed_only = arguments.isolation == "read_committed"
-        self._done: list[Made] = []
+        self._done: list[WrittenPiece] = []
         self._tries = 0
-        self._troubles = Troubles(lambda text: say(f"export: {text}"))
+        self._failed = FailedPartitions(lambda text: say(f"export: {text}"))
 
     def all(self) -> dict[str, Any]:
         """Finish what was left undone, export, merge; returns the summary."""
@@ -99,13 +99,13 @@ class Export:
         if self._store.is_unpublished(manifest):
             self._tables.publish(self._store, manifest)
         self._store.drop_stale_staging()
-        self._tend()
+        self._checkpoint()
         with self._leaders:
             planned = (self._planned(replica, manifest) for replica in self._replicas())
             ranges = [span for span in planned if span is not None]
-            self._troubles.check(r.replica.tp for r in ranges)
+            self._failed.raise_if_none_left(r.replica.tp for r in ranges)
             manifest = self._export(ranges, manifest, layout)
-            self._troubles.check(r.replica.tp for r in ranges)
+            self._failed.raise_if_none_left(r.replica.tp for r in ranges)
         merged, manifest = self._merge(manifest)
         return {**self._summary(manifest, ranges), "merged_files": merged}
 
@@ -115,11 +115,11 @@ class Export:
         if arguments.log_dir:
             there = list(of_log_directory(arguments.log_dir, 0, arguments.topic))
             check_topics(f"--log-dir {arguments.log_dir}", there, arguments.topic)
-            found = [self._troubles.attempt(r.tp, partial(settled, r)) for r in there]
+            found = [self._failed.attempt(r.tp, partial(settled, r)) for r in there]
             return [replica for replica in found if replica is not None]
         if not arguments.topic:
-            raise session.JobFailed("name the topics to export with --topic")
-        return self._leaders.take(self._troubles)
+            raise JobFailed("name the topics to export with --topic")
+        return self._leaders.take(self._failed)
 
     def _export(self, ranges: Sequence[Range], manifest: Manifest, layout: dict[str, Any]) -> Manifest:
         """Export piece by piece, each a version of its own; returns the last one. Where leases are lost meanwhile they
@@ -147,16 +147,16 @@ class Export:
         """Cut the ranges into pieces, without those whose log cannot be read."""
         while True:
             try:
-                return Pieces(self._kept(ranges), splits_or_trouble(self._splits))
+                return Pieces(self._kept(ranges), splits_or_failure(self._splits))
             except PartitionsFailed as failed:
                 self._give_up(failed)
 
     def _give_up(self, failed: PartitionsFailed) -> None:
         for tp, reason in failed.reasons.items():
-            self._troubles.note(tp, reason)
+            self._failed.give_up(tp, reason)
 
     def _kept(self, ranges: Sequence[Range]) -> list[Range]:
-        return [r for r in ranges if r.replica.tp not in self._troubles.reasons]
+        return [r for r in ranges if r.replica.tp not in self._failed.reasons]
 
     def _replanned(
         self, ranges: Sequence[Range], trouble: LeasesGone | PartitionsFailed, manifest: Manifest
@@ -164,7 +164,7 @@ class Export:
         """Plan anew what is not committed by now: under new leases, or without the partitions that failed."""
         replicas = {r.replica.tp: r.replica for r in ranges}
         if isinstance(trouble, LeasesGone):
-            replicas |= {replica.tp: replica for replica in self._leaders.take_again(trouble.lost, self._troubles)}
+            replicas |= {replica.tp: replica for replica in self._leaders.take_again(trouble.lost, self._failed)}
         else:
             self._give_up(trouble)
 
@@ -173,7 +173,7 @@ class Export:
             # To where it was to end at first: what came since is left to the next run.
             return Range(found.replica, found.start, max(found.start, min(found.end, span.end)))
 
-        planned = [self._troubles.attempt(r.replica.tp, partial(plan, r)) for r in self._kept(ranges)]
+        planned = [self._failed.attempt(r.replica.tp, partial(plan, r)) for r in self._kept(ranges)]
         return [span for span in planned if span is not None]
 
     def _piece(self, pieces: Pieces, manifest: Manifest, layout: dict[str, Any]) -> Manifest:
@@ -187,12 +187,12 @@ class Export:
                 made = self._writing.write(piece, manifest, run_id)
             except Exception as error:
                 # Whatever it was called on its way through Spark: a lost lease explains it.
-                if lost := self._leaders.lost(failed=True):
+                if lost := self._leaders.lost_leases(failed=True):
                     raise LeasesGone(lost) from error
                 raise
-            if lost := self._leaders.lost():
+            if lost := self._leaders.lost_leases():
                 raise LeasesGone(lost)
-            self._leaders.went_well()
+            self._leaders.reset_attempts()
             following = self._commit(manifest, layout, piece, made, run_id)
         self._done.append(made)
         return following
@@ -211,7 +211,7 @@ class Export:
             self._check_schema(replica.topic, manifest)
             return self._range(replica, manifest)
 
-        return self._troubles.attempt(replica.tp, plan)
+        return self._failed.attempt(replica.tp, plan)
 
     def _range(self, replica: Replica, manifest: Manifest) -> Range:
         return offsets.plan_range(
@@ -243,25 +243,27 @@ class Export:
             words=options.words_of(self._output),
         )
 
-    def _commit(self, manifest: Manifest, layout: dict[str, Any], piece: Piece, made: Made, run_id: str) -> Manifest:
+    def _commit(
+        self, manifest: Manifest, layout: dict[str, Any], piece: Piece, made: WrittenPiece, run_id: str
+    ) -> Manifest:
         known = [span.replica.cluster_id for span in piece.ranges if span.replica.cluster_id is not None]
         following = manifest.advanced(
             cluster_id=known[0] if known else None,
             run_id=run_id,
-            topics=offsets.progress(piece.ranges, ddl.render(self._output.schema)),
+            topics=offsets.topic_offsets(piece.ranges, ddl.render(self._output.schema)),
             files=made.files,
             layout=layout,
             removed=made.removed,
         )
         self._store.commit(following)
         self._tables.publish(self._store, following)
-        self._tend()
+        self._checkpoint()
         return following
 
-    def _tend(self) -> None:
+    def _checkpoint(self) -> None:
         """Keep the manifests short; what is committed is committed, whether that works or not."""
         try:
-            self._store.tend()
+            self._store.checkpoint()
         except (CorruptData, OSError) as error:
             say(f"export: no checkpoint of the manifests was made: {error}")
 
@@ -296,7 +298,7 @@ class Export:
             following = manifest.advanced(run_id=run_id, files=files, removed=removed)
             self._store.commit(following)
             self._store.finish_moves(following)
-        self._tend()
+        self._checkpoint()
         return following
 
     def _summary(self, manifest: Manifest, ranges: Sequence[Range]) -> dict[str, Any]:
@@ -324,13 +326,13 @@ class Export:
             "bytes": sum(int(f["bytes"]) for f in files),
             "files": len(files),
             "offsets": partitions,
-            "failed": {str(tp): reason for tp, reason in sorted(self._troubles.reasons.items())},
+            "failed": {str(tp): reason for tp, reason in sorted(self._failed.reasons.items())},
             "checksum": f"{int(digest) & (2**64 - 1):016x}",
         }
 
     def _end(self, span: Range, manifest: Manifest) -> int:
         """Up to where a partition is exported: of one that was given up, what is committed."""
-        if span.replica.tp not in self._troubles.reasons:
+        if span.replica.tp not in self._failed.reasons:
             return span.end
         known = manifest.topics.get(span.replica.topic)
         return span.start if known is None else known.next_offsets.get(span.replica.partition, span.start)

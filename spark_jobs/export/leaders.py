@@ -11,12 +11,12 @@ from typing import Any
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
-from logyard.spark_jobs.export.failures import Troubles
+from logyard.spark_jobs.command import say
+from logyard.spark_jobs.errors import JobFailed
+from logyard.spark_jobs.export.failures import FailedPartitions
 from logyard.spark_jobs.leases.client import Lease, end_leases
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
-from logyard.spark_jobs.outcome import say
 from logyard.spark_jobs.segments.replicas import Replica, of_leased
-from logyard.spark_jobs.session import JobFailed
 
 # A partition whose lease is lost this often in a row is given up.
 ATTEMPTS = 3
@@ -46,18 +46,18 @@ class Leaders:
     def __exit__(self, *exc: Any) -> None:
         self._stack.close()
 
-    def take(self, troubles: Troubles) -> list[Replica]:
+    def take(self, failed: FailedPartitions) -> list[Replica]:
         """Lease the leader of every partition; one that cannot be had is noted. Raises JobFailed."""
         cluster = clusters.connect(self._arguments)
         replicas = []
         for tp, _ in cluster.partitions(self._arguments.topic):
-            lease = troubles.attempt(tp, partial(cluster.lease_leader, tp, self._run_id, self._purpose))
+            lease = failed.attempt(tp, partial(cluster.lease_leader, tp, self._run_id, self._purpose))
             if lease is not None:
                 self._leases.append(lease)
-                replicas.append(troubles.attempt(tp, partial(of_leased, lease)))
+                replicas.append(failed.attempt(tp, partial(of_leased, lease)))
         return [replica for replica in replicas if replica is not None]
 
-    def lost(self, *, failed: bool = False) -> dict[TopicPartition, str]:
+    def lost_leases(self, *, failed: bool = False) -> dict[TopicPartition, str]:
         """Ask for every lease; returns the partitions whose lease is lost, and why.
 
         :param failed: something that was read under them failed: then a broker that does not answer counts as well.
@@ -68,11 +68,11 @@ class Leaders:
             gone |= {lease_id: reason for lease_id, (_, reason) in self._beats.silent.items()}
         return {lease.tp: gone[lease.lease_id] for lease in self._leases if lease.lease_id in gone}
 
-    def went_well(self) -> None:
+    def reset_attempts(self) -> None:
         """Something was done under the leases as they are: those lost before do not count any more."""
         self._attempts = 0
 
-    def take_again(self, lost: dict[TopicPartition, str], troubles: Troubles) -> list[Replica]:
+    def take_again(self, lost: dict[TopicPartition, str], failed: FailedPartitions) -> list[Replica]:
         """Lease the leaders of these partitions anew, whoever they are by now: what is read of them has to be planned
         anew. Those that cannot be had, or were lost too often in a row, are noted."""
         self._leases[:] = [lease for lease in self._leases if lease.tp not in lost]
@@ -81,14 +81,14 @@ class Leaders:
         if self._attempts > ATTEMPTS:
             for tp, reason in lost.items():
                 text = f"{tp}: its lease was lost {self._attempts} times in a row: {reason}"
-                troubles.note(tp, LeaseLost(text))
+                failed.give_up(tp, LeaseLost(text))
             self._attempts = 0
             return []
         say(f"{self._purpose}: {len(lost)} leases were lost and are taken again ({tp}: {reason})")
-        replicas = (troubles.attempt(lease.tp, partial(of_leased, lease)) for lease in self._take_soon(lost, troubles))
+        replicas = (failed.attempt(lease.tp, partial(of_leased, lease)) for lease in self._take_soon(lost, failed))
         return [replica for replica in replicas if replica is not None]
 
-    def _take_soon(self, tps: Iterable[TopicPartition], troubles: Troubles) -> list[Lease]:
+    def _take_soon(self, tps: Iterable[TopicPartition], failed: FailedPartitions) -> list[Lease]:
         """Lease these, waiting for a leader that is about to be elected."""
         deadline = time.monotonic() + ELECTION_S
         left, taken = list(tps), list[Lease]()
@@ -109,5 +109,5 @@ class Leaders:
                 time.sleep(PAUSE_S)
                 continue
             for tp, why in refused.items():
-                troubles.note(tp, why)
+                failed.give_up(tp, why)
             return taken

@@ -21,7 +21,7 @@ from typing import Any
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.spark_jobs.export.staged_files import check_seen, sync_directory, sync_staged
 from logyard.spark_jobs.export.staging import Alive, remove, stale
-from logyard.spark_jobs.export.versions import History, NumberTaken
+from logyard.spark_jobs.export.versions import NumberTaken, Versions
 
 MANIFESTS, STAGING, DATA, DEAD_LETTERS = "_manifest", "_staging", "data", "dead_letters"
 
@@ -31,7 +31,7 @@ class Fenced(LogyardError):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicProgress:
+class TopicOffsets:
     """How far one topic was exported: its id then, the next offset of each partition, the table's schema (DDL), and
     the leader epoch of each partition's last exported record, where that is known."""
 
@@ -40,7 +40,7 @@ class TopicProgress:
     schema: str = ""
     epochs: Mapping[int, int] = field(default_factory=dict)
 
-    def after(self, old: "TopicProgress") -> "TopicProgress":
+    def after(self, old: "TopicOffsets") -> "TopicOffsets":
         """Return both together, of the same topic id: an offset never goes back, and its epoch goes with it."""
         offsets, epochs = dict(old.next_offsets), dict(old.epochs)
         for partition, offset in self.next_offsets.items():
@@ -49,7 +49,7 @@ class TopicProgress:
                 epochs.pop(partition, None)
                 if partition in self.epochs:
                     epochs[partition] = self.epochs[partition]
-        return TopicProgress(self.topic_id, offsets, self.schema or old.schema, epochs)
+        return TopicOffsets(self.topic_id, offsets, self.schema or old.schema, epochs)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -60,7 +60,7 @@ class TopicProgress:
         }
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> "TopicProgress":
+    def from_json(cls, row: Mapping[str, Any]) -> "TopicOffsets":
         offsets = {int(partition): int(offset) for partition, offset in row["next_offsets"].items()}
         epochs = {int(partition): int(epoch) for partition, epoch in row.get("epochs", {}).items()}
         return cls(row["topic_id"], offsets, str(row.get("schema", "")), epochs)
@@ -76,7 +76,7 @@ class Manifest:
     version: int = 0
     cluster_id: str | None = None
     run_id: str = ""
-    topics: Mapping[str, TopicProgress] = field(default_factory=dict)
+    topics: Mapping[str, TopicOffsets] = field(default_factory=dict)
     files: tuple[Mapping[str, Any], ...] = ()
     layout: Mapping[str, Any] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Manifest:
     def from_json(cls, row: Mapping[str, Any]) -> "Manifest":
         """Read what `to_json` gave; raises CorruptData."""
         try:
-            topics = {str(name): TopicProgress.from_json(topic) for name, topic in row["topics"].items()}
+            topics = {str(name): TopicOffsets.from_json(topic) for name, topic in row["topics"].items()}
             kept = dict(row.get("layout", {})), tuple(map(str, row.get("removed", ())))
             return cls(int(row["version"]), row["cluster_id"], str(row["run_id"]), topics, tuple(row["files"]), *kept)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -107,7 +107,7 @@ class Manifest:
         *,
         run_id: str,
         cluster_id: str | None = None,
-        topics: Mapping[str, TopicProgress] | None = None,
+        topics: Mapping[str, TopicOffsets] | None = None,
         files: Sequence[Mapping[str, Any]] = (),
         layout: Mapping[str, Any] | None = None,
         removed: Iterable[str] = (),
@@ -127,16 +127,16 @@ class ManifestStore:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self._history = History(os.path.join(directory, MANIFESTS))
+        self._versions = Versions(os.path.join(directory, MANIFESTS))
 
     def latest(self) -> Manifest:
         """Return the newest version, version 0 where there is none; raises CorruptData."""
-        row = self._history.newest()
+        row = self._versions.newest()
         return Manifest() if row is None else Manifest.from_json(row)
 
     def live_files(self) -> list[Mapping[str, Any]]:
         """Return every committed file that no later version took out, oldest first; raises CorruptData."""
-        return self._history.live_files()
+        return self._versions.live_files()
 
     def commit(self, manifest: Manifest) -> None:
         """Make this the newest version; raises Fenced if its number is taken, NotShared if a file it names is not to
@@ -144,16 +144,16 @@ class ManifestStore:
         check_seen(self.directory, manifest.files)
         sync_staged(self.directory, manifest.files)
         try:
-            self._history.append(manifest.version, manifest.to_json())
+            self._versions.append(manifest.version, manifest.to_json())
         except NumberTaken:
             raise Fenced(
                 f"{self.directory}: another export committed version {manifest.version} meanwhile;"
                 " of this run only what it committed before was kept"
             ) from None
 
-    def tend(self) -> None:
+    def checkpoint(self) -> None:
         """Make a checkpoint of the manifests and trim old ones, where that is due; raises CorruptData, OSError."""
-        self._history.tend()
+        self._versions.checkpoint()
 
     def finish_moves(self, manifest: Manifest, *, without: str = "", keep_staging: bool = False) -> None:
         """Move the files that `manifest` names from staging to their place, those that are still there, and remove

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.export import options, upsert
 from logyard.spark_jobs.export.failures import answers, guarded
-from logyard.spark_jobs.export.files import File, Output, Written, write_split
+from logyard.spark_jobs.export.files import Output, WrittenFile, WrittenSplit, write_split
 from logyard.spark_jobs.export.manifest import DATA, Manifest, ManifestStore
 from logyard.spark_jobs.export.pieces import Piece
 from logyard.spark_jobs.export.staged_files import check_seen
@@ -15,14 +16,12 @@ from logyard.spark_jobs.export.upsert import Bucket
 from logyard.spark_jobs.segments.splits import Split
 from logyard.spark_jobs.session import Workers
 
-Place = tuple[str, int]
-
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class WrittenPiece:
     """What was made of a piece: what tasks said, what the manifest is to say of files, and paths to take out."""
 
-    written: tuple[Written, ...] = ()
+    written: tuple[WrittenSplit, ...] = ()
     files: tuple[Mapping[str, Any], ...] = ()
     removed: tuple[str, ...] = ()
 
@@ -34,7 +33,7 @@ class Writing(Protocol):
         """How many bytes of the log a piece takes, where `wanted` are wanted."""
         ...
 
-    def write(self, piece: Piece, manifest: Manifest, run_id: str) -> Made:
+    def write(self, piece: Piece, manifest: Manifest, run_id: str) -> WrittenPiece:
         """Write a piece's files into the run's staging directory; raises PartitionsFailed where a log is damaged."""
         ...
 
@@ -48,14 +47,14 @@ class Appending:
     def piece_bytes(self, wanted: int, manifest: Manifest) -> int:
         return wanted
 
-    def write(self, piece: Piece, manifest: Manifest, run_id: str) -> Made:
+    def write(self, piece: Piece, manifest: Manifest, run_id: str) -> WrittenPiece:
         output, directory, staging = self._output, self._store.directory, self._store.staging(run_id)
 
-        def write(split: Split) -> Written:
+        def write(split: Split) -> WrittenSplit:
             return write_split(split, output, directory, staging)
 
         written = answers(self._workers.each("export", piece.splits, _size, guarded(write)))
-        return Made(tuple(written), tuple(_rows(written, output)))
+        return WrittenPiece(tuple(written), tuple(_rows(written, output)))
 
 
 class Upserting:
@@ -69,20 +68,20 @@ class Upserting:
         ever more often as it grows."""
         return max(wanted, sum(int(f["bytes"]) for f in self._store.live_files() if f["table"] == DATA))
 
-    def write(self, piece: Piece, manifest: Manifest, run_id: str) -> Made:
+    def write(self, piece: Piece, manifest: Manifest, run_id: str) -> WrittenPiece:
         output, directory, staging = self._output, self._store.directory, self._store.staging(run_id)
         live = self._live_by_partition(piece, manifest)
         counts = _bucket_counts(piece.splits, live, self._bucket_bytes)
 
-        def scatter(split: Split) -> Written:
-            buckets = counts[split.segment.topic, split.segment.partition]
+        def scatter(split: Split) -> WrittenSplit:
+            buckets = counts[TopicPartition(split.segment.topic, split.segment.partition)]
             return upsert.scatter(split, output, buckets, directory, staging)
 
         written = answers(self._workers.each("export", piece.splits, _size, guarded(scatter)))
         check_seen(directory, (f.to_json() for w in written for f in w.scattered))
         plan = self._buckets(piece, live, counts, upsert.by_bucket(written))
 
-        def write(bucket: Bucket) -> tuple[Bucket, tuple[File, ...]]:
+        def write(bucket: Bucket) -> tuple[Bucket, tuple[WrittenFile, ...]]:
             return bucket, upsert.write_bucket(bucket, output, directory, staging)
 
         made = self._workers.each("upsert", plan, upsert.size_of, write)
@@ -90,31 +89,31 @@ class Upserting:
         files = [upsert.to_json(bucket, file) for bucket, found in made for file in found]
         replaced = sorted({str(f["path"]) for bucket in plan for f in bucket.before})
         removed = (*replaced, *self._outdated(piece, manifest))
-        return Made(tuple(written), (*_rows(written, output), *files), removed)
+        return WrittenPiece(tuple(written), (*_rows(written, output), *files), removed)
 
     def _buckets(
         self,
         piece: Piece,
-        live: Mapping[Place, Sequence[Any]],
-        counts: Mapping[Place, int],
-        news: Mapping[tuple[str, int, int], Sequence[File]],
+        live: Mapping[TopicPartition, Sequence[Any]],
+        counts: Mapping[TopicPartition, int],
+        news: Mapping[tuple[str, int, int], Sequence[WrittenFile]],
     ) -> list[Bucket]:
-        ends = {(r.replica.topic, r.replica.partition): r.end for r in piece.ranges}
+        ends = {r.replica.tp: r.end for r in piece.ranges}
         plan: list[Bucket] = []
-        for place, count in sorted(counts.items()):
-            plan += upsert.plan_buckets(*place, count, ends[place], live.get(place, []), news)
+        for tp, count in sorted(counts.items()):
+            plan += upsert.plan_buckets(*tp, count, ends[tp], live.get(tp, []), news)
         return plan
 
-    def _live_by_partition(self, piece: Piece, manifest: Manifest) -> dict[Place, list[Any]]:
+    def _live_by_partition(self, piece: Piece, manifest: Manifest) -> dict[TopicPartition, list[Any]]:
         """The committed files of the latest rows, of topics that are still the same."""
         known = {r.replica.topic: manifest.topics.get(r.replica.topic) for r in piece.ranges}
         same = {
             r.replica.topic for r in piece.ranges if (k := known[r.replica.topic]) and k.topic_id == r.replica.topic_id
         }
-        live: dict[Place, list[Any]] = defaultdict(list)
+        live: dict[TopicPartition, list[Any]] = defaultdict(list)
         for file in self._store.live_files():
             if file["table"] == DATA and file["topic"] in same:
-                live[str(file["topic"]), int(file["partition"])].append(file)
+                live[TopicPartition(str(file["topic"]), int(file["partition"]))].append(file)
         return live
 
     def _outdated(self, piece: Piece, manifest: Manifest) -> list[str]:
@@ -128,7 +127,7 @@ def _size(split: Split) -> int:
     return split.size
 
 
-def _rows(written: Sequence[Written], output: Output) -> list[dict[str, Any]]:
+def _rows(written: Sequence[WrittenSplit], output: Output) -> list[dict[str, Any]]:
     """What the manifest says of files, in one order whoever wrote them first."""
     schema = options.schema_id(output)
     ordered = sorted(written, key=lambda w: (w.topic, w.partition, w.start))
@@ -136,14 +135,16 @@ def _rows(written: Sequence[Written], output: Output) -> list[dict[str, Any]]:
     return [row | {"schema": schema if row["table"] == DATA else ""} for row in rows]
 
 
-def _bucket_counts(splits: Sequence[Split], live: Mapping[Place, Sequence[Any]], bucket_bytes: int) -> dict[Place, int]:
+def _bucket_counts(
+    splits: Sequence[Split], live: Mapping[TopicPartition, Sequence[Any]], bucket_bytes: int
+) -> dict[TopicPartition, int]:
     """Into how many buckets each partition with news goes: by the log's bytes and those of its files."""
-    news: dict[Place, int] = defaultdict(int)
+    news: dict[TopicPartition, int] = defaultdict(int)
     for split in splits:
-        news[split.segment.topic, split.segment.partition] += split.size
+        news[TopicPartition(split.segment.topic, split.segment.partition)] += split.size
     counts = {}
-    for place, size in news.items():
-        files = live.get(place, [])
+    for tp, size in news.items():
+        files = live.get(tp, [])
         before = max((int(f["buckets"]) for f in files), default=1)
-        counts[place] = upsert.bucket_count(size + sum(int(f["bytes"]) for f in files), before, bucket_bytes)
+        counts[tp] = upsert.bucket_count(size + sum(int(f["bytes"]) for f in files), before, bucket_bytes)
     return counts

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from logyard.spark_jobs.export.errors import ExportRefused
-from logyard.spark_jobs.export.manifest import Manifest, TopicProgress
+from logyard.spark_jobs.export.manifest import Manifest, TopicOffsets
 from logyard.spark_jobs.segments.epochs import UNKNOWN, kept_until
 from logyard.spark_jobs.segments.replicas import Replica
 from logyard.spark_jobs.segments.splits import Range
@@ -47,7 +47,7 @@ def plan_range(
     return Range(replica, start, max(start, end))
 
 
-def progress(ranges: Sequence[Range], schema: str) -> dict[str, TopicProgress]:
+def topic_offsets(ranges: Sequence[Range], schema: str) -> dict[str, TopicOffsets]:
     """Return how far topics are exported when these ranges are, by name."""
     offsets: dict[str, dict[int, int]] = defaultdict(dict)
     epochs: dict[str, dict[int, int]] = defaultdict(dict)
@@ -56,7 +56,7 @@ def progress(ranges: Sequence[Range], schema: str) -> dict[str, TopicProgress]:
         if span.epoch != UNKNOWN:
             epochs[span.replica.topic][span.replica.partition] = span.epoch
     ids = {span.replica.topic: span.replica.topic_id for span in ranges}
-    return {name: TopicProgress(ids[name], offsets[name], schema, epochs[name]) for name in offsets}
+    return {name: TopicOffsets(ids[name], offsets[name], schema, epochs[name]) for name in offsets}
 
 
 def _check_kept(replica: Replica, start: int, epoch: int, *, allow_data_loss: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import merges, partition_columns, upsert
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import Output
@@ -21,7 +22,6 @@ from logyard.spark_jobs.segments.chunks import (
     RECORD_SCHEMA,
 )
 from logyard.spark_jobs.segments.splits import OWNER_SCHEMA
-from logyard.spark_jobs.session import JobFailed
 from logyard.spark_jobs.tables import table_formats
 
 

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import (
-    File,
     OpenFile,
     Output,
     Staged,
-    Written,
+    WrittenFile,
+    WrittenSplit,
     added,
     read_split,
     written,
@@ -71,7 +71,7 @@ def latest(rows: pa.Table) -> pa.Table:
     return kept.sort_by("offset")
 
 
-def scatter(split: Split, output: Output, buckets: int, directory: str, staging: str) -> Written:
+def scatter(split: Split, output: Output, buckets: int, directory: str, staging: str) -> WrittenSplit:
     """Write the latest rows of a split to a file for each bucket; dead letters go to their table."""
     staged = Staged(directory, staging)
     total, count = np.int64(0), 0
@@ -101,9 +101,9 @@ def scattered(topic: str, partition: int) -> str:
     return os.path.join(_SCATTERED, topic, str(partition))
 
 
-def by_bucket(made: Iterable[Written]) -> dict[tuple[str, int, int], list[File]]:
+def by_bucket(made: Iterable[WrittenSplit]) -> dict[tuple[str, int, int], list[WrittenFile]]:
     """Return what was scattered by topic, partition and bucket."""
-    found: dict[tuple[str, int, int], list[File]] = defaultdict(list)
+    found: dict[tuple[str, int, int], list[WrittenFile]] = defaultdict(list)
     for one in made:
         for file in one.scattered:
             found[one.topic, one.partition, int(os.path.basename(os.path.dirname(file.path)))].append(file)
@@ -121,7 +121,7 @@ class Bucket:
     buckets: int
     end: int
     before: tuple[Mapping[str, Any], ...]
-    news: tuple[File, ...]
+    news: tuple[WrittenFile, ...]
 
 
 def plan_buckets(
@@ -130,7 +130,7 @@ def plan_buckets(
     buckets: int,
     end: int,
     live: Sequence[Mapping[str, Any]],
-    news: Mapping[tuple[str, int, int], Sequence[File]],
+    news: Mapping[tuple[str, int, int], Sequence[WrittenFile]],
 ) -> list[Bucket]:
     """Return the buckets that have news, or whose file divides. `live`: the partition's committed files."""
     plan = []
@@ -142,7 +142,7 @@ def plan_buckets(
     return plan
 
 
-def write_bucket(bucket: Bucket, output: Output, directory: str, staging: str) -> tuple[File, ...]:
+def write_bucket(bucket: Bucket, output: Output, directory: str, staging: str) -> tuple[WrittenFile, ...]:
     """Write a bucket's rows anew to staging; no file where none is left. Raises ExportRefused, NotShared,
     CorruptData."""
     tables = [_committed(directory, f, output.schema) for f in bucket.before]
@@ -164,7 +164,7 @@ def write_bucket(bucket: Bucket, output: Output, directory: str, staging: str) -
         file.drop()
 
 
-def to_json(bucket: Bucket, file: File) -> dict[str, Any]:
+def to_json(bucket: Bucket, file: WrittenFile) -> dict[str, Any]:
     """What the manifest says of a bucket's file."""
     return {
         "table": DATA,
@@ -205,7 +205,7 @@ def _committed(directory: str, file: Mapping[str, Any], schema: pa.Schema) -> pa
         raise ExportRefused(f"{path} is gone: another export of this directory is at work") from None
 
 
-def _scattered_rows(directory: str, file: File, schema: pa.Schema) -> pa.Table:
+def _scattered_rows(directory: str, file: WrittenFile, schema: pa.Schema) -> pa.Table:
     path = os.path.join(directory, file.staged)
     try:
         return _read(path, file.rows, schema)

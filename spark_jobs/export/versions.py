@@ -38,7 +38,7 @@ class Trimmed(LogyardError):
     """Of this version only the name is left."""
 
 
-class History:
+class Versions:
     """The `_manifest` directory. Versions are plain JSON objects here."""
 
     def __init__(self, directory: str) -> None:
@@ -81,7 +81,7 @@ class History:
                     raise CorruptData(f"{error}; and no checkpoint covers it") from error
         raise AssertionError
 
-    def tend(self) -> None:
+    def checkpoint(self) -> None:
         """Make a checkpoint and trim, where that is due; raises CorruptData, OSError."""
         numbers, points = self._numbers(), self._numbers(_CHECKPOINT)
         newest = numbers[-1] if numbers else 0

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from logyard.broker.errors import LogyardError
+from logyard.spark_jobs.command import say
 from logyard.spark_jobs.leases.client import Lease, LeaseError
-from logyard.spark_jobs.outcome import say
 
 # What passes: the broker starts again, swaps, or does not answer for a while.
 PASSING = ("unreachable", "commit_in_progress", "starting")

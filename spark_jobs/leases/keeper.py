@@ -19,9 +19,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from logyard.spark_jobs.atomic_file import write_atomically
+from logyard.spark_jobs.command import say
 from logyard.spark_jobs.leases.client import BrokerHttp, Lease, end_leases
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
-from logyard.spark_jobs.outcome import say, write_aside
 
 POLL_S = 1.0
 IDLE_S = 60.0
@@ -60,7 +61,7 @@ def hand_over(directory: str, leases: Sequence[Lease], ttl_ms: int) -> None:
     ]
     with suppress(OSError):
         if rows and os.path.isdir(directory):
-            write_aside(
+            write_atomically(
                 os.path.join(directory, f"{uuid.uuid4().hex}.json"), json.dumps({"ttl": ttl_ms, "leases": rows})
             )
 

@@ -37,7 +37,7 @@ class Damage(NamedTuple):
     reason: str
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """The bytes of one segment file."""
 
     size: int
@@ -78,7 +78,12 @@ class Chunk:
 
 
 def read_chunks(
-    source: Source, start: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES, *, opens_old: bool = True
+    source: ByteSource,
+    start: int = 0,
+    end: int | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
+    *,
+    opens_old: bool = True,
 ) -> Iterator[Chunk | Damage]:
     """Yield the batches of bytes [start, end) (which must be batch boundaries), chunk by chunk.
 

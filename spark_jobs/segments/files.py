@@ -14,7 +14,7 @@ import numpy as np
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
 from logyard.spark_jobs.leases.client import Lease, LeaseError
-from logyard.spark_jobs.segments.chunks import Source
+from logyard.spark_jobs.segments.chunks import ByteSource
 from logyard.spark_jobs.segments.kernels import Array
 
 INDEXES = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
@@ -51,7 +51,7 @@ class SegmentFile:
         """What an error calls it: topic, partition and segment, and the file."""
         return f"{self.topic}-{self.partition}, segment {self.base_offset} ({self.name})"
 
-    def open(self, kind: str = "log") -> Source:
+    def open(self, kind: str = "log") -> ByteSource:
         """Open one of its files for reading; raises LeaseError or OSError on the first read if it is gone."""
         size = self.files.get(kind, 0)
         directory: str | None = self.directory

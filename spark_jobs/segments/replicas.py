@@ -13,9 +13,9 @@ from logyard.broker.log import checkpoints, layout
 from logyard.broker.log.producers import decode_snapshot
 from logyard.broker.log.segment.index import decode_aborted
 from logyard.broker.model import TopicPartition, topic_id_text
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.client import Lease
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory, of_lease
-from logyard.spark_jobs.session import JobFailed
 
 UNKNOWN = -1
 Decoded = TypeVar("Decoded")

@@ -17,10 +17,10 @@ from logyard.broker.records.header import HEADER_SIZE, parse_header
 from logyard.spark_jobs.segments import kernels as k
 from logyard.spark_jobs.segments.chunks import (
     RECORD_SCHEMA,
+    ByteSource,
     Chunk,
     CorruptBatch,
     Damage,
-    Source,
     check_crcs,
     open_checked,
     read_chunks,
@@ -129,7 +129,7 @@ def _cuts(segment: SegmentFile, split_bytes: int) -> list[tuple[int, int]]:
     return cuts
 
 
-def _first_offset(source: Source, position: int, segment: SegmentFile) -> int:
+def _first_offset(source: ByteSource, position: int, segment: SegmentFile) -> int:
     """The first offset of the batch at a position: what says so of an old message lies inside it."""
     header = parse_header(bytes(source.read(position, HEADER_SIZE)))
     if header.magic >= 2:

@@ -12,7 +12,7 @@ import pytest
 from logyard.broker.compaction.decision import Survey
 from logyard.broker.compaction.decision_format import Decision
 from logyard.spark_jobs.compact import shuffle
-from logyard.spark_jobs.compact.shuffle import Piece
+from logyard.spark_jobs.compact.shuffle import HashedKeys
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.properties.test_compaction_model import clean_plainly, run_history
 from tests.support.batches import Batch, Rec, batch
@@ -29,7 +29,7 @@ def files_of(segments: list[list[Batch]], directory: Path) -> list[SegmentFile]:
 
 
 def decide(files: list[SegmentFile], survey: Callable[[], Survey], buckets: int, rng: random.Random) -> Decision:
-    dealt: dict[int, list[Piece]] = defaultdict(list)
+    dealt: dict[int, list[HashedKeys]] = defaultdict(list)
     for file in files:
         for bucket, piece in shuffle.hash_segment(file, survey(), SEED, buckets):
             dealt[bucket].append(piece)

@@ -8,9 +8,10 @@ import pytest
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import metadata
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.client import LeaseError
-from logyard.spark_jobs.metadata import ClusterUnreachable, Metadata, MetadataClient, Place
-from logyard.spark_jobs.session import JobFailed, bins_by_size
+from logyard.spark_jobs.metadata import ClusterUnreachable, Metadata, MetadataClient, PartitionMetadata
+from logyard.spark_jobs.session import bins_by_size
 
 CLUSTER = {"cluster_id": "c", "brokers": [{"node_id": 2}, {"node_id": 1}]}
 TOPICS = [
@@ -65,8 +66,8 @@ def test_metadata_is_sorted_and_knows_what_is_missing() -> None:
     assert (seen.cluster_id, seen.brokers, seen.missing) == ("c", (1, 2), ("gone",))
     assert seen.internal == {"__consumer_offsets"}
     assert list(seen.partitions(["t", "t"])) == [
-        (TopicPartition("t", 0), Place(-1, (1, 2), ())),
-        (TopicPartition("t", 1), Place(2, (2, 1), (2,))),
+        (TopicPartition("t", 0), PartitionMetadata(-1, (1, 2), ())),
+        (TopicPartition("t", 1), PartitionMetadata(2, (2, 1), (2,))),
     ]
 
 

@@ -16,7 +16,7 @@ from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.compact import job as compact
 from logyard.spark_jobs.export import job as export
 from logyard.spark_jobs.leases.client import BrokerHttp
-from logyard.spark_jobs.metadata import Metadata, Place
+from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch, headers_of, read_back
 from tests.support.lease_server import FakeBroker, FakeReplica
@@ -53,7 +53,7 @@ class Yard:
         return model.Log([batch(pair) for pair in pairs])
 
     def cluster(self) -> Cluster:
-        places = {p: Place(1 + p, (1, 2, 3), (1, 2, 3)) for p in self.logs}
+        places = {p: PartitionMetadata(1 + p, (1, 2, 3), (1, 2, 3)) for p in self.logs}
         metadata = Metadata("fake", tuple(self.brokers), {"t": places})
         http = {b: BrokerHttp(b, fake.address, fake.token) for b, fake in self.brokers.items()}
         return Cluster(metadata, http)

@@ -8,8 +8,8 @@ from logyard.spark_jobs import cluster
 from logyard.spark_jobs.audit import job
 from logyard.spark_jobs.audit.segment import Finding
 from logyard.spark_jobs.cluster import Cluster
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.metadata import Metadata
-from logyard.spark_jobs.session import JobFailed
 
 
 def findings_of(monkeypatch: pytest.MonkeyPatch, metadata: Metadata) -> list[Finding]:

@@ -25,7 +25,7 @@ from logyard.spark_jobs.data_source.batch import LogyardReader, PushingReader
 from logyard.spark_jobs.data_source.options import BadOption
 from logyard.spark_jobs.data_source.rows import SCHEMA
 from logyard.spark_jobs.leases.client import BrokerHttp
-from logyard.spark_jobs.metadata import Metadata, Place
+from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
@@ -144,7 +144,7 @@ def test_a_cluster_is_read_under_leases(tmp_path: Path, monkeypatch: pytest.Monk
     with ExitStack() as stack:
         broker = stack.enter_context(FakeBroker(1, {("t", 0): replica}, hidden=True))
         http = {1: BrokerHttp(1, broker.address, broker.token)}
-        cluster = Cluster(Metadata("fake", (1,), {"t": {0: Place(1, (1,), (1,))}}), http)
+        cluster = Cluster(Metadata("fake", (1,), {"t": {0: PartitionMetadata(1, (1,), (1,))}}), http)
         monkeypatch.setattr("logyard.spark_jobs.cluster.connect", lambda _arguments: cluster)
         found = rows(["offset", "value"], subscribe="t")
         expected = [

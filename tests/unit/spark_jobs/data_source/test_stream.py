@@ -15,9 +15,9 @@ from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.data_source.options import BadOption
 from logyard.spark_jobs.data_source.stream import LogyardStreamReader, Position, offset_of, positions
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.client import BrokerHttp
-from logyard.spark_jobs.metadata import Metadata, Place
-from logyard.spark_jobs.session import JobFailed
+from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support.batches import Batch, Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
 from tests.support.segment_files import write_partition
@@ -49,7 +49,7 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBro
     replicas = {("t", 0): FakeReplica(zero, True, isr=(1,)), ("t", 1): FakeReplica(one, True, isr=(1,))}
     with ExitStack() as stack:
         broker = stack.enter_context(FakeBroker(1, replicas, hidden=True))
-        places = {0: Place(1, (1,), (1,)), 1: Place(1, (1,), (1,))}
+        places = {0: PartitionMetadata(1, (1,), (1,)), 1: PartitionMetadata(1, (1,), (1,))}
         http = {1: BrokerHttp(1, broker.address, broker.token)}
         cluster = Cluster(Metadata("fake", (1,), {"t": places}), http)
         monkeypatch.setattr("logyard.spark_jobs.cluster.connect", lambda _arguments: cluster)

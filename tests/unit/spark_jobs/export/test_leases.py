@@ -12,12 +12,12 @@ import pytest
 
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs.cluster import Cluster
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import job, leaders, options
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.leaders import LeaseLost
 from logyard.spark_jobs.leases.client import BrokerHttp
-from logyard.spark_jobs.metadata import Metadata, Place
-from logyard.spark_jobs.session import JobFailed
+from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support.batches import Batch, Rec, batch
 from tests.support.here_workers import HereWorkers
 from tests.support.lease_server import FakeBroker, FakeReplica
@@ -53,11 +53,11 @@ class Yard:
 
     def connect(self, _arguments: Any) -> Cluster:
         self.looks += 1
-        places = {"t": {0: Place(self.leader, (1, 2), (1, 2))}}
+        places = {"t": {0: PartitionMetadata(self.leader, (1, 2), (1, 2))}}
         if self.deleted:
             del places["t"][0]
         if self.second:
-            places["t"][1] = Place(self.second, (self.second,), (self.second,))
+            places["t"][1] = PartitionMetadata(self.second, (self.second,), (self.second,))
         return Cluster(
             Metadata("fake", (1, 2), places),
             {n: BrokerHttp(n, broker.address, broker.token) for n, broker in self.brokers.items()},

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from logyard.spark_jobs.export.manifest import Fenced, Manifest, ManifestStore, TopicProgress
+from logyard.spark_jobs.export.manifest import Fenced, Manifest, ManifestStore, TopicOffsets
 
 
 def staged(store: ManifestStore, run: str, name: str, content: str) -> dict[str, Any]:
@@ -19,9 +19,7 @@ def staged(store: ManifestStore, run: str, name: str, content: str) -> dict[str,
 
 
 def advance(manifest: Manifest, run: str, offset: int, files: list[dict[str, Any]], topic_id: str = "one") -> Manifest:
-    return manifest.advanced(
-        cluster_id="c", run_id=run, topics={"t": TopicProgress(topic_id, {0: offset})}, files=files
-    )
+    return manifest.advanced(cluster_id="c", run_id=run, topics={"t": TopicOffsets(topic_id, {0: offset})}, files=files)
 
 
 def test_a_crash_between_commit_and_moves_is_finished_by_the_next_run(tmp_path: Path) -> None:
@@ -55,7 +53,7 @@ def test_of_two_writers_one_is_fenced(tmp_path: Path) -> None:
 
 def test_offsets_merge_by_maximum_and_start_over_with_a_new_topic() -> None:
     manifest = advance(Manifest(), "r1", 5, [])
-    other = manifest.advanced(cluster_id="c", run_id="r", topics={"t": TopicProgress("one", {0: 3, 1: 7})}, files=[])
+    other = manifest.advanced(cluster_id="c", run_id="r", topics={"t": TopicOffsets("one", {0: 3, 1: 7})}, files=[])
     assert other.topics["t"].next_offsets == {0: 5, 1: 7}
     assert advance(manifest, "r2", 2, [], topic_id="two").topics["t"].next_offsets == {0: 2}
     assert Manifest.from_json(other.to_json()) == other

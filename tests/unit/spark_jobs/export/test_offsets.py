@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from logyard.spark_jobs.export.errors import ExportRefused
-from logyard.spark_jobs.export.manifest import Manifest, TopicProgress
-from logyard.spark_jobs.export.offsets import plan_range, progress
+from logyard.spark_jobs.export.manifest import Manifest, TopicOffsets
+from logyard.spark_jobs.export.offsets import plan_range, topic_offsets
 from logyard.spark_jobs.segments.replicas import Replica
 from logyard.spark_jobs.segments.splits import Range
 from tests.support import compaction_model as model
@@ -30,7 +30,7 @@ def span(replica: Replica, manifest: Manifest | None = None, **fields: bool) -> 
 
 def exported(offset: int, topic_id: str = "one", cluster_id: str = "c", epoch: int | None = None) -> Manifest:
     epochs = {} if epoch is None else {0: epoch}
-    return Manifest(1, cluster_id, "r", {"t": TopicProgress(topic_id, {0: offset}, "", epochs)})
+    return Manifest(1, cluster_id, "r", {"t": TopicOffsets(topic_id, {0: offset}, "", epochs)})
 
 
 def test_a_run_goes_on_where_the_last_one_ended(replica: Replica) -> None:
@@ -66,7 +66,7 @@ def test_right_after_a_failover_there_is_nothing_to_do_yet(replica: Replica) -> 
     assert span(lagging, exported(9, epoch=0)) == (9, 9)
     # Nothing that is committed may go back, either.
     manifest = exported(9, epoch=0)
-    following = manifest.advanced(run_id="r2", topics=progress([Range(lagging, 9, 9)], ""))
+    following = manifest.advanced(run_id="r2", topics=topic_offsets([Range(lagging, 9, 9)], ""))
     assert following.topics["t"] == manifest.topics["t"]
 
 
@@ -86,9 +86,9 @@ def test_records_lost_after_they_were_exported_are_said(replica: Replica) -> Non
 
 def test_a_range_goes_with_the_epoch_of_its_last_record(replica: Replica) -> None:
     led = replace(replica, leader_epochs=((1, 0), (4, 5)))
-    topics = progress([Range(led, 0, 5)], "")
-    assert topics["t"] == TopicProgress("one", {0: 5}, "", {0: 1})
+    topics = topic_offsets([Range(led, 0, 5)], "")
+    assert topics["t"] == TopicOffsets("one", {0: 5}, "", {0: 1})
     following = Manifest().advanced(run_id="a", topics=topics)
-    following = following.advanced(run_id="b", topics=progress([Range(led, 5, 8)], ""))
-    assert following.topics["t"] == TopicProgress("one", {0: 8}, "", {0: 4})
+    following = following.advanced(run_id="b", topics=topic_offsets([Range(led, 5, 8)], ""))
+    assert following.topics["t"] == TopicOffsets("one", {0: 8}, "", {0: 4})
     assert Manifest.from_json(following.to_json()) == following

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import job
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import ManifestStore
@@ -213,8 +214,8 @@ def test_merges_go_by_pieces_too(tmp_path: Path) -> None:
 def test_a_topic_that_is_not_in_the_directory_is_named(tmp_path: Path) -> None:
     flights = Flights(tmp_path)
     flights.grow(pairs(4))
-    with pytest.raises(job.session.JobFailed, match="no partition directory of topic u was found"):
+    with pytest.raises(JobFailed, match="no partition directory of topic u was found"):
         flights.run("--topic", "t", "--topic", "u")
     shutil.rmtree(flights.log / "t-0")
-    with pytest.raises(job.session.JobFailed, match="no partition directory was found"):
+    with pytest.raises(JobFailed, match="no partition directory was found"):
         flights.run()

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import CorruptData
-from logyard.spark_jobs.export import versions as history
+from logyard.spark_jobs.export import versions
 from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
-from logyard.spark_jobs.export.versions import History, NumberTaken
+from logyard.spark_jobs.export.versions import NumberTaken, Versions
 from tests.support.crash_points import crash_points
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "CHECKPOINT_EVERY", 5)
-    monkeypatch.setattr(history, "KEPT", 12)
+    monkeypatch.setattr(versions, "CHECKPOINT_EVERY", 5)
+    monkeypatch.setattr(versions, "KEPT", 12)
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
@@ -48,29 +48,29 @@ class Model:
             self.live.pop(path, None)
         self.live.update({file["path"]: file["of"] for file in made["files"]})
 
-    def check(self, found: History) -> None:
+    def check(self, found: Versions) -> None:
         assert [(f["path"], f["of"]) for f in found.live_files()] == list(self.live.items())
 
 
 def grown(directory: Path, versions: int, model: Model | None = None) -> Model:
-    model, held = model or Model(), History(str(directory))
+    model, held = model or Model(), Versions(str(directory))
     for _ in range(versions):
         made = model.following()
         held.append(made["version"], made)
         model.add(made)
-        held.tend()
+        held.checkpoint()
     return model
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_lives_is_the_same_whoever_reads_it_when(seed: int, tmp_path: Path) -> None:
-    model, reader = Model(seed), History(str(tmp_path))
+    model, reader = Model(seed), Versions(str(tmp_path))
     model.check(reader)
     for _ in range(60):
         grown(tmp_path, 1, model)
         if model.rng.random() < 0.5:
             model.check(reader)
-        model.check(History(str(tmp_path)))
+        model.check(Versions(str(tmp_path)))
     newest = reader.newest()
     assert newest is not None
     assert newest["version"] == 60
@@ -79,9 +79,9 @@ def test_what_lives_is_the_same_whoever_reads_it_when(seed: int, tmp_path: Path)
 def test_a_reader_opens_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = grown(tmp_path, 60)
     opened: list[str] = []
-    real = history._load
-    monkeypatch.setattr(history, "_load", lambda path: opened.append(path) or real(path))
-    reader = History(str(tmp_path))
+    real = versions._load
+    monkeypatch.setattr(versions, "_load", lambda path: opened.append(path) or real(path))
+    reader = Versions(str(tmp_path))
     model.check(reader)
     assert len(opened) <= 1 + 5
     model.check(reader)
@@ -106,8 +106,8 @@ def test_a_writer_that_stood_still_finds_no_number_free(tmp_path: Path) -> None:
     made = late.following()
     model = grown(tmp_path, 57, late)
     with pytest.raises(NumberTaken):
-        History(str(tmp_path)).append(made["version"], made)
-    model.check(History(str(tmp_path)))
+        Versions(str(tmp_path)).append(made["version"], made)
+    model.check(Versions(str(tmp_path)))
 
 
 def test_who_knows_no_checkpoints_fails_and_does_not_take_a_part_for_all(tmp_path: Path) -> None:
@@ -125,19 +125,19 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     model = grown(tmp_path, 60)
     *_, newer = sorted(tmp_path.glob("checkpoint-*"))
     newer.write_text("{")
-    model.check(History(str(tmp_path)))
+    model.check(Versions(str(tmp_path)))
     grown(tmp_path, 12, model)
-    model.check(History(str(tmp_path)))
+    model.check(Versions(str(tmp_path)))
     for path in tmp_path.glob("checkpoint-*"):
         path.write_text("[]")
     with pytest.raises(CorruptData, match=r"trimmed: .*; and no checkpoint covers it"):
-        History(str(tmp_path)).live_files()
+        Versions(str(tmp_path)).live_files()
 
 
-def test_dead_at_any_point_of_tending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_at_any_point_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base, work = tmp_path / "base", tmp_path / "work"
     model = grown(base, 24)
-    held = History(str(base))
+    held = Versions(str(base))
     for _ in range(5):
         made = model.following()
         held.append(made["version"], made)
@@ -148,16 +148,16 @@ def test_dead_at_any_point_of_tending(tmp_path: Path, monkeypatch: pytest.Monkey
         shutil.copytree(base, work)
 
     def reset() -> None:
-        model.check(History(str(work)))
+        model.check(Versions(str(work)))
         later = Model(2)
         later.live, later.version = dict(model.live), model.version
         grown(work, 11, later)
-        later.check(History(str(work)))
+        later.check(Versions(str(work)))
         begin()
 
     begin()
-    points = crash_points(lambda: History(str(work)).tend(), monkeypatch, reset, 1)
-    model.check(History(str(work)))
+    points = crash_points(lambda: Versions(str(work)).checkpoint(), monkeypatch, reset, 1)
+    model.check(Versions(str(work)))
     assert points > 20
 
 
@@ -171,7 +171,7 @@ def test_many_names_for_one_file_are_too_many(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "link", few)
     model = grown(tmp_path, 60)
-    model.check(History(str(tmp_path)))
+    model.check(Versions(str(tmp_path)))
     assert not list(tmp_path.glob(".*"))
 
 
@@ -188,33 +188,35 @@ def test_readers_beside_writers_that_tend_all_at_once(tmp_path: Path) -> None:
             trouble.append(error)
 
     def read() -> None:
-        reader = History(str(tmp_path))
+        reader = Versions(str(tmp_path))
         found = [(f["path"], f["of"]) for f in reader.live_files()]
         assert found == history_of[reader._live_at]
 
     threads = [threading.Thread(target=guarded, args=(read,)) for _ in range(3)]
-    threads += [threading.Thread(target=guarded, args=(lambda: History(str(tmp_path)).tend(),)) for _ in range(2)]
+    threads += [
+        threading.Thread(target=guarded, args=(lambda: Versions(str(tmp_path)).checkpoint(),)) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for _ in range(150):
         made = model.following()
         model.add(made)
         history_of[model.version] = list(model.live.items())
-        History(str(tmp_path)).append(made["version"], made)
+        Versions(str(tmp_path)).append(made["version"], made)
     over.set()
     for thread in threads:
         thread.join(60)
     assert trouble == []
-    model.check(History(str(tmp_path)))
+    model.check(Versions(str(tmp_path)))
 
 
-def test_an_export_goes_on_where_tending_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_goes_on_where_no_checkpoint_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.export_runs import Flights, pairs
 
     def full(_store: ManifestStore) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(ManifestStore, "tend", full)
+    monkeypatch.setattr(ManifestStore, "checkpoint", full)
     flights = Flights(tmp_path)
     flights.grow(pairs(8))
     assert flights.run()["rows"] == 8

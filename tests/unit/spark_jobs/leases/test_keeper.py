@@ -124,10 +124,10 @@ def test_trouble_ends_nothing(
 
 def test_a_plan_hands_its_leases_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from logyard.spark_jobs.cluster import Cluster
-    from logyard.spark_jobs.metadata import Metadata, Place
+    from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 
     http = {1: BrokerHttp(1, world.broker.address, world.broker.token)}
-    cluster = Cluster(Metadata("fake", (1,), {"t": {0: Place(1, (1,), (1,))}}), http)
+    cluster = Cluster(Metadata("fake", (1,), {"t": {0: PartitionMetadata(1, (1,), (1,))}}), http)
 
     def connect(arguments: Any) -> Cluster:
         cluster.ttl_ms = arguments.lease_ttl_s * 1000

@@ -2,12 +2,12 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from logyard.broker.errors import LogyardError
+from logyard.spark_jobs.atomic_file import write_atomically
 
 FAILED = 1
 
@@ -32,7 +32,7 @@ def run_job(
         return _fail(parser.prog, line)
     text = json.dumps(summary, sort_keys=True)
     if arguments.output:
-        write_aside(arguments.output, text + "\n")
+        write_atomically(arguments.output, text + "\n")
     print(text, flush=True)
     return status
 
@@ -40,17 +40,6 @@ def run_job(
 def say(text: str) -> None:
     """Tell whoever follows the job how far it is."""
     print(text, file=sys.stderr, flush=True)
-
-
-def write_aside(path: str, content: str | bytes) -> None:
-    """Write a file under another name, then rename it; text as UTF-8."""
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def _fail(job: str, text: str) -> int:

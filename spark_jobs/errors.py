@@ -1,0 +1,7 @@
+"""Errors that more than one job raises."""
+
+from logyard.broker.errors import LogyardError
+
+
+class JobFailed(LogyardError):
+    """A job cannot do what it was asked; the text says why in one line."""
