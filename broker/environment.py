@@ -8,10 +8,10 @@ from typing import Any
 from logyard.broker.cleaner.worker import CleaningWorker
 from logyard.broker.clock import Clock
 from logyard.broker.controller.ports import Chance
+from logyard.broker.event_loop import SubmitBlocking
 from logyard.broker.http.server import HttpServer
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.model import Endpoint
-from logyard.broker.replication.ports import RunBlocking
 from logyard.broker.server.admission import Admission
 from logyard.broker.server.unread_answers import Answers
 
@@ -30,7 +30,7 @@ class World:
     chance: Chance
     new_uuid: Callable[[], uuid.UUID]
     new_session_id: Callable[[], int]
-    run_blocking: RunBlocking
+    run_blocking: SubmitBlocking
     open_zookeeper: Callable[[], Any]
     open_listener: Callable[[Endpoint], Any]
     open_http: Callable[[str, int], HttpServer] | None
@@ -38,5 +38,5 @@ class World:
     admission: Admission | None = None
     open_files_max: int = 1 << 20
     open_cleaner: Callable[[], CleaningWorker] | None = None
-    run_opening: RunBlocking | None = None
+    run_opening: SubmitBlocking | None = None
     answers: Answers | None = None

@@ -7,7 +7,7 @@ Rule 2: a log that cannot be cleaned (a damaged batch, a format too old) is mark
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from logyard.broker.cleaner.worker import CleaningWorker, WorkerDied
 from logyard.broker.clock import Clock
 from logyard.broker.config.topic import LONG_MAX
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
+from logyard.broker.event_loop import RunBlocking
 from logyard.broker.leases.book import CLEANER_RUN, LeaseError
 from logyard.broker.leases.cleanable import cleanable_end_of
 from logyard.broker.leases.service import LeaseService
@@ -52,7 +53,7 @@ class CleanerPorts:
     is_held: Callable[[TopicPartition], bool]
     lease_service: LeaseService
     clock: Clock
-    run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
+    run_blocking: RunBlocking
     open_worker: Callable[[], CleaningWorker]
 
 

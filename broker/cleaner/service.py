@@ -1,8 +1,7 @@
 """The cleaning of one broker, put together: its own cleaner, and the catching up with decisions made elsewhere."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from logyard.broker.cleaner.catch_up import CatchUp, CatchUpPorts
 from logyard.broker.cleaner.cleaner import CleanerPorts, LogCleaner
@@ -13,14 +12,13 @@ from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.clock import Clock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import LogyardError
+from logyard.broker.event_loop import RunBlocking
 from logyard.broker.leases.service import LeaseService
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import NO_LEADER, TopicPartition
 from logyard.broker.znodes import brokers
 from logyard.broker.znodes.ops import ZooKeeper
-
-RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class CleaningService:

@@ -9,9 +9,9 @@ from logyard.broker.coordinator import groups
 from logyard.broker.coordinator.offsets_log import TOPIC, ReplicatedOffsets
 from logyard.broker.coordinator.ports import CallLater
 from logyard.broker.coordinator.runner import GroupCoordinator
+from logyard.broker.event_loop import SubmitBlocking
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication.ports import RunBlocking
 from logyard.broker.replication.replicas import Replicas
 
 
@@ -20,7 +20,7 @@ def coordinator_for(
     replicas: Replicas,
     metadata: MetadataCache,
     clock: Clock,
-    run_blocking: RunBlocking,
+    run_blocking: SubmitBlocking,
     call_later: CallLater,
     new_uuid: Callable[[], uuid.UUID],
 ) -> GroupCoordinator:

@@ -7,6 +7,7 @@ from typing import Any
 from logyard.broker.clock import Clock
 from logyard.broker.coordinator.ports import KeyValue, StoredBatch
 from logyard.broker.errors import CorruptData, ErrorCode, StorageError
+from logyard.broker.event_loop import Pending, SubmitBlocking
 from logyard.broker.log.partition_log import Origin
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import TopicPartition
@@ -15,7 +16,7 @@ from logyard.broker.records.decode import ABORT, COMMIT, control_type
 from logyard.broker.records.header import BatchHeader
 from logyard.broker.records.legacy import legacy_records
 from logyard.broker.replication.events import ProduceResult
-from logyard.broker.replication.ports import Pending, RunBlocking, Slice
+from logyard.broker.replication.ports import Slice
 from logyard.broker.replication.replicas import Replicas
 
 TOPIC = "__consumer_offsets"
@@ -31,7 +32,7 @@ class ReplicatedOffsets:
         replicas: Replicas,
         metadata: MetadataCache,
         clock: Clock,
-        run_blocking: RunBlocking,
+        run_blocking: SubmitBlocking,
         default_partition_count: Callable[[], int],
         timeout_ms: int = 5000,
     ) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.event_loop import TimerHandle
 
 # (key, value); a None value is a tombstone.
 KeyValue = tuple[bytes, bytes | None]
@@ -44,10 +45,6 @@ class OffsetsLog(Protocol):
         A batch whose records do not parse is noted and left out. Raises StorageError where the log cannot be read.
         """
         ...
-
-
-class TimerHandle(Protocol):
-    def cancel(self) -> None: ...
 
 
 CallLater = Callable[[float, Callable[[], None]], TimerHandle]

@@ -19,8 +19,9 @@ from logyard.broker.coordinator.commits import Commits
 from logyard.broker.coordinator.events import GroupDescription, Join, Joined, Leaver, Sync, Synced
 from logyard.broker.coordinator.members import Group, Now
 from logyard.broker.coordinator.owned_groups import Roster
-from logyard.broker.coordinator.ports import CallLater, KeyValue, OffsetsLog, TimerHandle
+from logyard.broker.coordinator.ports import CallLater, KeyValue, OffsetsLog
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.event_loop import TimerHandle
 
 log = structlog.get_logger("logyard.groups")
 

@@ -14,10 +14,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from logyard.broker import tasks
+from logyard.broker.event_loop import TimerHandle, Timers
 from logyard.broker.leases.book import Purpose
 from logyard.broker.leases.leases import Leases
 from logyard.broker.log.store import LogStore
-from logyard.broker.replication.ports import TimerHandle, Timers
 from logyard.broker.replication.replicas import Replicas
 
 LOOK_S = 0.1

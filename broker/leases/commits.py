@@ -10,10 +10,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from logyard.broker.event_loop import RunBlocking
 from logyard.broker.leases import parts
 from logyard.broker.leases.book import OWN_RUNS, LeaseError
 from logyard.broker.leases.leased_log import LeasedLog
-from logyard.broker.leases.parts import RunBlocking
 from logyard.broker.leases.requests import CommitRequest
 from logyard.broker.leases.snapshot import LeasedSegment
 from logyard.broker.log import layout

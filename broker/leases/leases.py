@@ -15,11 +15,11 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.errors import LogyardError
+from logyard.broker.event_loop import RunBlocking, TimerHandle, Timers
 from logyard.broker.leases import persistence, replica_status
 from logyard.broker.leases.book import OWN_RUNS, Lease, LeaseBook, LeaseError, LeaseState, lease_ended
 from logyard.broker.leases.decisions import KeptDecision
 from logyard.broker.leases.leased_log import LeasedLog
-from logyard.broker.leases.parts import RunBlocking
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.partition_log import PartitionLog
@@ -27,7 +27,6 @@ from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import NO_LEADER, TopicPartition
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import TimerHandle, Timers
 from logyard.broker.replication.replicas import Replicas
 
 TICK_S = 1.0

@@ -4,12 +4,12 @@ All of it waits for the disk, in a thread.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from logyard.broker.compaction.old_formats import completed
 from logyard.broker.errors import CorruptData
+from logyard.broker.event_loop import RunBlocking
 from logyard.broker.leases.book import LeaseError
 from logyard.broker.leases.requests import Group
 from logyard.broker.leases.snapshot import LeasedSegment
@@ -21,8 +21,6 @@ from logyard.broker.records.batch import crc_matches
 PIECE_BYTES = 1 << 20
 # Positions in an index are int32.
 PART_BYTES_MAX = (1 << 31) - 1
-
-RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 def part_path(parts_directory: str, base_offset: int) -> str:

@@ -7,14 +7,14 @@ A directory that failed once (any DiskError) is offline until the next start: it
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from logyard.broker.clock import Clock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
+from logyard.broker.event_loop import RunBlocking
 from logyard.broker.log import layout
 from logyard.broker.log.background import Chores
 from logyard.broker.log.checkpoints import DirectoryIdentity
@@ -29,8 +29,6 @@ from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.log.settings import StoreSettings as StoreSettings
 from logyard.broker.log.upkeep import Upkeep
 from logyard.broker.model import TopicId, TopicPartition
-
-RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 LOADED_TOGETHER = 16
 CLOSED_TOGETHER = 8  # so that the file system's journal serves many syncs at once

@@ -10,6 +10,7 @@ from typing import Any
 
 from logyard.broker.clock import Clock
 from logyard.broker.errors import LogyardError, StorageError
+from logyard.broker.event_loop import RunBlocking
 from logyard.broker.log import layout
 from logyard.broker.log.directory import LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk.port import Disk, remove_if_there
@@ -30,7 +31,7 @@ class Upkeep:
     def __init__(
         self,
         clock: Clock,
-        run: Callable[[Callable[[], Any]], Awaitable[Any]],
+        run: RunBlocking,
         pause: Callable[[], Awaitable[None]],
         one_at_a_time: AbstractAsyncContextManager[Any],
         logs: Callable[[], list[PartitionLog]],

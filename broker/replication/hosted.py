@@ -5,20 +5,11 @@ from collections.abc import Callable, Iterable
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.event_loop import NewPending, Pending, SubmitBlocking, TimerHandle, Timers
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.partition import Partition, PartitionPorts
-from logyard.broker.replication.ports import (
-    IsrChanges,
-    Log,
-    Logs,
-    NewPending,
-    Pending,
-    RunBlocking,
-    T,
-    TimerHandle,
-    Timers,
-)
+from logyard.broker.replication.ports import IsrChanges, Log, Logs, T
 from logyard.broker.replication.purgatory import Purgatory
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.throttle import ByteRate
@@ -40,8 +31,8 @@ class Hosted:
         clock: Clock,
         timers: Timers,
         new_pending: NewPending,
-        run_blocking: RunBlocking,
-        run_opening: RunBlocking | None = None,
+        run_blocking: SubmitBlocking,
+        run_opening: SubmitBlocking | None = None,
     ) -> None:
         self.settings = settings
         self.logs = logs
@@ -79,7 +70,7 @@ class Hosted:
         return passed_ms(self.clock)
 
     def in_thread(
-        self, work: Callable[[], None], outcome: Callable[[], T], run: RunBlocking | None = None
+        self, work: Callable[[], None], outcome: Callable[[], T], run: SubmitBlocking | None = None
     ) -> Pending[T]:
         """Run `work` in a thread and answer what `outcome` then says on the loop, or what `work` has raised.
 

@@ -3,7 +3,7 @@
 `Log` and `Logs` are the used part of broker/log; the twins for tests are in tests/support.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -21,32 +21,6 @@ from logyard.broker.replication.events import (
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-
-class Pending(Awaitable[T], Protocol[T]):
-    """An answer that is not there yet: asyncio.Future is one."""
-
-    def set_result(self, result: T, /) -> None: ...
-    def set_exception(self, exception: BaseException, /) -> None: ...
-    def done(self) -> bool: ...
-    def result(self) -> T: ...
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> object: ...
-
-
-class TimerHandle(Protocol):
-    """What `Timers.call_later` hands out."""
-
-    def cancel(self) -> None: ...
-
-
-class Timers(Protocol):
-    """Later, on the event loop; `asyncio.AbstractEventLoop` is one."""
-
-    def call_later(self, delay: float, callback: Callable[[], object], /) -> TimerHandle: ...
-
-
-NewPending = Callable[[], Pending[Any]]  # loop.create_future
-RunBlocking = Callable[[Callable[[], Any]], Pending[Any]]  # loop.run_in_executor(pool, work)
 
 
 class EpochIndex(Protocol):

@@ -8,12 +8,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode, RecordErrors, StorageError
+from logyard.broker.event_loop import Pending
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import Pending
 from logyard.broker.replication.purgatory import Delayed
 
 Entries = Sequence[tuple[TopicPartition, memoryview]]

@@ -7,7 +7,7 @@ Everything runs on one event loop; time comes through the `Timers` port, so no t
 
 from collections.abc import Hashable, Iterable
 
-from logyard.broker.replication.ports import TimerHandle, Timers
+from logyard.broker.event_loop import TimerHandle, Timers
 
 
 class Delayed:

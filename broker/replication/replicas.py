@@ -10,6 +10,7 @@ from typing import Any
 from logyard.broker.clock import Clock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
+from logyard.broker.event_loop import NewPending, Pending, SubmitBlocking, TimerHandle, Timers
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import UpdateMetadata
 from logyard.broker.model import TopicPartition
@@ -33,7 +34,7 @@ from logyard.broker.replication.fetch.fetch import Fetching, FetchSource, Sessio
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.offset_lookups import Lookups
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import IsrChanges, Logs, NewPending, Pending, RunBlocking, TimerHandle, Timers
+from logyard.broker.replication.ports import IsrChanges, Logs
 from logyard.broker.replication.produce import NOT_OPENED, AfterOpening, Entries, Opened, Producing
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 
@@ -55,9 +56,9 @@ class Replicas:
         clock: Clock,
         timers: Timers,
         new_pending: NewPending,
-        run_blocking: RunBlocking,
+        run_blocking: SubmitBlocking,
         broker_epoch: Callable[[], int],
-        run_opening: RunBlocking | None = None,
+        run_opening: SubmitBlocking | None = None,
     ) -> None:
         self.settings = settings
         self.hosted = Hosted(

@@ -33,7 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.protocol", "broker.records", "broker.znodes"),
     ("broker.config", "broker.clock"),
     ("broker.model",),
-    ("broker.errors", "broker.log_format", "broker.submodule_import", "broker.tasks"),
+    ("broker.errors", "broker.event_loop", "broker.log_format", "broker.submodule_import", "broker.tasks"),
 )
 
 # What the upper floors may take from the broker (architecture.md, "Floors").

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.event_loop import Pending
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FetchedPartition, FetchParams, PartitionFetch
 from logyard.broker.replication.fetch.reader import Reader, Reading, is_throttled, must_wait, view_end
@@ -18,7 +19,7 @@ from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.isr import Heartbeat
 from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import Pending, Slice
+from logyard.broker.replication.ports import Slice
 from logyard.broker.replication.purgatory import Delayed
 
 Fetched = list[FetchedPartition]

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from logyard.broker.errors import StorageError
+from logyard.broker.event_loop import TimerHandle, Timers
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.follower.fetcher import LeaderFetcher
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import FetchLinks, TimerHandle, Timers
+from logyard.broker.replication.ports import FetchLinks
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.throttle import ByteRate
 
