@@ -1,4 +1,4 @@
-"""Approval by a person, by Airflow's own human-in-the-loop operator, where it is wanted and there is anything to do."""
+"""Approval of a plan by a person, with Airflow's human-in-the-loop operator."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
@@ -11,11 +11,13 @@ from logyard.operators.fields import as_mapping, as_truth
 
 
 class ApprovePlanOperator(ApprovalOperator):
-    """Show a plan to a person and go on when it was approved; on rejection the rest of the run is skipped.
+    """Show a plan to a person and continue when it is approved; on rejection the rest of the run is skipped.
+
+    Nobody is asked where the plan changes nothing.
 
     :param plan: a plan of PlanReassignmentOperator or PlanTopicsOperator, or what a dry run of ResetOffsetsOperator or
         CancelReassignmentOperator returned; or its JSON. (templated)
-    :param required: false goes on without asking: for callers that decided already. (templated)
+    :param required: false continues without asking, for callers that have decided already. (templated)
     """
 
     template_fields: Collection[str] = ("subject", "plan", "required")
@@ -30,7 +32,7 @@ class ApprovePlanOperator(ApprovalOperator):
     def execute(self, context: Context) -> Any:
         plan = as_mapping("plan", self.plan)
         if is_empty(plan):
-            self.log.info("nothing to do: nobody is asked")
+            self.log.info("the plan changes nothing: no approval is needed")
             return {"approved": True, "asked": False}
         if not as_truth("required", self.required):
             self.log.info("no approval is required")
@@ -45,23 +47,23 @@ def is_empty(plan: Mapping[str, Any]) -> bool:
 
 
 def _kind(plan: Mapping[str, Any]) -> str:
-    """The member of a plan that says what it is for."""
+    """The plan's member that says which kind of plan it is."""
     return next((kind for kind in _MARKDOWN if kind in plan), "partitions")
 
 
 def catalog_markdown(plan: Mapping[str, Any]) -> str:
-    """A plan of topics for whoever has to approve it."""
+    """A plan of topics as Markdown for the person who approves it."""
     lines = [f"**{len(plan.get('actions') or [])} changes on cluster {plan.get('cluster_id')}**", "", "```diff"]
     lines += [str(line).replace("`", "'") for line in plan.get("lines") or []]
     lines.append("```")
     lines += [f"- ⚠ {warning}" for warning in plan.get("warnings") or []]
     if plan.get("unlisted"):
-        lines.append(f"- not listed, and left alone: {', '.join(map(str, plan['unlisted']))}")
+        lines.append(f"- not listed in the file, and not changed: {', '.join(map(str, plan['unlisted']))}")
     return "\n".join(lines)
 
 
 def offsets_markdown(plan: Mapping[str, Any]) -> str:
-    """What a dry run of ResetOffsetsOperator found, for whoever has to approve it."""
+    """The result of a dry run of ResetOffsetsOperator as Markdown for the person who approves it."""
     changed = plan["changed"]
     lines = [f"**{len(changed)} committed offsets change**", "", "| partition | from | to |", "|---|---|---|"]
     lines += [
@@ -72,12 +74,14 @@ def offsets_markdown(plan: Mapping[str, Any]) -> str:
 
 
 def cancellation_markdown(plan: Mapping[str, Any]) -> str:
-    """What a dry run of CancelReassignmentOperator found, for whoever has to approve it."""
+    """The result of a dry run of CancelReassignmentOperator as Markdown for the person who approves it."""
     moves = plan["cancelled"]
-    lines = [f"**{len(moves)} moves are cancelled; their partitions go back to the replicas of before**", ""]
+    lines = [f"**{len(moves)} moves are cancelled; their partitions go back to their former replicas**", ""]
     lines += [f"- `{m['topic']}-{m['partition']}`: {m['target']} → {m['replicas']}" for m in moves[:_SHOWN]]
     lines += _more(len(moves))
-    lines += [f"- ⚠ not `{name}`: {reason}" for name, reason in list(plan.get("kept", {}).items())[:_SHOWN]]
+    lines += [
+        f"- ⚠ `{name}` is not cancelled: {reason}" for name, reason in list(plan.get("kept", {}).items())[:_SHOWN]
+    ]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""What all operators on a cluster share: the connection, the link to the page, and how they wait."""
+"""The base of all operators on a cluster: the connection, the link to the page, and how they wait."""
 
 import time
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
 from logyard.operators.triggers.base import ClusterTrigger, WaitFailed
 
-# How long after its own deadline a trigger may still report; only then Airflow ends the deferral by itself.
+# A trigger reports its own time-out; Airflow ends the deferral only this many seconds later.
 GRACE_S = 60
 
 
@@ -21,11 +21,11 @@ class ClusterOperator(BaseOperator):
     """A task on one cluster.
 
     :param logyard_conn_id: the connection. (templated)
-    :param deferrable: wait in the triggerer, not in a worker's slot.
-    :param poll_interval_s: seconds between two looks while waiting.
-    :param wait_timeout_s: seconds after which a wait has failed.
-    :param dry_run: have everything checked and say what would be done, but do nothing. (templated, as `only_check`:
-        the operator's own `dry_run` is a method of Airflow's)
+    :param deferrable: wait in the triggerer instead of a worker's slot.
+    :param poll_interval_s: seconds between two reads of the cluster while waiting.
+    :param wait_timeout_s: seconds after which a wait fails.
+    :param dry_run: check everything and report what would be done, but change nothing. (templated, as the field
+        `only_check`, because Airflow's operators have a method `dry_run`)
     """
 
     template_fields: Sequence[str] = ("logyard_conn_id", "only_check")
@@ -56,7 +56,7 @@ class ClusterOperator(BaseOperator):
 
     @property
     def checks_only(self) -> bool:
-        """Whether nothing may be changed. Raises BadSettings where the field was rendered to something else."""
+        """Whether nothing may be changed. Raises BadSettings where the field rendered to neither true nor false."""
         return as_truth("dry_run", self.only_check)
 
     def waiting(self) -> dict[str, Any]:
@@ -68,7 +68,11 @@ class ClusterOperator(BaseOperator):
         }
 
     def wait(self, trigger: ClusterTrigger, method_name: str, **kwargs: Any) -> dict[str, Any]:
-        """Return what `trigger` waits for if it comes soon; else defer to `method_name`, or poll. Raises WaitFailed."""
+        """Return what `trigger` waits for.
+
+        Polls for `defer_after_s`, then defers to `method_name`; polls to the end where the operator is not deferrable.
+        Raises WaitFailed.
+        """
         hook, said = self.hook, ""
         with hook.client() as client:
             pause = hook.pause()
@@ -100,8 +104,8 @@ class ClusterOperator(BaseOperator):
 
 
 def defer_after_s() -> float:
-    """`[logyard] defer_after_s`: for how long an operator looks by itself before it defers, in seconds.
+    """`[logyard] defer_after_s`: for how many seconds an operator polls before it defers.
 
-    Most waits are over in less; a deferral takes as long as two heartbeats of the worker at least (`settle_s`).
+    Most waits end sooner. A deferral takes at least two heartbeats of the worker (`settle_s`).
     """
     return conf.getfloat(CONFIG_SECTION, "defer_after_s", fallback=5.0)

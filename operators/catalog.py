@@ -1,4 +1,4 @@
-"""Topics as code: plan what a YAML file wants, and apply what was approved of it."""
+"""Topics as code: plan the changes that a YAML file asks for, and apply the approved ones."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ _FILE_BYTES_MAX = 4 << 20
 class CatalogOperator(ClusterOperator):
     """A task on the topics that a file describes (see `logyard.admin.topics.document`).
 
-    :param file: the YAML file, relative to `[logyard] topics_directory`, else to `directory`; it may not lie outside of
-        that folder, for whoever may run a DAG may not thereby read the worker's files. (templated)
-    :param directory: the folder of such files; that of the DAG's file where it is not given.
+    :param file: the YAML file, relative to `[logyard] topics_directory`, else to `directory`. It must be inside that
+        folder: the right to run a DAG is no right to read the worker's other files. (templated)
+    :param directory: the folder of such files; by default the folder of the DAG's file.
     :param delete_unlisted: delete topics that the file owns and does not list. (templated)
-    :param deletes_max: refuse to delete more than so many in one run. (templated)
+    :param deletes_max: refuse to delete more topics than this in one run. (templated)
     """
 
     template_fields: Sequence[str] = ("file", "delete_unlisted", "deletes_max", *ClusterOperator.template_fields)
@@ -50,7 +50,7 @@ class CatalogOperator(ClusterOperator):
         path = resolved(self.file, Path(self.directory or Path(str(context["dag"].fileloc)).parent))
         try:
             if path.stat().st_size > _FILE_BYTES_MAX:
-                raise BadSettings(f"file {self.file}: {_FILE_BYTES_MAX} bytes are allowed")
+                raise BadSettings(f"file {self.file}: more than {_FILE_BYTES_MAX} bytes")
             return Catalog.read(yaml.safe_load(path.read_text()))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
             raise BadSettings(f"file {self.file}: {' '.join(str(problem).split())}") from None
@@ -68,7 +68,7 @@ class CatalogOperator(ClusterOperator):
 
 
 class PlanTopicsOperator(CatalogOperator):
-    """Compare the file with the cluster and change nothing; the result holds every difference as a line.
+    """Compare the file with the cluster; changes nothing. The result has every difference as a line.
 
     Returns changes, deletes, unlisted, warnings, lines, actions, empty.
     """
@@ -80,15 +80,15 @@ class PlanTopicsOperator(CatalogOperator):
             self.log.info(line)
         for warning in plan.warnings:
             self.log.warning(warning)
-        self.log.info("%d things to do", len(plan.actions()))
+        self.log.info("%d changes are needed", len(plan.actions()))
         return plan.as_json()
 
 
 class ApplyTopicsOperator(CatalogOperator):
-    """Do what the file wants, as far as the approved plan names it; what is done already is left alone.
+    """Make the changes that the file asks for and the approved plan names; those that are made already are skipped.
 
-    It fails before it changes anything where the file or the cluster changed since the plan was made in a way that
-    would do more. In the end it compares once more: what could not be made equal is in the result's `refused`.
+    It fails before it changes anything where the file or the cluster has changed since the plan was made, so that more
+    than the plan would be done. The result's `refused` names what could not be made equal.
 
     :param plan: what PlanTopicsOperator returned, or its JSON. (templated)
     """
@@ -103,7 +103,7 @@ class ApplyTopicsOperator(CatalogOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         approved = as_mapping("plan", self.plan)
         if "actions" not in approved:
-            raise BadSettings("plan: what PlanTopicsOperator returned is expected")
+            raise BadSettings("plan: expected what PlanTopicsOperator returned")
         actions = [str(action) for action in as_list("actions", approved["actions"])]
         with self.hook.client() as client:
             plan = self.make_plan(context, client)
@@ -116,10 +116,10 @@ class ApplyTopicsOperator(CatalogOperator):
 
 
 def resolved(file: str, directory: Path) -> Path:
-    """Where the file is. Raises BadSettings where that is outside of the folder that may be read."""
+    """The file's path. Raises BadSettings where it is outside the allowed folder."""
     configured = conf.get(CONFIG_SECTION, "topics_directory", fallback="") or ""
     folder = Path(configured or directory).resolve()
     path = (folder / file).resolve()
     if not path.is_relative_to(folder) or path.suffix not in (".yaml", ".yml"):
-        raise BadSettings(f"file {file!r}: a .yaml file below {folder} is expected")
+        raise BadSettings(f"file {file!r}: expected a .yaml file below {folder}")
     return path

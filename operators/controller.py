@@ -1,4 +1,4 @@
-"""The controller: find out what is wrong with it, bring it back, and prove that the cluster is whole."""
+"""The controller: diagnose it, recover it, and check that the cluster is healthy again."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -16,37 +16,36 @@ from logyard.operators.base import GRACE_S, ClusterOperator
 from logyard.operators.fields import as_integer, as_truth
 from logyard.operators.triggers.recovery import RecoveryRoundTrigger
 
-# A round at least this often, whatever the cluster looks like to its clients.
+# A round begins at least this often, whatever clients see of the cluster.
 _LONGEST_ROUND_S = 15.0
 
 
 class RecoverControllerOperator(ClusterOperator):
-    """Diagnose the controller by ZooKeeper and by asking it, treat what is wrong, and wait until all is well.
+    """Diagnose the controller in ZooKeeper and by requests to it, repair what is wrong, and wait for a healthy cluster.
 
-    Treated are: nobody elected though brokers live, a controller whose process is dead, one that hangs (it is
-    fenced by a multi that checks the epoch read at diagnosis), a garbled /controller_epoch, brokers that disagree about
-    who is controller, no broker at all. Brokers that ought to run and are not registered are started by the launcher;
-    where none is configured they are named in `missing`, and a controller is fenced all the same. No witness is
-    believed alone: what only this worker cannot reach, or may not ask, is left as it is (the table is in
-    docs/airflow.md).
-    All is well when a controller answers, every partition with a live replica in sync is led, half-made topics are
-    finished, no deletion is stuck, and (with a launcher) every expected broker is back, every ISR is full and no move
-    is stuck.
+    It repairs: no controller though brokers are alive, a controller whose process is dead, one that hangs (it is fenced
+    by a multi that checks the epoch read at diagnosis), a /controller_epoch that is no number, brokers that disagree
+    about the controller, no broker alive at all. Expected brokers that are not registered are started by the launcher;
+    without a launcher they are named in `missing`, and a controller is fenced all the same. One sign alone is never
+    enough: a broker that only this worker cannot reach, or may not ask, is left alone (docs/airflow.md has the table).
+    The cluster is healthy when a controller answers, every partition with a live in-sync replica has a leader,
+    half-created topics are finished, no deletion is stuck, and (with a launcher) every expected broker is back, every
+    ISR is full and no reassignment is stuck.
 
     It may run at any time: before anybody noticed, after another controller was elected, and when nothing is wrong.
-    Deferred, it is back on a worker for each round only: when the cluster looks whole or different to its clients, or
-    when a treatment becomes due. With `dry_run` it says what is wrong and changes nothing.
+    When it defers, a worker is needed only for each round: when the cluster looks healthy or different to its clients,
+    or when a repair becomes due. With `dry_run` it reports what is wrong and changes nothing.
 
     Returns controller_before, controller_after, epoch_before, epoch_after, restarted, partitions_led,
     under_replicated, stuck_moves, deleting, seconds, the finding with the actions taken, and what was withheld and why.
 
-    :param restart_brokers: start brokers that are missing; without it they are only reported. (templated)
-    :param epoch_before: an epoch that the controller's has to be above in the end; known to callers that saw the
-        cluster before it broke. (templated)
-    :param controller_before: who was controller then, for the report. (templated)
-    :param probe_timeout_s: seconds a controller has to answer, three times over.
-    :param grace_s: seconds for which something has to look ill without a break, and for which an election or the end of
-        a session is waited for, before anything is forced.
+    :param restart_brokers: start brokers that are missing; if false they are only reported. (templated)
+    :param epoch_before: the controller epoch before the failure, if the caller knows it: the epoch in the end must be
+        higher. (templated)
+    :param controller_before: the controller before the failure, for the report. (templated)
+    :param probe_timeout_s: seconds that a controller has for an answer; it is asked three times.
+    :param grace_s: seconds for which something must be wrong without interruption, and for which an election or the end
+        of a session is awaited, before anything is forced.
     """
 
     template_fields = ("restart_brokers", "epoch_before", "controller_before", *ClusterOperator.template_fields)
@@ -79,14 +78,14 @@ class RecoverControllerOperator(ClusterOperator):
             return self._end(recoverer.run())
 
     def resume(self, context: Context, event: dict[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:
-        """The next round, whatever the trigger saw: what counts is what ZooKeeper and the brokers say now."""
+        """Make the next round, whatever the trigger reported: ZooKeeper and the brokers are asked again."""
         known = Case.from_json(case)
-        # Only seconds that somebody counted on a clock which cannot be set; the way to a worker and back is not.
+        # Only seconds on a monotonic clock count; the time until a worker takes the task is not counted.
         known.elapsed_s += max(float(event.get("waited_s") or 0.0), 0.0)
         return self._round(known)
 
     def expectation(self) -> Expectation:
-        """What the fields and the connection say beforehand."""
+        """What the fields and the connection say about the cluster before the failure."""
         settings = self.hook.settings
         epoch = as_integer("epoch_before", self.epoch_before, -1)
         controller = as_integer("controller_before", self.controller_before, -1)
@@ -120,7 +119,7 @@ class RecoverControllerOperator(ClusterOperator):
             )
 
     def _launcher(self) -> tuple[Launcher | None, str]:
-        """How brokers are started, or why none is; a controller is fenced without one."""
+        """The launcher, or None and why there is none; a controller is fenced without one, too."""
         if not as_truth("restart_brokers", self.restart_brokers) or self.checks_only:
             return None, ""
         try:

@@ -8,38 +8,38 @@ from logyard.admin.settings import BadSettings
 
 
 def as_mapping(name: str, value: Mapping[str, Any] | str | None) -> dict[str, Any]:
-    """A templated field that is a mapping or the JSON text of one. Raises BadSettings."""
+    """A mapping, or its JSON text. Raises BadSettings."""
     parsed = _parsed(name, value, {})
     if not isinstance(parsed, Mapping):
-        raise BadSettings(f"{name}: a JSON object is expected, found {value!r}")
+        raise BadSettings(f"{name}: expected a JSON object, found {value!r}")
     return dict(parsed)
 
 
 def as_json(name: str, value: Any) -> Any:
-    """A templated field of any kind, or its JSON text; None where there is nothing. Raises BadSettings."""
+    """Any value, or its JSON text; None for an empty one. Raises BadSettings."""
     return _parsed(name, value, None)
 
 
 def as_list(name: str, value: Sequence[Any] | str | int | None) -> list[Any]:
-    """A templated field that is a list, the JSON text of one, or a single value. Raises BadSettings."""
+    """A list, its JSON text, or a single value. Raises BadSettings."""
     parsed = _parsed(name, value, [])
     if isinstance(parsed, Mapping):
-        raise BadSettings(f"{name}: a JSON list is expected, found {value!r}")
+        raise BadSettings(f"{name}: expected a JSON list, found {value!r}")
     return list(parsed) if isinstance(parsed, (list, tuple)) else [parsed]
 
 
 def as_integer(name: str, value: int | str | None, absent: int) -> int:
-    """A templated field that is a number, its text, or nothing ("", "None": `absent`). Raises BadSettings."""
+    """An integer, or its text; `absent` for an empty value ("", "None", "null"). Raises BadSettings."""
     if value in (None, "", "None", "null"):
         return absent
     try:
         return int(str(value))
     except ValueError:
-        raise BadSettings(f"{name}: an integer is expected, found {value!r}") from None
+        raise BadSettings(f"{name}: expected an integer, found {value!r}") from None
 
 
 def as_number(name: str, value: float | str | None, absent: float = 0.0) -> float:
-    """A templated field that is a number of at least 0, its text, or nothing. Raises BadSettings."""
+    """A number of at least 0, or its text; `absent` for an empty value. Raises BadSettings."""
     if value in (None, "", "None", "null"):
         return absent
     try:
@@ -47,20 +47,20 @@ def as_number(name: str, value: float | str | None, absent: float = 0.0) -> floa
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise BadSettings(f"{name}: a number of at least 0 is expected, found {value!r}")
+        raise BadSettings(f"{name}: expected a number of at least 0, found {value!r}")
     return number
 
 
 def as_truth(name: str, value: bool | str) -> bool:
-    """A templated field that is true or false, or its text. Raises BadSettings."""
+    """True or false, or its text. Raises BadSettings."""
     text = str(value).lower()
     if text not in ("true", "false"):
-        raise BadSettings(f"{name}: true or false is expected, found {value!r}")
+        raise BadSettings(f"{name}: expected true or false, found {value!r}")
     return text == "true"
 
 
 def as_config_text(value: Any) -> str:
-    """A setting's value as Kafka writes it: true and false in small letters, lists joined by commas."""
+    """A setting's value in Kafka's notation: true and false in lower case, lists joined by commas."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
@@ -78,4 +78,4 @@ def _parsed(name: str, value: Any, empty: Any) -> Any:
     except ValueError:
         if isinstance(empty, list):
             return [part.strip() for part in value.split(",")]
-        raise BadSettings(f"{name}: JSON is expected, found {value!r}") from None
+        raise BadSettings(f"{name}: expected JSON, found {value!r}") from None

@@ -21,19 +21,19 @@ class StaleOffsets(LogyardError):
 
 
 class ResetOffsetsOperator(ClusterOperator):
-    """Set the committed offsets of a group that has no members; what is as wanted already stays.
+    """Set the committed offsets of a group without members; offsets that are right already are left alone.
 
-    A dry run returns what would be set; handed on as `plan`, exactly that is done, unless the group committed anything
-    else since then (StaleOffsets).
+    A dry run returns the changes. Passed on as `plan`, exactly these are made, unless the group has committed other
+    offsets since (StaleOffsets).
 
-    A try that died is gone on with where it was: a shift is worked out once and not done twice.
+    A retry continues where the last try ended: a shift is calculated once, so it is never applied twice.
 
-    :param group: the group; one that does not exist yet is made by its offsets. (templated)
-    :param topics: topics, a list or its JSON; those that the group committed offsets for where empty. (templated)
-    :param to: `earliest`, `latest`, `current`, an offset (`42`), a shift (`+5`, `-5`) or a time in ISO 8601: the first
-        record of that time or after. Offsets outside a partition's log are brought inside it. (templated)
+    :param group: the group; setting offsets creates one that does not exist. (templated)
+    :param topics: topics, a list or its JSON; empty: those that the group has committed offsets for. (templated)
+    :param to: `earliest`, `latest`, `current`, an offset (`42`), a shift (`+5`, `-5`) or a time in ISO 8601 (the first
+        record at that time or later). Offsets outside a partition's log are moved to its nearest end. (templated)
     :param offsets: instead of `to`: topic → partition → offset, a mapping or its JSON. (templated)
-    :param plan: instead of both: what a dry run returned, or its JSON. (templated)
+    :param plan: instead of both: the result of a dry run, or its JSON. (templated)
     """
 
     template_fields = ("group", "topics", "to", "offsets", "plan", *ClusterOperator.template_fields)
@@ -78,7 +78,7 @@ class ResetOffsetsOperator(ClusterOperator):
 
     def _changes(self, client: ClusterClient, stored: Any) -> list[OffsetChange]:
         given = self._explicit()
-        if isinstance(stored, dict):  # an earlier try worked them out, and may have committed them
+        if isinstance(stored, dict):  # an earlier try calculated them, and may have committed them
             given = {_partition(key): int(offset) for key, offset in stored.items()}
         elif planned := as_mapping("plan", self.plan):
             return self._planned(client, planned)
@@ -86,7 +86,7 @@ class ResetOffsetsOperator(ClusterOperator):
             return settle(client, sorted(given), client.group_offsets(self.group), given)
         if self.to in (None, "", "None"):
             raise BadSettings(
-                "to: say where the offsets go (earliest, latest, an offset, +N, -N, a time), or `offsets`"
+                "to: name where the offsets go (earliest, latest, an offset, +N, -N, a time), or give `offsets`"
             )
         topics = [str(topic) for topic in as_list("topics", self.topics)]
         return plan_reset(client, self.group, topics, Target.parse(str(self.to)))
@@ -94,15 +94,15 @@ class ResetOffsetsOperator(ClusterOperator):
     def _planned(self, client: ClusterClient, plan: Mapping[str, Any]) -> list[OffsetChange]:
         """The changes of a plan that are not made yet. Raises BadSettings, StaleOffsets."""
         if plan.get("group") != self.group or not isinstance(plan.get("changed"), Mapping):
-            raise BadSettings(f"plan: what a dry run for group {self.group} returned is expected")
+            raise BadSettings(f"plan: expected the result of a dry run for group {self.group}")
         wanted = {}
         committed = client.group_offsets(self.group)
         for name, change in plan["changed"].items():
             tp = _partition(name, "-")
             if committed.get(tp) not in (change["before"], change["after"]):
                 raise StaleOffsets(
-                    f"group {self.group}, {name}: {committed.get(tp)} is committed now, {change['before']} when the "
-                    "plan was made: plan again"
+                    f"group {self.group}, {name}: the committed offset is {committed.get(tp)} now, and was "
+                    f"{change['before']} when the plan was made: plan again"
                 )
             wanted[tp] = int(change["after"])
         return settle(client, sorted(wanted), committed, wanted)

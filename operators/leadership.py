@@ -1,4 +1,4 @@
-"""Leaders: give partitions back to their preferred leaders, or (unclean) to whoever is alive."""
+"""Leader elections: preferred ones, and unclean ones for partitions without a leader."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,8 +18,8 @@ _PATIENCE_S = 60.0
 class ElectLeadersOperator(ClusterOperator):
     """Elect the preferred leader of every partition that another replica leads.
 
-    :param topics: topics, a list or its JSON; all of them where empty. (templated)
-    :param unclean: instead, give leaderless partitions to any live replica. Records may be lost. (templated)
+    :param topics: topics, a list or its JSON; empty: all topics. (templated)
+    :param unclean: instead, elect any live replica for partitions without a leader. Records may be lost. (templated)
     """
 
     template_fields = ("topics", "unclean", *ClusterOperator.template_fields)
@@ -47,7 +47,7 @@ class ElectLeadersOperator(ClusterOperator):
 
 
 def elect_unclean(client: ClusterClient, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Give leaderless partitions to any live replica; returns them. Raises ApiError."""
+    """Elect any live replica for these partitions, which have no leader; returns them. Raises ApiError."""
     answers = client.elect_leaders(partitions, unclean=True) if partitions else {}
     for tp, refusal in answers.items():
         if refusal is not None and refusal.code is not ErrorCode.ELECTION_NOT_NEEDED:
@@ -58,7 +58,7 @@ def elect_unclean(client: ClusterClient, partitions: Sequence[TopicPartition]) -
 def elect_preferred(client: ClusterClient, pause: Pause, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
     """Make the first replica of each partition its leader; returns those that were elected now.
 
-    A preferred replica that is not in the ISR yet is tried again for a minute. Raises ApiError.
+    Where a preferred replica is not in the ISR yet, the election is repeated for a minute. Raises ApiError.
     """
     elected: list[TopicPartition] = []
     todo = list(partitions)

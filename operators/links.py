@@ -1,4 +1,4 @@
-"""Links from a task to Logyard's page in Airflow's UI, which say what the task touched."""
+"""Links from a task to Logyard's page in Airflow's UI, with the topics, brokers and groups of the task."""
 
 import json
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Where the plugin's React view lives (plugins/logyard_ui/plugin.py declares it).
 PAGE = "/plugin/logyard"
 XCOM_KEY = "logyard_page"
-# An address has to stay one; a task that touched more is told by what it returned.
+# Addresses have a length limit; the result of a task names everything that it changed.
 NAMED_MAX = 20
 
 
@@ -24,7 +24,7 @@ def page_address(
     brokers: Iterable[str] = (),
     groups: Iterable[str] = (),
 ) -> str:
-    """The page on that cluster, with the topics, brokers and groups in question, twenty of each at most."""
+    """The page's address for that cluster, with these topics, brokers and groups: NAMED_MAX of each at most."""
     query = [("conn_id", logyard_conn_id)]
     for name, values in (("topic", topics), ("broker", brokers), ("group", groups)):
         query += [(name, value) for value in list(dict.fromkeys(values))[:NAMED_MAX]]
@@ -32,7 +32,7 @@ def page_address(
 
 
 class ClusterPageLink(BaseOperatorLink):
-    """Opens what a task touched; Airflow asks for it when the task ends, its fields rendered, and keeps the answer."""
+    """Opens what a task worked on. Airflow asks for it when the task ends, with rendered fields, and stores it."""
 
     name = "Logyard"
 
@@ -41,7 +41,7 @@ class ClusterPageLink(BaseOperatorLink):
         return XCOM_KEY
 
     def get_link(self, operator: "BaseOperator", *, ti_key: Any) -> str:
-        """The page on the task's cluster, with what its fields name: topics (also those of a plan), brokers, groups."""
+        """The page on the task's cluster with what its fields name: topics (also those of a plan), brokers, groups."""
 
         def named(*fields: str) -> list[str]:
             return [text for field in fields for text in _texts(getattr(operator, field, None))]
@@ -54,7 +54,7 @@ class ClusterPageLink(BaseOperatorLink):
 
 
 def _texts(value: Any) -> list[str]:
-    """The names in a field: a list, the JSON of one, or one name; what was rendered to nothing is none."""
+    """The names in a field: a list, its JSON, or one name; none where it rendered to nothing."""
     if isinstance(value, str):
         if value in ("", "None", "null"):
             return []

@@ -1,4 +1,4 @@
-"""Looking at topics for what comes after: what they keep, and which of them compaction is worth a try."""
+"""Reports on topics: what they retain, and which of them should be compacted."""
 
 import time
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from logyard.operators.triggers.cluster import some
 
 
 class RetentionReportOperator(ClusterOperator):
-    """Report what topics keep: bytes, records, limits, records past their time, and what looks wrong.
+    """Report what topics retain: bytes, records, limits, records past their retention, and suspicious settings.
 
     Returns topics (a list, the largest first), bytes, records, findings (topic → texts).
 
-    :param topics: topics, a list or its JSON; all but internal ones where empty. (templated)
+    :param topics: topics, a list or its JSON; empty: all but internal ones. (templated)
     """
 
     template_fields = ("topics", *ClusterOperator.template_fields)
@@ -34,7 +34,7 @@ class RetentionReportOperator(ClusterOperator):
         for entry in found:
             limits = f"{entry.retention_ms} ms, {entry.retention_bytes} bytes"
             self.log.info(
-                "%s (%s; %s): %d bytes, %d records, %d past their time",
+                "%s (%s; %s): %d bytes, %d records, %d past their retention",
                 entry.topic, entry.policy, limits, entry.bytes_all, entry.records, entry.overdue,
             )  # fmt: skip
             for text in entry.findings:
@@ -48,13 +48,13 @@ class RetentionReportOperator(ClusterOperator):
 
 
 class ChooseCompactionOperator(ClusterOperator):
-    """Choose compacted topics for CompactSegmentsOperator, each as a list of one, to be mapped over.
+    """Choose compacted topics for CompactSegmentsOperator, each as a list of one, for task mapping.
 
-    Skips what follows where there is none.
+    Skips the tasks that follow where there is none.
 
-    :param topics: instead of choosing, exactly these. (templated)
-    :param limit: choose so many at most, the largest first. (templated)
-    :param bytes_min: leave out topics of fewer bytes, all replicas together. (templated)
+    :param topics: compact exactly these, instead of choosing. (templated)
+    :param limit: the most topics to choose, the largest first. (templated)
+    :param bytes_min: leave out topics with fewer bytes, all replicas together. (templated)
     """
 
     template_fields = ("topics", "limit", "bytes_min", *ClusterOperator.template_fields)
@@ -76,7 +76,7 @@ class ChooseCompactionOperator(ClusterOperator):
         given = [str(topic) for topic in as_list("topics", self.topics)]
         chosen = given or self._choose()
         if not chosen:
-            raise AirflowSkipException("no compacted topic holds anything")
+            raise AirflowSkipException("no compacted topic has records")
         self.log.info("to compact: %s", some(chosen))
         return [[topic] for topic in chosen]
 

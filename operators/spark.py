@@ -19,7 +19,7 @@ from logyard.operators.fields import as_list, as_mapping
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
 
-# Everything stays on this machine unless `[logyard] spark_settings` says otherwise.
+# Spark uses this machine only, unless `[logyard] spark_settings` says otherwise.
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _DEFAULTS = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.log.level": "WARN"}
 
@@ -28,25 +28,25 @@ EXPORT_ALIAS = "logyard_exports"
 
 
 class JobFailed(LogyardError):
-    """A Spark job ended, but its summary says that something is wrong (or there is none)."""
+    """A Spark job ended, but its summary reports an error, or there is no summary."""
 
 
 class SparkSegmentsOperator(SparkSubmitOperator):
     """Run one job of `spark_jobs/` on topics of a cluster and return its summary.
 
-    The job gets the cluster from the Logyard connection (bootstrap servers, cluster file), so the Spark connection
-    only says where Spark runs. Its lines appear in the task's log as they come. Jobs are idempotent: they write
-    aside and commit atomically, so a retry does no harm.
+    The job gets the cluster from the Logyard connection (bootstrap servers, cluster file); the Spark connection only
+    says where Spark runs. The job's output appears in the task's log as it comes. Jobs are idempotent: they stage their
+    output and commit it atomically, so a retry does no harm.
 
     :param job: the job's file in `spark_jobs/`, without `.py`.
     :param topics: topics, a list or its JSON. (templated)
     :param arguments: further arguments of the job. (templated)
     :param options: further options as a mapping or its JSON, `{"destination": "/data"}` for `--destination /data`;
-        empty values are left out. (templated)
+        empty values are omitted. (templated)
     :param logyard_conn_id: the cluster's connection. (templated)
-    :param spark_settings: settings of Spark beside the ones every job gets, a mapping or its JSON. Those are in one
-        place, `[logyard] spark_settings`; where Spark runs elsewhere than here, `spark.driver.host` belongs there.
-        (templated)
+    :param spark_settings: settings of Spark for this job, a mapping or its JSON, beside those of
+        `[logyard] spark_settings`, which every job gets. Where Spark does not run on this machine, set
+        `spark.driver.host` there. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -97,11 +97,11 @@ class SparkSegmentsOperator(SparkSubmitOperator):
                 super().execute(context)
             except AirflowException as problem:
                 self._report(context, output, problem)
-            # The provider keeps the job's last lines for its error messages.
+            # The provider keeps the last lines of the job's output for its error messages.
             return summary(output, getattr(self._hook, "_last_submit_log_lines", ()))
 
     def _security(self, directory: Path) -> list[str]:
-        """The connection's security as a file that only this user can read: a command line is for everybody to see."""
+        """The connection's credentials in a file that only this user can read: command lines are visible to others."""
         settings = ClusterHook(self.logyard_conn_id).settings
         content = settings.security()
         if settings.security_protocol == "PLAINTEXT":
@@ -112,14 +112,14 @@ class SparkSegmentsOperator(SparkSubmitOperator):
         return ["--security", str(path)]
 
     def _report(self, context: Context, output: Path, problem: Exception) -> None:
-        """A job that ended badly may have written what it found: keep that for whoever looks, then fail."""
+        """Fail, and keep the summary of a failed job, if it wrote one, as an XCom."""
         if not output.is_file():
             raise problem
         found = summary(output, ())
         context["ti"].xcom_push(key=FAILED_SUMMARY, value=found)
         failed = found.get("failed")
         reasons = "; ".join(map(str, failed.values())) if isinstance(failed, dict) else ""
-        said = found.get("error") or found.get("verdict") or reasons or "see its lines above"
+        said = found.get("error") or found.get("verdict") or reasons or "see its output above"
         raise JobFailed(f"{self.job}: {said} (its summary is in the XCom {FAILED_SUMMARY!r})") from problem
 
     def job_arguments(self, topics: Sequence[str], output: Path) -> list[str]:
@@ -141,32 +141,33 @@ class SparkSegmentsOperator(SparkSubmitOperator):
 
 
 class AuditSegmentsOperator(SparkSegmentsOperator):
-    """Check every replica's segments: CRCs, offsets, indexes, and that replicas agree up to the high watermark."""
+    """Check the segments of every replica: CRCs, offsets, indexes, and equal records up to the high watermark."""
 
     job = "audit"
 
 
 class CompactSegmentsOperator(SparkSegmentsOperator):
-    """Compact closed segments of live brokers under a lease."""
+    """Compact closed segments of live brokers under leases."""
 
     job = "compact"
 
 
 class ExportSegmentsOperator(SparkSegmentsOperator):
-    """Export records to a table; a second run exports nothing twice.
+    """Export records to a table; no record is exported twice.
 
-    A run that exported something adds an event to the asset of its destination (by the outlet `AssetAlias(ALIAS)`, so
-    that a templated destination will do): rows, dead letters, files, and the offsets [start, end) of every partition.
+    A run that exported records adds an event to the asset of its destination: rows, dead letters, files, and the
+    offsets [start, end) of every partition. The outlet is `AssetAlias(EXPORT_ALIAS)`, so the destination may be a
+    template.
 
-    :param destination: the directory or URL that the files go to. (templated)
+    :param destination: the directory or URL of the table. (templated)
     :param table_format: `parquet`, `delta` or `iceberg`; the latter two need their package in `spark.jars`. (templated)
-    :param mode: `append` (every record) or `upsert` (the latest of each key). (templated)
-    :param key_format: `binary`, `string` or `json`; records that do not fit are dead letters. (templated)
-    :param value_format: likewise. (templated)
+    :param mode: `append` (every record) or `upsert` (the latest record of each key). (templated)
+    :param key_format: `binary`, `string` or `json`; records with other keys become dead letters. (templated)
+    :param value_format: the same for values. (templated)
     :param key_schema: the columns of JSON keys in Spark's DDL, `id BIGINT NOT NULL, name STRING`. (templated)
-    :param value_schema: likewise. (templated)
+    :param value_schema: the same for values. (templated)
     :param partition_by: `topic`, `date`, `NAME=PATTERN` of the timestamp, a list or its JSON. (templated)
-    :param skip_without: skip, and do not fail, where topics or destination are not given.
+    :param skip_without: skip the task, instead of failing, where topics or destination are not given.
     """
 
     job = "export"
@@ -218,7 +219,7 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         if self.skip_without and not (self.destination and as_list("topics", self.topics)):
-            raise AirflowSkipException("neither the factory nor the form names topics and a destination")
+            raise AirflowSkipException("no topics and destination are given, neither by the factory nor by the form")
         found = super().execute(context)
         events = context.get("outlet_events")
         if found.get("rows") and events is not None:
@@ -244,18 +245,18 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
 
 
 def asset_uri(destination: str) -> str:
-    """The asset of an export's destination: a URL stays as it is, a directory becomes one."""
+    """The URI of a destination's asset: a URL as it is, a directory as a file URL."""
     return destination if "://" in destination else Path(destination).absolute().as_uri()
 
 
 def settings_of_jobs() -> dict[str, Any]:
-    """What every Spark job gets: our defaults, and `[logyard] spark_settings` over them. Raises BadSettings."""
+    """The settings of every Spark job: defaults, overridden by `[logyard] spark_settings`. Raises BadSettings."""
     configured = conf.get(CONFIG_SECTION, "spark_settings", fallback="") or ""
     return {**_DEFAULTS, **_LOOPBACK, **as_mapping("[logyard] spark_settings", configured)}
 
 
 def job_file(job: str) -> Path:
-    """The file of a job, found beside the installed package without importing Spark. Raises BadSettings."""
+    """The file of a job in the installed package, found without importing Spark. Raises BadSettings."""
     spec = importlib.util.find_spec("logyard.spark_jobs")
     places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     for place in places:
@@ -266,7 +267,7 @@ def job_file(job: str) -> Path:
 
 
 def job_environment() -> dict[str, str]:
-    """What the job's processes need: this Python, a place for compiled kernels, and Spark's address."""
+    """Environment variables of a job: this Python, a cache for compiled code, Spark's address."""
     binaries = str(Path(sys.executable).parent)
     cache = os.environ.get("NUMBA_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"logyard-numba-{os.getuid()}")
     return {
@@ -274,14 +275,14 @@ def job_environment() -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "NUMBA_CACHE_DIR": cache,
         "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
-        # spark-submit lives beside this Python, and a task's PATH need not have it.
+        # spark-submit is installed beside this Python; a task's PATH may lack that directory.
         "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONUNBUFFERED": "1",
     }
 
 
 def summary(output: Path, lines: Iterable[str]) -> dict[str, Any]:
-    """The job's summary: its output file, else the last line it printed that is a JSON object. Raises JobFailed."""
+    """The job's summary: its output file, else the last JSON object that it printed. Raises JobFailed."""
     candidates = [output.read_text()] if output.is_file() else []
     candidates += reversed(list(lines))
     for text in candidates:
@@ -291,4 +292,4 @@ def summary(output: Path, lines: Iterable[str]) -> dict[str, Any]:
             continue
         if isinstance(found, dict):
             return found
-    raise JobFailed("the job ended well but printed no JSON summary")
+    raise JobFailed("the job succeeded but printed no JSON summary")

@@ -1,4 +1,4 @@
-"""Topics: create, alter, grow, delete, and delete records; each finds its work done when it runs again."""
+"""Topics: create, alter, add partitions, delete, and delete records. Each operator is idempotent."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -41,16 +41,16 @@ class TopicOperator(ClusterOperator):
         self.topic = topic
 
     def finish(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-        """Resume after a deferral: the result of the work, once the wait ended well."""
+        """Resume after a deferral: the result of the work, where the wait succeeded."""
         return result | WaitEvent.from_event(event)
 
-    def not_there_yet(self) -> dict[str, Any]:
-        """The result of a dry run on a topic that an earlier task would have made."""
-        self.log.info("topic %s is not there: nothing could be checked", self.topic)
+    def report_missing(self) -> dict[str, Any]:
+        """The result of a dry run on a topic that does not exist; an earlier task of the run would have created it."""
+        self.log.info("topic %s does not exist: nothing could be checked", self.topic)
         return {"topic": self.topic, "missing": True}
 
     def wait_ready(self, context: Context, result: dict[str, Any], partitions: int | None = None) -> dict[str, Any]:
-        """Wait until every partition is led, then return `result` and the topic's partitions."""
+        """Wait until every partition has a leader, then return `result` and the topic's partitions."""
         trigger = TopicReadyTrigger(topic=self.topic, partitions=partitions, **self.waiting())
         return result | self.wait(trigger, "finish", result=result)
 
@@ -58,16 +58,16 @@ class TopicOperator(ClusterOperator):
 class CreateTopicOperator(TopicOperator):
     """Create a topic and wait until every partition has a leader.
 
-    :param partitions: how many; -1 is the broker's default. (templated)
+    :param partitions: the number of partitions; -1 is the broker's default. (templated)
     :param replication_factor: replicas of each partition; -1 is the broker's default. (templated)
     :param configs: settings of the topic, a mapping or its JSON. (templated)
     :param assignment: instead of the two numbers, partition → list of brokers. (templated)
-    :param if_exists: `fail`, `skip`, or `reconcile`: show what differs and set it, and add partitions; where
-        something cannot be made equal (fewer partitions, other replicas) the rest is done all the same, and then the
-        task fails with those differences named. (templated)
-    :param allow_differences: with `reconcile`: succeed although something could not be made equal; the result's
+    :param if_exists: `fail`, `skip`, or `reconcile`: log the differences, set what differs and add partitions. What
+        cannot be made equal (fewer partitions, other replicas) makes the task fail after the rest is done; the error
+        names it. (templated)
+    :param allow_differences: with `reconcile`: succeed even if something could not be made equal; the result's
         `changes.refused` names it.
-    :param wait_for_leaders: whether to wait.
+    :param wait_for_leaders: whether to wait for the leaders.
     """
 
     template_fields = (
@@ -110,20 +110,20 @@ class CreateTopicOperator(TopicOperator):
             else:
                 changes = ensure_topic(client, wanted, if_exists, dry_run=self.checks_only)
         if changes.is_empty and not changes.refused:
-            self.log.info("topic %s: nothing to do", self.topic)
+            self.log.info("topic %s: nothing to change", self.topic)
         result = {"topic": self.topic, "changes": changes.as_json()}
         if self.checks_only or not self.wait_for_leaders:
             return result
         return self.wait_ready(context, result)
 
     def _reconcile(self, client: ClusterClient, wanted: NewTopic) -> TopicChanges:
-        """Show every difference, do what can be done, and only then complain about what cannot."""
+        """Log every difference, make the changes that can be made, then raise TopicConflict for the others."""
         found = client.snapshot([wanted.name]).topics.get(wanted.name)
         configs = client.topic_configs(wanted.name) if found else {}
         changes = plan_changes(wanted, found, configs)
         for line in difference_lines(changes, found, configs):
             self.log.info("topic %s: %s", self.topic, line)
-        if found is None:  # somebody may make it meanwhile: that is settled there
+        if found is None:  # ensure_topic also handles a topic that somebody creates meanwhile
             return ensure_topic(client, wanted, IfExists.RECONCILE, dry_run=self.checks_only)
         apply_changes(client, changes, dry_run=self.checks_only)
         if changes.refused and not (self.allow_differences or self.checks_only):
@@ -143,7 +143,7 @@ class CreateTopicOperator(TopicOperator):
 
 
 class AlterTopicOperator(TopicOperator):
-    """Set and unset settings of a topic; those that are as wanted already are left alone.
+    """Set and unset settings of a topic; those that are right already are left alone.
 
     :param configs: settings to set, a mapping or its JSON; null unsets. (templated)
     """
@@ -160,7 +160,7 @@ class AlterTopicOperator(TopicOperator):
         wanted = {key: as_config_text(value) for key, value in given.items() if value is not None}
         with self.hook.client() as client:
             if self.checks_only and self.topic not in client.snapshot([self.topic]).topics:
-                return self.not_there_yet()
+                return self.report_missing()
             found = client.topic_configs(self.topic)
             unset = [key for key, value in given.items() if value is None and key in found and found[key].is_override]
             changes = TopicChanges(self.topic, set_configs=differing(wanted, found), delete_configs=unset)
@@ -171,12 +171,12 @@ class AlterTopicOperator(TopicOperator):
 
 
 class AddPartitionsOperator(TopicOperator):
-    """Bring a topic to a number of partitions and wait until the new ones are led; never fewer.
+    """Add partitions to a topic and wait until the new ones have leaders.
 
-    More partitions send keys to other partitions than before: for keyed topics that has to be wanted.
+    With more partitions, keys go to other partitions than before: for keyed topics this must be allowed.
 
-    :param partitions: how many there shall be in all; empty: as many as there are. (templated)
-    :param allow_keyed: required where `cleanup.policy` has `compact`, whose records are keyed.
+    :param partitions: the number of partitions in the end; empty: as many as there are. (templated)
+    :param allow_keyed: allow it for topics whose `cleanup.policy` has `compact`: their records have keys.
     """
 
     template_fields = (*TopicOperator.template_fields, "partitions")
@@ -190,14 +190,16 @@ class AddPartitionsOperator(TopicOperator):
         wanted = as_integer("partitions", self.partitions, 0)
         with self.hook.client() as client:
             if self.checks_only and self.topic not in client.snapshot([self.topic]).topics:
-                return self.not_there_yet()
+                return self.report_missing()
             there = len(_existing(client, self.topic).partitions)
             wanted = wanted or there
             if wanted < there:
-                raise TopicConflict(f"topic {self.topic} has {there} partitions: they never get fewer than that")
+                raise TopicConflict(f"topic {self.topic} has {there} partitions: partitions cannot be removed")
             policy = client.topic_configs(self.topic).get("cleanup.policy")
             if wanted > there and not self.allow_keyed and policy and "compact" in (policy.value or ""):
-                raise TopicConflict(f"topic {self.topic} is compacted, so keyed: say allow_keyed to move its keys")
+                raise TopicConflict(
+                    f"topic {self.topic} is compacted: set allow_keyed to let its keys change partitions"
+                )
             if wanted > there:
                 ensure_partitions(client, self.topic, wanted, dry_run=self.checks_only)
         result = {"topic": self.topic, "before": there, "after": wanted}
@@ -205,12 +207,12 @@ class AddPartitionsOperator(TopicOperator):
 
 
 class DeleteTopicOperator(TopicOperator):
-    """Delete a topic and wait until it is gone; one that is not there is deleted already.
+    """Delete a topic and wait until it is gone; succeeds where it does not exist.
 
-    :param wanted: false does nothing: for DAGs that delete only where they are asked to. (templated)
-    :param must_match: a regular expression that the whole name has to match. (templated)
-    :param must_be_empty: refuse while any partition holds a record. (templated)
-    :param must_have_no_group: refuse while a group with members has offsets in it. (templated)
+    :param wanted: false does nothing, for DAGs that delete only on request. (templated)
+    :param must_match: a regular expression that must match the whole name. (templated)
+    :param must_be_empty: refuse while any partition has records. (templated)
+    :param must_have_no_group: refuse while a group with members has committed offsets in it. (templated)
     """
 
     template_fields = (*TopicOperator.template_fields, "wanted", "must_match", "must_be_empty", "must_have_no_group")
@@ -241,10 +243,10 @@ class DeleteTopicOperator(TopicOperator):
             found = snapshot.topics.get(self.topic)
             result = {"topic": self.topic, "deleted": found is not None}
             if found is None and self.topic not in snapshot.missing:
-                # Not "it does not exist" but some other error: this user may not see it, or nobody can say just now.
-                raise TopicConflict(f"topic {self.topic} cannot be described, so nobody knows whether it is there")
+                # Another error than UNKNOWN_TOPIC_OR_PARTITION: this user may not see it, or no broker can tell now.
+                raise TopicConflict(f"topic {self.topic} cannot be described, so it is unknown whether it exists")
             if found is None:
-                self.log.info("topic %s is not there", self.topic)
+                self.log.info("topic %s does not exist", self.topic)
                 return result
             self._guard(client, [TopicPartition(self.topic, p.partition) for p in found.partitions])
             if self.checks_only:
@@ -273,7 +275,7 @@ class DeleteTopicOperator(TopicOperator):
 
 
 class DeleteRecordsOperator(TopicOperator):
-    """Move the log start of partitions up to given offsets; one that is there already stays.
+    """Move the log start of partitions up to given offsets; those that are there already are left alone.
 
     :param before: partition → the first offset to keep, a mapping or its JSON. (templated)
     """
@@ -306,4 +308,4 @@ def _if_exists(value: str) -> IfExists:
         return IfExists(value)
     except ValueError:
         allowed = ", ".join(choice.value for choice in IfExists)
-        raise BadSettings(f"if_exists {value!r}: one of {allowed} is expected") from None
+        raise BadSettings(f"if_exists {value!r}: expected one of {allowed}") from None

@@ -30,7 +30,7 @@ class ClusterHook(BaseHook):
     conn_type = "logyard"
     hook_name = "Logyard"
 
-    # Where clients come from; tests put the in-memory twin here.
+    # Where clients come from; tests replace it by the in-memory twin.
     connector: ClassVar[Connector] = RealConnector()
 
     def __init__(self, logyard_conn_id: str = default_conn_name) -> None:
@@ -40,19 +40,19 @@ class ClusterHook(BaseHook):
 
     @property
     def settings(self) -> ClusterSettings:
-        """What the connection says. Raises BadSettings."""
+        """The connection's settings. Raises BadSettings."""
         if self._settings is None:
             self._settings = read_connection(self.get_connection(self.logyard_conn_id))
         return self._settings
 
     async def asettings(self) -> ClusterSettings:
-        """The same from a trigger, where the synchronous look-up would block the event loop."""
+        """The same for a trigger, where the synchronous look-up would block the event loop."""
         if self._settings is None:
             self._settings = read_connection(await self.aget_connection(self.logyard_conn_id))
         return self._settings
 
     def get_conn(self) -> ClusterClient:
-        """A client, which connects at its first request; the caller closes it."""
+        """A client; it connects at its first request. The caller closes it."""
         return self.connector.cluster(self.settings)
 
     @contextmanager
@@ -77,12 +77,12 @@ class ClusterHook(BaseHook):
         return self.connector.pause()
 
     def launcher(self) -> Launcher:
-        """How brokers are started: `[logyard] broker_start_command`, else the connection's where that is allowed.
+        """How brokers are started: `[logyard] broker_start_command`, else the connection's, where that is allowed.
 
-        The same for `broker_stop_command`, which ends what is left of a broker that hangs, and for
-        `broker_status_command`, which tells what the broker's own host knows of it (`admin.witnesses.WORDS`).
-        Whoever may edit a connection is not thereby allowed to run commands on the workers, hence the switch
-        `[logyard] allow_connection_launcher`. Raises BadSettings.
+        The same holds for `broker_stop_command`, which ends the process of a broker that hangs, and for
+        `broker_status_command`, which asks the broker's own host about it (`admin.witnesses.WORDS`).
+        The right to edit a connection is no right to run commands on the workers, so the connection's commands are
+        used only with `[logyard] allow_connection_launcher`. Raises BadSettings.
         """
         names = ("broker_start_command", "broker_stop_command", "broker_status_command")
         configured = {name: conf.get(CONFIG_SECTION, name, fallback="") or "" for name in names}
@@ -91,7 +91,7 @@ class ClusterHook(BaseHook):
         settings = self.settings
         if not settings.broker_start_command:
             raise BadSettings(
-                "no way to start a broker: set broker_start_command in the section [logyard] or in the connection"
+                "brokers cannot be started: set broker_start_command in the section [logyard] or in the connection"
             )
         if not conf.getboolean(CONFIG_SECTION, "allow_connection_launcher", fallback=False):
             raise BadSettings(
@@ -102,11 +102,11 @@ class ClusterHook(BaseHook):
         )
 
     def test_connection(self) -> tuple[bool, str]:
-        """Try it in the order in which things go wrong: settings, name, port, TLS, login, controller, ZooKeeper."""
+        """Check, in this order: settings, host name, port, TLS, login, controller, ZooKeeper."""
         try:
-            # Whoever presses the button does not want to wait for all the patience that a task has.
+            # A person waits for the result: a task may wait longer.
             self._settings = replace(self.settings, total_timeout_s=_TEST_PATIENCE_S)
-        except Exception as problem:  # the form shows whatever it was
+        except Exception as problem:  # the form shows any error
             return False, f"Settings: {problem}"
         try:
             with self.client() as client:
@@ -119,9 +119,9 @@ class ClusterHook(BaseHook):
             return False, f"{len(snapshot.brokers)} brokers answer, but the cluster has no controller"
         said = f"{len(snapshot.brokers)} brokers, controller {snapshot.controller}, cluster {snapshot.cluster_id}"
         if snapshot.reassignments is None:
-            return False, f"{said}; but the controller does not answer (or does not let us ask) about reassignments"
+            return False, f"{said}; but the controller does not answer, or refuses, a request for reassignments"
         if self.settings.zookeeper is None:
-            return True, f"{said}; no ZooKeeper given: what needs it will say so"
+            return True, f"{said}; no ZooKeeper is given: tasks that need it will fail"
         return self._test_zookeeper(said, set(snapshot.brokers), snapshot.cluster_id)
 
     def _test_zookeeper(self, said: str, brokers: set[int], cluster_id: str) -> tuple[bool, str]:
@@ -132,12 +132,15 @@ class ClusterHook(BaseHook):
         except Exception as problem:
             return False, f"{said}; ZooKeeper: {problem}"
         if not view.brokers:
-            return False, f"{said}; ZooKeeper {where} knows no broker: is its chroot missing?"
+            return False, f"{said}; ZooKeeper {where} has no broker: is the chroot missing in its address?"
         if view.cluster_id and cluster_id and view.cluster_id != cluster_id:
-            # Two clusters often have brokers of the same ids.
-            return False, f"{said}; ZooKeeper {where} is that of another cluster, {view.cluster_id}"
+            # Two clusters often have brokers with the same ids.
+            return False, f"{said}; ZooKeeper {where} belongs to another cluster, {view.cluster_id}"
         if set(view.brokers) != brokers:
-            return False, f"{said}; ZooKeeper {where} knows brokers {sorted(view.brokers)}: another one?"
+            return (
+                False,
+                f"{said}; ZooKeeper {where} has brokers {sorted(view.brokers)}: does it belong to another cluster?",
+            )
         return True, f"{said}; ZooKeeper agrees, controller epoch {view.epoch}"
 
 
@@ -155,5 +158,5 @@ def _command(name: str, text: str) -> list[str]:
     except ValueError:
         command = None
     if not isinstance(command, list) or not all(isinstance(argument, str) for argument in command):
-        raise BadSettings(f"[logyard] {name}: a JSON list of arguments is expected")
+        raise BadSettings(f"[logyard] {name}: expected a JSON list of arguments")
     return command

@@ -1,4 +1,4 @@
-"""Sensors: each is a trigger and its arguments; poking and waiting look at the same snapshot with the same eyes."""
+"""Sensors on a cluster. Each makes a trigger: poking and deferring use its condition."""
 
 import time
 from abc import abstractmethod
@@ -25,7 +25,7 @@ from logyard.operators.triggers.cluster import (
 
 
 class ClusterSensor(BaseSensorOperator):
-    """Wait for something about a cluster.
+    """Wait for a condition of a cluster.
 
     :param logyard_conn_id: the connection. (templated)
     :param deferrable: wait in the triggerer.
@@ -50,10 +50,10 @@ class ClusterSensor(BaseSensorOperator):
 
     @abstractmethod
     def trigger(self, **waiting: Any) -> ClusterTrigger:
-        """The trigger that waits for it, made with those common arguments."""
+        """The trigger that waits for the condition, made with these common arguments."""
 
     def poke(self, context: Context) -> PokeReturnValue:
-        # One trigger for all pokes: it may count for how long something has been so.
+        # One trigger for all pokes: it may measure for how long the condition has held.
         self._looks_by = self._looks_by or self._trigger()
         with ClusterHook(self.logyard_conn_id).client() as client:
             seen = take(client, self._looks_by.wants())
@@ -86,10 +86,10 @@ class ClusterSensor(BaseSensorOperator):
 
 
 class TopicReadySensor(ClusterSensor):
-    """A topic exists and every partition is led.
+    """A topic exists and every partition has a leader.
 
     :param topic: its name. (templated)
-    :param partitions: how many it has to have at least. (templated)
+    :param partitions: the fewest partitions that it must have. (templated)
     """
 
     template_fields = ("topic", "partitions", "logyard_conn_id")
@@ -105,12 +105,12 @@ class TopicReadySensor(ClusterSensor):
 
 
 class UnderReplicatedPartitionsSensor(ClusterSensor):
-    """No partition is leaderless or under-replicated, and that for some seconds on end.
+    """No partition is without a leader or under-replicated, for `hold_s` seconds without interruption.
 
-    The seconds are counted while the sensor looks on: in mode "reschedule" they would begin anew at every poke.
+    The sensor counts these seconds itself: in mode "reschedule" they would begin anew at every poke.
 
-    :param topics: topics, a list or its JSON; all of them where empty. (templated)
-    :param hold_s: seconds for which there have to be none; 0: one look is enough. (templated)
+    :param topics: topics, a list or its JSON; empty: all topics. (templated)
+    :param hold_s: seconds for which the condition must hold; 0: one poke is enough. (templated)
     """
 
     template_fields = ("topics", "hold_s", "logyard_conn_id")
@@ -123,15 +123,17 @@ class UnderReplicatedPartitionsSensor(ClusterSensor):
     def trigger(self, **waiting: Any) -> ClusterTrigger:
         hold_s = as_number("hold_s", self.hold_s)
         if hold_s and self.reschedule and not self.deferrable:
-            raise BadSettings('hold_s needs mode "poke" or deferrable: mode "reschedule" forgets between two pokes')
+            raise BadSettings(
+                'hold_s needs mode "poke" or deferrable=True: in mode "reschedule" nothing is kept between two pokes'
+            )
         topics = [str(t) for t in as_list("topics", self.topics)] or None
         return FullyReplicatedTrigger(topics=topics, hold_s=hold_s, **waiting)
 
 
 class ControllerElectedSensor(ClusterSensor):
-    """A live broker is controller.
+    """A live broker is the controller.
 
-    :param other_than: one that it may not be. (templated)
+    :param other_than: a broker that does not count as the controller. (templated)
     """
 
     template_fields = ("other_than", "logyard_conn_id")

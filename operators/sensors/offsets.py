@@ -1,4 +1,4 @@
-"""Sensors for offsets: a group has caught up, a topic has been written so far."""
+"""Sensors for offsets: a group has caught up, a topic has been written up to an offset."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -11,11 +11,11 @@ from logyard.operators.triggers.offsets import ConsumerLagBelowTrigger, OffsetsR
 
 
 class ConsumerLagBelowSensor(ClusterSensor):
-    """A group is at most so many records behind, over all its partitions together.
+    """A group's lag, summed over its partitions, is at most `max_lag`.
 
-    :param group: the group; one that committed nothing yet is waited for. (templated)
-    :param max_lag: records. (templated)
-    :param topics: topics that count, a list or its JSON; those that the group committed for where empty. (templated)
+    :param group: the group; the sensor also waits for its first commit. (templated)
+    :param max_lag: the largest lag in records. (templated)
+    :param topics: topics that count, a list or its JSON; empty: those that the group has committed for. (templated)
     """
 
     template_fields = ("group", "topics", "max_lag", "logyard_conn_id")
@@ -42,7 +42,7 @@ class OffsetsReachedSensor(ClusterSensor):
 
     :param topic: the topic. (templated)
     :param offsets: one offset for every partition, or partition → offset as a mapping or its JSON: the end offset
-        (the next record's) has to be at least that. (templated)
+        (the next record's) must be at least that. (templated)
     """
 
     template_fields = ("topic", "offsets", "logyard_conn_id")
@@ -63,5 +63,5 @@ class OffsetsReachedSensor(ClusterSensor):
         given = as_mapping("offsets", self.offsets)  # type: ignore[arg-type]  # a number was seen above
         wanted = {str(p): as_integer(f"offsets[{p}]", offset, -1) for p, offset in given.items()}
         if not wanted or not all(p == "*" or p.isdecimal() for p in wanted) or min(wanted.values()) < 0:
-            raise BadSettings(f"offsets {self.offsets!r}: an offset, or partition → offset, is expected")
+            raise BadSettings(f"offsets {self.offsets!r}: expected an offset, or partition → offset")
         return wanted

@@ -1,4 +1,4 @@
-"""The base of all triggers: it owns `serialize()` and the loop; a subclass is a constructor and one `look`."""
+"""The base of all triggers: `serialize()` and the polling loop. A subclass is a constructor and one `look`."""
 
 import asyncio
 import inspect
@@ -21,7 +21,7 @@ _MARGIN_S_MIN = 1.0
 
 
 class WaitFailed(LogyardError):
-    """What was waited for cannot come any more, or did not come in time."""
+    """The condition cannot become true any more, or did not in time."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class WaitEvent:
 
     @classmethod
     def from_event(cls, event: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the values of a wait that ended well. Raises WaitFailed with what the trigger reported."""
+        """The values of a wait that succeeded. Raises WaitFailed with the trigger's message."""
         if event is None:
             raise WaitFailed("the trigger sent no event")
         if event.get("status") != DONE:
@@ -46,7 +46,7 @@ class WaitEvent:
 
 
 def constructor_fields(made: type) -> list[str]:
-    """The names of all arguments that a class and those above it take by name."""
+    """The names of the keyword-only arguments of a class and its bases."""
     names: dict[str, None] = {}
     for above in made.__mro__:
         if above is BaseTrigger:
@@ -58,25 +58,26 @@ def constructor_fields(made: type) -> list[str]:
 
 
 def settle_s() -> float:
-    """How long a trigger holds its first event back, in seconds.
+    """For how many seconds a trigger holds its first event back.
 
-    A worker notices the end of its task's process at its next heartbeat only. A deferral that is resumed before that
-    meets the first part's end in the scheduler after the second part was queued, and is taken for killed from outside
-    (docs/decisions/0015): so no event leaves sooner than two heartbeats, one of them for the scheduler, after it began.
+    A worker notices the end of its task's process only at its next heartbeat. If the task is resumed before that, the
+    scheduler sees the end of the first part after it queued the second part, and takes the task for killed from outside
+    (docs/decisions/0015). So no event is sent sooner than two heartbeats after the trigger began: one for the worker,
+    one for the scheduler.
     """
     interval = conf.getfloat("workers", "min_heartbeat_interval", fallback=5.0)
     return interval + max(interval, _MARGIN_S_MIN) if interval > 0 else 0.0
 
 
 class ClusterTrigger(BaseTrigger):
-    """Wait until `look` is content with a look at the cluster.
+    """Wait until `look` returns a result for an observation of the cluster.
 
-    A subclass's constructor takes keyword arguments only, stores each under its own name (that is what `serialize`
-    reads back) and hands the rest, `**waiting`, on.
+    A subclass's constructor takes keyword arguments only, stores each under its own name (`serialize` reads them back)
+    and passes the rest, `**waiting`, on.
 
     :param logyard_conn_id: the connection.
-    :param poll_interval_s: seconds between two looks at the cluster.
-    :param deadline_ms: wall-clock milliseconds after which the wait has failed.
+    :param poll_interval_s: seconds between two reads of the cluster.
+    :param deadline_ms: when the wait fails, in ms since 1970.
     """
 
     def __init__(self, *, logyard_conn_id: str, poll_interval_s: float, deadline_ms: int) -> None:
@@ -87,14 +88,14 @@ class ClusterTrigger(BaseTrigger):
 
     @abstractmethod
     def look(self, seen: Look) -> dict[str, Any] | None:
-        """Return the result when it is there, None to go on waiting. Raises WaitFailed when it cannot come."""
+        """The result, or None to keep waiting. Raises WaitFailed where the condition cannot become true."""
 
     @abstractmethod
     def missing(self, seen: Look) -> str:
-        """Say in a few words what is still waited for."""
+        """What is still missing, in a few words."""
 
     def wants(self) -> Wants:
-        """What a look has to hold beside the snapshot."""
+        """What the observation must contain beside the snapshot."""
         return Wants()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -111,7 +112,7 @@ class ClusterTrigger(BaseTrigger):
     async def _outcome(self) -> WaitEvent:
         watch = ClusterWatch.of(self.logyard_conn_id)
         clock = asyncio.get_running_loop().time
-        # The wall clock is asked once: a clock that is set while somebody waits neither ends nor lengthens the wait.
+        # The wall clock is read once: setting it during the wait neither ends nor prolongs the wait.
         deadline = clock() + self.deadline_ms / 1000 - time.time()
         said = ""
         while True:

@@ -1,4 +1,4 @@
-"""What can be waited for: one small class each, pure functions of a look."""
+"""Conditions of a cluster to wait for: one class each, pure functions of an observation."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ _NAMED = 5
 
 
 def some(items: Sequence[Any]) -> str:
-    """The first few of a list, for a line of a log."""
+    """The first few of a list, for a log line."""
     named = ", ".join(str(item) for item in items[:_NAMED])
     return named if len(items) <= _NAMED else f"{named} and {len(items) - _NAMED} more"
 
 
 class TopicReadyTrigger(ClusterTrigger):
-    """Every partition of a topic (at least that many, if given) has a leader that is alive."""
+    """Every partition of a topic has a live leader, and there are at least `partitions` of them, if given."""
 
     def __init__(self, *, topic: str, partitions: int | None, **waiting: Any) -> None:
         super().__init__(**waiting)
@@ -42,9 +42,9 @@ class TopicReadyTrigger(ClusterTrigger):
 
 
 class TopicGoneTrigger(ClusterTrigger):
-    """A topic has left the metadata; one of the same name with another id is another topic.
+    """A topic is no longer in the metadata. A topic of the same name with another id is another topic.
 
-    :param topic_id: whose going is waited for; None: not known.
+    :param topic_id: the id of the topic that is being deleted; None: not known.
     """
 
     def __init__(self, *, topic: str, topic_id: str | None = None, **waiting: Any) -> None:
@@ -56,7 +56,7 @@ class TopicGoneTrigger(ClusterTrigger):
         there = seen.snapshot.topics.get(self.topic)
         if there is None:
             return {"topic": self.topic}
-        # Whoever still writes may have had it made again by then.
+        # A producer that still writes may have caused it to be created again.
         made_again = None not in (self.topic_id, there.topic_id) and there.topic_id != self.topic_id
         return {"topic": self.topic} if made_again else None
 
@@ -65,10 +65,10 @@ class TopicGoneTrigger(ClusterTrigger):
 
 
 class FullyReplicatedTrigger(ClusterTrigger):
-    """Every partition (of those topics) is led and its ISR is full, and that for `hold_s` seconds on end.
+    """Every partition (of these topics) has a leader and a full ISR, for `hold_s` seconds without interruption.
 
-    A topic that is named and not there is not well: its name may be wrong, or somebody deleted it. The
-    seconds begin anew where one look finds a partition that is not, and where the triggerer is restarted.
+    A named topic that does not exist fails the condition: its name may be wrong, or it was deleted. The seconds begin
+    anew when the condition fails, and when the triggerer is restarted.
     """
 
     def __init__(self, *, topics: Sequence[str] | None, hold_s: float = 0.0, **waiting: Any) -> None:
@@ -104,11 +104,11 @@ class FullyReplicatedTrigger(ClusterTrigger):
         unled, under = seen.snapshot.unled(self.topics), seen.snapshot.under_replicated(self.topics)
         if unled:
             return f"leaders of {some(unled)}"
-        return f"full ISRs of {some(under)}" if under else f"full ISRs to stay so for {self.hold_s:g} s"
+        return f"full ISRs of {some(under)}" if under else f"ISRs to stay full for {self.hold_s:g} s"
 
 
 class ControllerElectedTrigger(ClusterTrigger):
-    """A live broker is controller; another one than `other_than`, where that is given."""
+    """A live broker is the controller, and not `other_than`, if given."""
 
     def __init__(self, *, other_than: int | None, **waiting: Any) -> None:
         super().__init__(**waiting)
@@ -124,7 +124,7 @@ class ControllerElectedTrigger(ClusterTrigger):
 
 
 class BrokersUpTrigger(ClusterTrigger):
-    """All those brokers are registered."""
+    """All these brokers are registered."""
 
     def __init__(self, *, brokers: Sequence[int], **waiting: Any) -> None:
         super().__init__(**waiting)

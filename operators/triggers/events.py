@@ -2,9 +2,9 @@
 
     asset = Asset("controller", watchers=[AssetWatcher(name="changed", trigger=ControllerChangedEvent(…))])
 
-All of a connection's event triggers and deferred tasks share one poll of its cluster (`watch.py`). What an event
-carries is in its payload; `since` says what was seen before. The first look of a triggerer is what later ones are
-compared with: what changed while no triggerer ran is not reported, except for a state that is bad and stays so.
+All event triggers and deferred tasks of a connection share one poll of its cluster (`watch.py`). A triggerer compares
+each observation with its first one: what changed while no triggerer ran is not reported, unless something is still
+wrong.
 """
 
 from abc import abstractmethod
@@ -22,10 +22,10 @@ from logyard.operators.triggers.watch import ClusterWatch, ConnectionUnreadable
 
 
 class ClusterEvent(BaseEventTrigger):
-    """Report changes of a cluster for as long as somebody listens.
+    """Report changes of a cluster.
 
     :param logyard_conn_id: the connection.
-    :param poll_interval_s: seconds between two looks.
+    :param poll_interval_s: seconds between two reads of the cluster.
     """
 
     def __init__(self, *, logyard_conn_id: str = "logyard_default", poll_interval_s: float = 5.0) -> None:
@@ -35,7 +35,7 @@ class ClusterEvent(BaseEventTrigger):
 
     @abstractmethod
     def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
-        """What this look (or the lack of one) reports; called for each look, in order."""
+        """The events of an observation, or of the error instead of one; called for each of them in order."""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         names = constructor_fields(type(self))
@@ -49,8 +49,8 @@ class ClusterEvent(BaseEventTrigger):
             try:
                 changes = self.changes(None if failed else seen, seen if failed else None)  # type: ignore[arg-type]
             except Exception:
-                # One look that is not understood must not end the watch: Airflow would not begin it again.
-                self.log.exception("%s: a look at %s is left out", type(self).__name__, self.logyard_conn_id)
+                # An error on one observation must not end the trigger: Airflow would not start it again.
+                self.log.exception("%s: an observation of %s is skipped", type(self).__name__, self.logyard_conn_id)
                 continue
             for change in changes:
                 self.log.info("%s: %s", type(self).__name__, change)
@@ -59,14 +59,14 @@ class ClusterEvent(BaseEventTrigger):
 
 
 class ControllerChangedEvent(ClusterEvent):
-    """Another broker is controller, or nobody has been for `patience` looks: none is named, or it does not answer.
+    """The controller has changed, or there was none in `patience` reads: none is named, or it does not answer.
 
-    One event for each change: `since` is who was controller before, `controller` who is now (-1: nobody). That a
-    controller answers is judged by ListPartitionReassignments, and only where it was answered before: whoever is not
-    allowed to ask is not alarmed for ever.
+    One event for each change: `since` is the controller before, `controller` the one now (-1: none). A controller
+    answers if it answers ListPartitionReassignments; this counts only if it did so before, so that a user without the
+    right to ask gets no false alarm.
 
-    Without ZooKeeper (where the connection names none) Kafka's brokers name any broker as controller: only its loss
-    and its return are events, not who it is.
+    Without ZooKeeper (the connection names none) Kafka's brokers name any broker as the controller: then only the loss
+    and the return of the controller are events.
     """
 
     def __init__(self, *, patience: int = 3, **listening: Any) -> None:
@@ -84,7 +84,7 @@ class ControllerChangedEvent(ClusterEvent):
 
     def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
         if isinstance(problem, ConnectionUnreadable | AccessRefused):
-            return []  # Airflow's trouble, not the cluster's: who refuses a login lives
+            return []  # not the cluster's failure: a broker that refuses a login is alive
         found = self._controller(seen.snapshot) if seen else -1
         if found < 0:
             self._without += 1
@@ -108,7 +108,7 @@ class ControllerChangedEvent(ClusterEvent):
 
 
 class BrokerLostEvent(ClusterEvent):
-    """A broker that was registered is so no longer; one event for each, after `patience` looks without it."""
+    """A broker is no longer registered; one event for each, after `patience` reads without it."""
 
     def __init__(self, *, patience: int = 3, **listening: Any) -> None:
         super().__init__(**listening)
@@ -118,7 +118,7 @@ class BrokerLostEvent(ClusterEvent):
 
     def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
         if seen is None:
-            return []  # nobody answers: ControllerChangedEvent tells that
+            return []  # no broker answers: ControllerChangedEvent reports that
         live = set(seen.snapshot.brokers)
         self._missed = {b: self._missed.get(b, 0) + 1 for b in self._known - live}
         lost = sorted(b for b, looks in self._missed.items() if looks >= self.patience)
@@ -127,7 +127,7 @@ class BrokerLostEvent(ClusterEvent):
 
 
 class UnderReplicationEvent(ClusterEvent):
-    """Partitions lack replicas for `patience` looks on end; one event until the cluster was whole again."""
+    """Partitions are under-replicated in `patience` reads in a row; one event until all are replicated again."""
 
     def __init__(self, *, topics: Sequence[str] | None = None, patience: int = 6, **listening: Any) -> None:
         super().__init__(**listening)
@@ -140,7 +140,7 @@ class UnderReplicationEvent(ClusterEvent):
             return []
         under = seen.snapshot.under_replicated(self.topics)
         unled = seen.snapshot.unled(self.topics)
-        # Moves in progress have replicas that are not in the ISR yet: that is no trouble.
+        # Reassignments in progress have replicas that are not in the ISR yet: that is normal.
         moving = seen.snapshot.reassignments or {}
         under = [tp for tp in under if tp not in moving]
         self._looks = self._looks + 1 if under or unled else 0
@@ -157,7 +157,7 @@ class UnderReplicationEvent(ClusterEvent):
 
 
 class TopicsChangedEvent(ClusterEvent):
-    """Topics were created or deleted: one event for each look that finds a difference; internal topics apart."""
+    """Topics were created or deleted: one event for each read that finds a difference, without internal topics."""
 
     def __init__(self, **listening: Any) -> None:
         super().__init__(**listening)
@@ -170,7 +170,7 @@ class TopicsChangedEvent(ClusterEvent):
         before, self._known = self._known, found
         if before is None:
             return []
-        # A topic that was deleted and made again between two looks has another id.
+        # A topic that was deleted and created again between two reads has another id.
         again = {name for name in before.keys() & found.keys() if None not in (before[name], found[name])}
         again = {name for name in again if before[name] != found[name]}
         created, deleted = (found.keys() - before.keys()) | again, (before.keys() - found.keys()) | again

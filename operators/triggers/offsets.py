@@ -1,4 +1,4 @@
-"""Waiting for offsets: a group that catches up, a topic that has been written; pure functions of a look."""
+"""Waiting for offsets: a group catches up, a topic is written up to an offset; pure functions of an observation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from logyard.operators.triggers.cluster import some
 
 
 class ConsumerLagBelowTrigger(ClusterTrigger):
-    """A group's lag is at most so many records, over all its partitions (or those of some topics) together.
+    """A group's lag, summed over its partitions (or those of some topics), is at most `max_lag`.
 
-    :param group: the group; one that committed nothing yet is waited for.
-    :param topics: topics that count; those the group committed offsets for where empty.
-    :param max_lag: records.
+    :param group: the group; the trigger also waits for its first commit.
+    :param topics: topics that count; empty: those that the group has committed offsets for.
+    :param max_lag: the largest lag in records.
     """
 
     def __init__(self, *, group: str, topics: Sequence[str] | None, max_lag: int, **waiting: Any) -> None:

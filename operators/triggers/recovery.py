@@ -1,4 +1,4 @@
-"""Between two rounds of a recovery: wait until the cluster looks whole, or other than before, or time is up."""
+"""Between two rounds of a recovery: wait until the cluster looks healthy, or different, or the time is up."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,11 +8,11 @@ from logyard.operators.triggers.base import ClusterTrigger
 
 
 class RecoveryRoundTrigger(ClusterTrigger):
-    """The next round is worth a worker: its deadline (a treatment that becomes due) ends it as well as a change.
+    """The next round should begin: the cluster looks different or healthy, or a repair is due (the deadline).
 
-    :param expected: brokers that ought to run; whoever runs where empty.
-    :param controller: who held /controller at the last round; None: nobody.
-    :param brokers: who was registered then.
+    :param expected: brokers that should run; empty: those that are registered.
+    :param controller: the broker in /controller at the last round; None: none.
+    :param brokers: the brokers registered at the last round.
     """
 
     def __init__(
@@ -27,12 +27,12 @@ class RecoveryRoundTrigger(ClusterTrigger):
         snapshot = seen.snapshot
         controller = snapshot.controller if snapshot.controller in snapshot.brokers else None
         changed = controller != self.controller or set(snapshot.brokers) != set(self.brokers)
-        return {"controller": snapshot.controller, "changed": changed} if changed or self._looks_whole(seen) else None
+        return {"controller": snapshot.controller, "changed": changed} if changed or self._looks_healthy(seen) else None
 
     def missing(self, seen: Look) -> str:
-        return "the cluster to be whole, or the next treatment to be due"
+        return "a healthy cluster, or the next repair to be due"
 
-    def _looks_whole(self, seen: Look) -> bool:
+    def _looks_healthy(self, seen: Look) -> bool:
         snapshot = seen.snapshot
         return (
             snapshot.controller in snapshot.brokers

@@ -1,9 +1,9 @@
-"""One look at a cluster for everybody who waits: 500 deferred tasks cost one poll per cluster.
+"""One poll of a cluster for all that wait: 500 deferred tasks cost one poll per cluster.
 
-A `ClusterWatch` lives per connection in a triggerer's process. While somebody listens it takes a look every
-interval, with one client in one thread; nothing runs while nobody does. The client belongs to what the connection
-said when it was made: the connection is read again when somebody begins to wait, after a look that failed, and
-every ten seconds (a secrets backend may be slow and paid); where it was edited, the next look has another client.
+A triggerer's process has one `ClusterWatch` per connection. While somebody waits it observes the cluster at every
+interval, with one client in one thread; otherwise nothing runs. The client belongs to one version of the connection.
+The connection is read again when somebody begins to wait, after an observation that failed, and every ten seconds (not
+more often: a secrets backend may be slow and cost money). If it was edited, the next observation uses a new client.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from logyard.operators.hooks.cluster import ClusterHook
 log = logging.getLogger(__name__)
 
 REREAD_S = 10.0
-# Airflow says "not defined" of a deleted connection and of one that it cannot look up just now alike.
+# Airflow reports "not defined" for a deleted connection and for one that it cannot read at the moment.
 UNREADABLE_S = 60.0
 
 
 @dataclass(slots=True)
 class _Waiter:
-    """One who waits for the next look: until then on the loop's clock at most, and wanting that in it."""
+    """A caller that waits for the next observation: `due` is when it must begin, on the loop's clock."""
 
     due: float
     wants: Wants
@@ -37,7 +37,7 @@ class _Waiter:
 
 
 class ConnectionUnreadable(LogyardError):
-    """What the connection says cannot be read: this tells nothing about the cluster."""
+    """The connection cannot be read; this says nothing about the cluster."""
 
 
 class ClusterWatch:
@@ -51,13 +51,13 @@ class ClusterWatch:
         self._task: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
         self._settings: ClusterSettings | None = None
-        self._read_at = float("-inf")  # on the loop's clock; -inf: to be read before the next look
+        self._read_at = float("-inf")  # on the loop's clock; -inf: read it before the next observation
         self._unread_since: float | None = None
         self.looks = 0
 
     @classmethod
     def of(cls, logyard_conn_id: str) -> "ClusterWatch":
-        """The watch of that connection on the running event loop, for somebody who begins to wait."""
+        """The watch of that connection on the running event loop, for a caller that begins to wait."""
         watches = cls._watches.setdefault(asyncio.get_running_loop(), {})
         if logyard_conn_id not in watches:
             watches[logyard_conn_id] = cls(logyard_conn_id)
@@ -65,7 +65,7 @@ class ClusterWatch:
         return watches[logyard_conn_id]
 
     async def next_look(self, interval_s: float, wants: Wants | None = None) -> Look | Exception:
-        """Wait for the next look, which begins at most `interval_s` from now: what was seen, or why nothing was."""
+        """The next observation, which begins at most `interval_s` from now, or the error instead of it."""
         loop = asyncio.get_running_loop()
         waiter = _Waiter(loop.time() + interval_s, wants or Wants(), loop.create_future())
         self._waiting.append(waiter)
@@ -81,9 +81,9 @@ class ClusterWatch:
         used: ClusterSettings | None = None
         served: list[_Waiter] = []
         try:
-            while self._anybody():
+            while self._has_waiters():
                 await self._until_due()
-                # Whoever comes while the look is under way may want more than it holds, and waits for the next one.
+                # A caller that comes during an observation may want more than it contains: it gets the next one.
                 served, self._waiting = self._waiting, []
                 settings = await self._read_connection()
                 if client is not None and settings != used:
@@ -98,7 +98,7 @@ class ClusterWatch:
                 if isinstance(seen, Exception):
                     self._read_at = float("-inf")
                 _hand_out(served, seen)
-                await asyncio.sleep(0)  # whoever wants another look says so now
+                await asyncio.sleep(0)  # callers that want another observation ask for it now
         except Exception as problem:
             waiting, self._waiting = [*served, *self._waiting], []
             _hand_out(waiting, problem)
@@ -108,7 +108,7 @@ class ClusterWatch:
             executor.shutdown(wait=False)
 
     async def _read_connection(self) -> ClusterSettings | Exception:
-        """What the connection says now, as far as that was to be read again; else what it said last."""
+        """The connection's settings, read again if that is due, else those of the last read."""
         now = asyncio.get_running_loop().time()
         if self._settings is not None and now - self._read_at < REREAD_S:
             return self._settings
@@ -118,17 +118,17 @@ class ClusterWatch:
         except Exception as problem:
             self._unread_since = now if self._unread_since is None else self._unread_since
             if self._settings is not None and now - self._unread_since < UNREADABLE_S:
-                log.warning("connection %s: %s; going on with what it said before", self._conn_id, problem)
+                log.warning("connection %s: %s; its last settings stay in use", self._conn_id, problem)
                 return self._settings
             self._settings = None
             return ConnectionUnreadable(f"connection {self._conn_id}: {problem}")
         self._unread_since = None
-        # Everybody waits for this one thread: better to say soon that nobody answers, and to look again.
+        # All callers wait for this one thread: it reports an error soon, and tries again.
         self._settings = replace(settings, total_timeout_s=min(settings.total_timeout_s, settings.request_timeout_s))
         return self._settings
 
     async def _until_due(self) -> None:
-        """Sleep until the first of them is due; who comes meanwhile may be due sooner."""
+        """Sleep until the first caller is due; one that comes meanwhile may be due sooner."""
         while (left := min(w.due for w in self._waiting) - asyncio.get_running_loop().time()) > 0:
             self._arrived.clear()
             with contextlib.suppress(TimeoutError):
@@ -144,12 +144,12 @@ class ClusterWatch:
         except Exception as problem:
             log.warning("cluster %s: %s", self._conn_id, problem)
             if client is not None and not isinstance(problem, ApiError):
-                # It may be the client: a file of its certificates may have another content now.
+                # The client may be the reason: its certificate files may have changed.
                 client.close()
                 client = None
             return client, problem
 
-    def _anybody(self) -> bool:
+    def _has_waiters(self) -> bool:
         self._waiting = [waiter for waiter in self._waiting if not waiter.future.done()]
         return bool(self._waiting)
 

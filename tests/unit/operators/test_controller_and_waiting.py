@@ -323,7 +323,7 @@ def test_test_connection_tells_what_fails(cluster: MemoryCluster, monkeypatch: p
         patched.setattr(MemoryEnsemble, "controller", lambda _: other)
         good, said = ClusterHook().test_connection()
         assert not good
-        assert "is that of another cluster, another" in said
+        assert "belongs to another cluster, another" in said
     cluster.running.clear()
     assert ClusterHook().test_connection() == (False, "Brokers: no broker answered")
     monkeypatch.setenv("AIRFLOW_CONN_LOGYARD_DEFAULT", json.dumps({"conn_type": "logyard", "host": ""}))

@@ -123,7 +123,7 @@ def test_seconds_of_full_isrs_are_counted_on_end(cluster: MemoryCluster, monkeyp
     cluster.tick()
     broken = look(cluster)
     assert at(1000) is None
-    assert "to stay so" in trigger.missing(whole)
+    assert "to stay full" in trigger.missing(whole)
     assert at(2500) is None
     assert at(2900, broken) is None
     assert at(3000) is None  # it begins anew
@@ -135,7 +135,7 @@ def test_seconds_of_full_isrs_are_counted_on_end(cluster: MemoryCluster, monkeyp
 
 def test_a_sensor_that_forgets_between_pokes_cannot_count(cluster: MemoryCluster) -> None:
     sensor = UnderReplicatedPartitionsSensor(task_id="s", hold_s="5", mode="reschedule")
-    with pytest.raises(BadSettings, match="forgets"):
+    with pytest.raises(BadSettings, match="nothing is kept"):
         sensor.poke(context())
 
 

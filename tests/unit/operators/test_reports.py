@@ -75,5 +75,5 @@ def test_limits_are_judged(cluster: MemoryCluster) -> None:
 
 def test_an_export_with_nothing_to_do_is_skipped() -> None:
     for fields in ({"topics": "[]", "destination": "/out"}, {"topics": "[]", "destination": ""}):
-        with pytest.raises(AirflowSkipException, match="names topics"):
+        with pytest.raises(AirflowSkipException, match="no topics and destination"):
             ExportSegmentsOperator(task_id="e", skip_without=True, **fields).execute(context())
