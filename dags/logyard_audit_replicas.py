@@ -1,4 +1,4 @@
-"""Audit the segments of every replica with Spark; nothing is changed."""
+"""Audit the segments of every replica with Spark; changes nothing."""
 
 from logyard.dags.factories.audit_replicas import audit_replicas_dag
 

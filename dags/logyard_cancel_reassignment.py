@@ -1,4 +1,4 @@
-"""Cancel moves that another tool has started: look, have a person approve it, cancel just that."""
+"""Cancel reassignments that were started outside Airflow: by Kafka's tool, or by a script."""
 
 from logyard.dags.factories.cancel_reassignment import cancel_reassignment_dag
 

@@ -1,4 +1,4 @@
-"""Bring the controller back as soon as it is lost: runs when the controller changes or is gone, or a broker is lost."""
+"""Recover the controller automatically: runs when the controller changes or is lost, or a broker is lost."""
 
 from logyard.dags.factories.controller_watch import controller_watch_dag
 

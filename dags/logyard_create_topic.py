@@ -1,4 +1,4 @@
-"""Create a topic and wait until every partition is led."""
+"""Create a topic and wait until every partition has a leader."""
 
 from logyard.dags.factories.create_topic import create_topic_dag
 

@@ -1,4 +1,4 @@
-"""Take brokers out of service: show what would move, have a person approve it, empty them, and stop them if wanted."""
+"""Take brokers out of service: plan the moves, let a person approve them, empty the brokers, stop them if asked."""
 
 from logyard.dags.factories.decommission_broker import decommission_broker_dag
 

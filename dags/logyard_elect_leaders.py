@@ -1,4 +1,4 @@
-"""Give partitions back to their preferred leaders; unclean elections only where that is asked for."""
+"""Elect preferred leaders: the first replica of each partition, where another one leads."""
 
 from logyard.dags.factories.elect_leaders import elect_leaders_dag
 

@@ -1,4 +1,4 @@
-"""Export records to Parquet with Spark, every hour; incremental, nothing is exported twice."""
+"""Export new records to Parquet (or Delta Lake, or Iceberg) with Spark, every hour; no record is exported twice."""
 
 from logyard.dags.factories.export_segments import export_segments_dag
 

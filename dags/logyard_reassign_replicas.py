@@ -1,4 +1,4 @@
-"""Move replicas: plan (or take a plan), have a person approve it, execute in waves, verify, elect preferred leaders."""
+"""Move replicas: plan (or take a plan), let a person approve it, execute in waves, verify, elect preferred leaders."""
 
 from logyard.dags.factories.reassign_replicas import reassign_replicas_dag
 

@@ -1,4 +1,4 @@
-"""Bring the controller back: diagnose, fence or restart what has to be, and prove that the cluster is whole."""
+"""Recover the controller: diagnose it, fence or restart what is broken, and check that the cluster is healthy."""
 
 from logyard.dags.factories.recover_controller import recover_controller_dag
 

@@ -1,4 +1,4 @@
-"""Set where a consumer group reads on: plan every offset, have a person approve it, set what was approved."""
+"""Reset the offsets of a consumer group: plan every offset, let a person approve the plan, set the approved offsets."""
 
 from logyard.dags.factories.reset_offsets import reset_offsets_dag
 

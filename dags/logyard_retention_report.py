@@ -1,4 +1,4 @@
-"""What topics keep, every day: bytes, records, limits, records past their time, and what looks wrong."""
+"""Report daily what topics retain: bytes, records, limits, records past their retention, suspicious settings."""
 
 from logyard.dags.factories.retention_report import retention_report_dag
 

@@ -1,4 +1,4 @@
-"""A topic's life from one form: create, alter, add partitions, delete; each step only where it is asked for."""
+"""Create, alter, expand and delete a topic from one form; steps that the form does not ask for do nothing."""
 
 from logyard.dags.factories.topic_lifecycle import topic_lifecycle_dag
 

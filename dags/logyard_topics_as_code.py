@@ -1,4 +1,4 @@
-"""Make topics what a YAML file says: plan the difference, have a person approve it, apply what was approved."""
+"""Make topics match a YAML file: plan the changes, let a person approve them, apply the approved ones."""
 
 from pathlib import Path
 

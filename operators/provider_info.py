@@ -1,4 +1,4 @@
-"""What Airflow is told about Logyard: the provider.yaml of a third-party package, as its entry point returns it."""
+"""Logyard as an Airflow provider: what a provider.yaml says, as the package's entry point returns it."""
 
 from typing import Any
 
@@ -13,26 +13,26 @@ def _text(label: str, description: str, **schema: Any) -> dict[str, Any]:
 _CONN_FIELDS: dict[str, Any] = {
     "zookeeper": _text(
         "ZooKeeper",
-        "host:port[,host:port…][/chroot] of the cluster's ensemble. Needed to recover controllers only.",
+        "host:port[,host:port…][/chroot] of the cluster's ensemble. Only the recovery of controllers needs it.",
     ),
     "security_protocol": _text(
         "Security protocol",
-        "How brokers are spoken to.",
+        "The security protocol of the brokers' listeners.",
         enum=["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"],
         default="PLAINTEXT",
     ),
     "sasl_mechanism": _text(
         "SASL mechanism",
-        "With SASL; login and password hold the credentials.",
+        "For SASL; the login and password are the connection's.",
         enum=["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"],
     ),
     "ssl_cafile": _text("CA file", "PEM file of the authorities that signed the brokers' certificates."),
-    "ssl_certfile": _text("Certificate file", "PEM file of the client's certificate, where brokers ask for one."),
+    "ssl_certfile": _text("Certificate file", "PEM file of the client's certificate, where brokers require one."),
     "ssl_keyfile": _text("Key file", "PEM file of the client's key."),
     "ssl_password": _text("Key password", "Password of the key file.", format="password"),
     "ssl_check_hostname": {
         "label": "Check host names",
-        "description": "Whether a broker's certificate has to name its host.",
+        "description": "Whether a broker's certificate must name its host.",
         "schema": {"type": ["boolean", "null"], "default": True},
     },
     "request_timeout_s": {
@@ -42,28 +42,28 @@ _CONN_FIELDS: dict[str, Any] = {
     },
     "total_timeout_s": {
         "label": "Total timeout",
-        "description": "Seconds that a request is repeated while no broker or controller answers.",
+        "description": "Seconds for which a request is repeated while no broker or controller answers.",
         "schema": {"type": ["number", "null"], "default": 60},
     },
     "throttle": {
         "label": "Replication throttle",
-        "description": "Bytes per second on each broker while replicas move, where a task names no other; empty: none.",
+        "description": "Bytes per second on each broker while replicas move, for tasks that name none; empty: none.",
         "schema": {"type": ["number", "null"]},
     },
     "disk_capacities": _text(
         "Disk capacities",
-        'Bytes of the brokers\' disks: one number, or {"1": 2000000000000, …} of all brokers. Then no plan fills one '
-        "above its limit, and bytes are evened out by the share that is filled.",
+        'Bytes of the brokers\' disks: one number, or {"1": 2000000000000, …} for all brokers. Then no plan fills a '
+        "disk above its limit, and the filled share of the disks is balanced.",
     ),
     "cluster_file": _text(
         "Cluster file",
-        "The cluster.json of `logyard cluster start`: which brokers ought to run, and where Spark finds their leases.",
+        "The cluster.json of `logyard cluster start`: which brokers should run, and where Spark gets their leases.",
     ),
     "broker_ids": {
         "label": "Broker ids",
         "description": (
-            'Which brokers ought to run, where there is no cluster file: ids, or "1@broker-1:9092" to have one that is '
-            "gone looked for, and started, there."
+            'Which brokers should run, where there is no cluster file: ids, or "1@broker-1:9092", so that a missing '
+            "broker is looked for, and started, at that address."
         ),
         "schema": {"type": ["array", "null"]},
     },
@@ -77,13 +77,13 @@ _CONN_FIELDS: dict[str, Any] = {
     },
     "broker_stop_command": {
         "label": "Broker stop command",
-        "description": "The same to end what is left of a broker that hung, before it is started again.",
+        "description": "The same, to end the process of a broker that hangs before it is started again.",
         "schema": {"type": ["array", "null"]},
     },
     "broker_status_command": {
         "label": "Broker status command",
         "description": (
-            "The same to ask a broker's own host about it. It prints answers, silent, starting, runs or gone, or a "
+            "The same, to ask a broker's own host about it. It prints answers, silent, starting, runs or gone, or a "
             "word of `systemctl is-active`."
         ),
         "schema": {"type": ["array", "null"]},
@@ -102,12 +102,12 @@ def _option(description: str, kind: str, default: str, example: str | None) -> d
 
 
 def _modules(below: str, *names: str) -> list[dict[str, Any]]:
-    """An entry for modules below a package of ours."""
+    """An entry for modules of `logyard.operators`."""
     return [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}{below}.{name}" for name in names]}]
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's description, by the schema that Airflow checks it with."""
+    """The provider's description, in the schema of Airflow's provider.yaml."""
     operators = (
         *("topics", "reassignment", "verification", "cancellation", "decommission", "groups", "approval", "catalog"),
         *("reports", "leadership", "controller", "spark"),
@@ -115,7 +115,7 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "logyard",
         "name": _NAME,
-        "description": "Work partitioned logs (Logyard and Apache Kafka clusters) from Airflow.",
+        "description": "Operate partitioned logs (Logyard and Apache Kafka clusters) from Airflow.",
         "integrations": [
             {"integration-name": _NAME, "external-doc-url": "https://kafka.apache.org", "tags": ["service"]}
         ],
@@ -148,7 +148,7 @@ def _config() -> dict[str, Any]:
             "description": "How Logyard's operators work.",
             "options": {
                 "defer_after_s": _option(
-                    "Seconds for which an operator that may defer looks by itself before it does.", "float", "5", "0"
+                    "Seconds for which a deferrable operator polls before it defers.", "float", "5", "0"
                 ),
                 "broker_start_command": _option(
                     "A JSON list of arguments that starts a broker; {broker_id}, {host}, {rack} are filled in.",
@@ -157,41 +157,44 @@ def _config() -> dict[str, Any]:
                     '["ssh", "{host}", "systemctl", "start", "kafka"]',
                 ),
                 "broker_stop_command": _option(
-                    "The same to end what is left of a broker that hung, before it is started again.",
+                    "The same, to end the process of a broker that hangs before it is started again.",
                     "string",
                     "",
                     '["ssh", "{host}", "systemctl", "kill", "-s", "KILL", "kafka"]',
                 ),
                 "broker_status_command": _option(
                     "The same to ask a broker's own host about it. It prints answers, silent, starting, runs or gone, "
-                    "or a word of `systemctl is-active`: recovery believes no broker ill on its own look alone.",
+                    "or a word of `systemctl is-active`: recovery does not rely on what one worker sees alone.",
                     "string",
                     "",
                     '["ssh", "{host}", "systemctl", "is-active", "kafka"]',
                 ),
                 "spark_settings": _option(
-                    "A JSON object of settings that every Spark job gets; a task's own go before them.",
+                    "A JSON object of settings for every Spark job; a task's own settings take precedence.",
                     "string",
                     "",
                     '{"spark.driver.host": "airflow.example", "spark.executor.memory": "4g"}',
                 ),
                 "export_timeout_minutes": _option(
-                    "When a run of the DAG export_segments is ended; what it has committed stays.", "float", "60", "600"
+                    "Minutes after which a run of the DAG export_segments is ended; what it has committed stays.",
+                    "float",
+                    "60",
+                    "600",
                 ),
                 "topics_directory": _option(
-                    "The folder of the files that the DAG topics_as_code reads; the DAG file's own where empty.",
+                    "The folder of the files that the DAG topics_as_code reads; empty: the DAG file's folder.",
                     "string",
                     "",
                     "/opt/airflow/topics",
                 ),
                 "page_connections": _option(
-                    "The connections that everybody who sees the page may look at, commas between them; * is all.",
+                    "The connections that every user of the page may see, separated by commas; * means all.",
                     "string",
                     "*",
                     "kafka_west,kafka_east",
                 ),
                 "allow_connection_launcher": _option(
-                    "Whether a connection's commands may be run on the workers.",
+                    "Whether a connection's commands may run on the workers.",
                     "boolean",
                     "False",
                     None,

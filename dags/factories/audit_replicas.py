@@ -1,4 +1,4 @@
-"""Audit the segments of every replica with Spark; nothing is changed."""
+"""Audit the segments of every replica with Spark; changes nothing."""
 
 from datetime import timedelta
 
@@ -14,13 +14,13 @@ def audit_replicas_dag(
     spark_conn_id: str = params.SPARK_CONNECTION,
     timeout: timedelta = timedelta(hours=6),
 ) -> DAG:
-    """The DAG `<prefix>audit_replicas` on the cluster of that connection, by the Spark of the other.
+    """The DAG `<prefix>audit_replicas` on that connection's cluster, run by the other connection's Spark.
 
-    :param timeout: when a run is ended.
+    :param timeout: after this time a run is ended.
     """
     with DAG(
         dag_id=f"{prefix}audit_replicas",
-        description="Check every replica of topics: checksums, offsets, indexes, agreement",
+        description="Check every replica of topics: checksums, offsets, indexes, equality",
         schedule=None,
         catchup=False,
         tags=[*params.TAGS, "segments", "spark"],
@@ -30,7 +30,7 @@ def audit_replicas_dag(
         params={
             "topics": params.topics("Topics to audit."),
             "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
-            "options": params.mapping("Options", "Further options of the job, by their names without dashes."),
+            "options": params.mapping("Options", "Further options of the job, by their names without leading dashes."),
         },
     ) as dag:
         AuditSegmentsOperator(

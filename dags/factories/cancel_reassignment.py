@@ -1,8 +1,9 @@
-"""Cancel moves that nobody here started: those of Kafka's tool, or of somebody's script.
+"""Cancel reassignments that were started outside Airflow: by Kafka's tool, or by a script.
 
-First it is looked at what moves; a person approves; then just that is cancelled, and partitions go back to the
-replicas of before. A move whose former replicas are not alive and in sync goes on, for nobody could lead its partition.
-What a run of `reassign_replicas` or `decommission_broker` moves is refused: mark that run's own task as failed instead.
+The task `plan` lists what moves; a person approves it; then exactly that is cancelled, and partitions go back to their
+former replicas. A move whose former replicas are not alive and in sync is not cancelled: its partition would have no
+leader. Moves of a run of `reassign_replicas` or `decommission_broker` are refused: mark that run's task as failed
+instead.
 """
 
 from datetime import timedelta
@@ -19,7 +20,7 @@ def cancel_reassignment_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
     holders = {f"{prefix}reassign_replicas": "execute", f"{prefix}decommission_broker": "decommission"}
     with DAG(
         dag_id=f"{prefix}cancel_reassignment",
-        description="Cancel moves of replicas that another tool has started",
+        description="Cancel moves of replicas that another tool started",
         schedule=None,
         catchup=False,
         max_active_runs=1,
@@ -28,11 +29,11 @@ def cancel_reassignment_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
         dagrun_timeout=timedelta(hours=26),
         doc_md=__doc__,
         params={
-            "topics": params.topics("Topics whose moves are cancelled; whatever moves where empty."),
+            "topics": params.topics("Topics whose moves are cancelled; empty: all moves."),
             "remove_throttles": params.flag(
-                "Remove throttles", "Remove the throttles that were set for these moves, too.", default=True
+                "Remove throttles", "Also remove the throttles that were set for these moves.", default=True
             ),
-            "dry_run": params.flag("Dry run", "Say what would be cancelled and let it go on."),
+            "dry_run": params.flag("Dry run", "Report what would be cancelled, and cancel nothing."),
             "approve": params.approval(),
         },
     ) as dag:

@@ -1,7 +1,7 @@
 """Compact closed segments with Spark under leases, every night; the brokers swap the results in.
 
-Chosen are the largest compacted topics (or those that the form names), one mapped task each, a few at a time. The job
-leaves alone what is not dirty enough by the topic's own settings.
+The largest compacted topics are chosen (or those that the form names), one mapped task for each, a few at a time. The
+job skips partitions that are not dirty enough by the topic's own settings.
 """
 
 from datetime import timedelta
@@ -23,15 +23,15 @@ def compact_segments_dag(
     timeout: timedelta = timedelta(hours=6),
     timezone: str | None = None,
 ) -> DAG:
-    """The DAG `<prefix>compact_segments` on the cluster of that connection, by the Spark of the other.
+    """The DAG `<prefix>compact_segments` on that connection's cluster, run by the other connection's Spark.
 
-    :param at_once: Spark jobs that run at the same time.
-    :param timeout: when a run is ended.
+    :param at_once: the most Spark jobs that run at the same time.
+    :param timeout: after this time a run is ended.
     :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
     """
     with DAG(
         dag_id=f"{prefix}compact_segments",
-        description="Compact the closed segments of topics while the brokers are live",
+        description="Compact the closed segments of topics while the brokers run",
         schedule=in_timezone(schedule, timezone),
         catchup=False,
         max_active_runs=1,
@@ -41,11 +41,13 @@ def compact_segments_dag(
         doc_md=__doc__,
         params={
             "topics": params.topics("Topics to compact; empty: the largest compacted ones."),
-            "limit": params.number("Topics at most", "How many topics are chosen, where none is named.", default=10),
-            "bytes_min": params.number("Bytes at least", "Topics that hold less are not chosen.", default=0, minimum=0),
+            "limit": params.number(
+                "Topics at most", "The most topics that are chosen, where none is named.", default=10
+            ),
+            "bytes_min": params.number("Bytes at least", "Smaller topics are not chosen.", default=0, minimum=0),
             "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
             "options": params.mapping(
-                "Options", 'Further options of the job, by their names without dashes: {"force": true}.'
+                "Options", 'Further options of the job, by their names without leading dashes: {"force": true}.'
             ),
         },
     ) as dag:

@@ -1,8 +1,8 @@
-"""Bring the controller back as soon as it is lost: runs when the controller changes or is gone, or a broker is lost.
+"""Recover the controller automatically: runs when the controller changes or is lost, or a broker is lost.
 
-Off until somebody turns it on, since it starts brokers by itself. The triggerer looks at the cluster every few
-seconds, once for all watchers and deferred tasks together; nothing runs while all is well. A controller that changed
-without trouble is found healthy, and nothing is done.
+The DAG is paused until you unpause it, because it starts brokers by itself. The triggerer reads the cluster every few
+seconds, once for all watchers and deferred tasks together; no task runs while the cluster is healthy. After a normal
+change of the controller the run finds the cluster healthy and does nothing.
 """
 
 from datetime import timedelta
@@ -23,8 +23,8 @@ def controller_watch_dag(
 ) -> DAG:
     """The DAG `<prefix>controller_watch` on the cluster of that connection.
 
-    :param poll_interval_s: seconds between two looks at the cluster.
-    :param patience: looks for which something has to be wrong.
+    :param poll_interval_s: seconds between two reads of the cluster.
+    :param patience: the number of reads in a row in which something must be wrong.
     """
     listening: dict[str, Any] = {"logyard_conn_id": logyard_conn_id, "poll_interval_s": poll_interval_s}
     watched = [
@@ -51,7 +51,7 @@ def controller_watch_dag(
         doc_md=__doc__,
         params={
             "restart_brokers": params.flag(
-                "Restart brokers", "Start brokers that ought to run and do not.", default=True
+                "Restart brokers", "Start brokers that should run and do not.", default=True
             ),
         },
     ) as dag:

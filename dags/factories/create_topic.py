@@ -1,4 +1,4 @@
-"""Create a topic and wait until every partition is led."""
+"""Create a topic and wait until every partition has a leader."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ def create_topic_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.
     """The DAG `<prefix>create_topic` on the cluster of that connection."""
     with DAG(
         dag_id=f"{prefix}create_topic",
-        description="Create a topic and wait until every partition is led",
+        description="Create a topic and wait until every partition has a leader",
         schedule=None,
         catchup=False,
         tags=[*params.TAGS, "topics"],
@@ -29,7 +29,7 @@ def create_topic_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params.
                 "reconcile",
                 enum=["fail", "skip", "reconcile"],
                 title="If it exists",
-                description="reconcile: set what differs and add partitions; what cannot be made equal fails.",
+                description="reconcile: set what differs, add partitions; fail where something cannot be made equal.",
             ),
         },
     ) as dag:

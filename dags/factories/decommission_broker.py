@@ -1,7 +1,7 @@
-"""Take brokers out of service: show what would move, have a person approve it, empty them, and stop them if wanted.
+"""Take brokers out of service: plan the moves, let a person approve them, empty the brokers, stop them if asked.
 
-What was approved is what is done: where replicas have moved since, the run fails and says so. The verification ends a
-throttle that was left.
+Exactly the approved moves are made: if replicas have moved since the plan, the run fails and says so. The task `verify`
+ends a throttle that was left behind.
 """
 
 from datetime import timedelta
@@ -19,7 +19,7 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
     """The DAG `<prefix>decommission_broker` on the cluster of that connection."""
     with DAG(
         dag_id=f"{prefix}decommission_broker",
-        description="Empty brokers of their replicas, and stop them if wanted",
+        description="Move all replicas off brokers, and optionally stop them",
         schedule=None,
         catchup=False,
         max_active_runs=1,
@@ -53,7 +53,7 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
             logyard_conn_id=logyard_conn_id,
         )
         verify = verify_moves(logyard_conn_id)
-        # The run's state is that of its last task: one that fails where the brokers are not out of service.
+        # The state of a run is that of its last tasks: this one fails where the brokers are not out of service.
         out_of_service = EmptyOperator(task_id="out_of_service")
         plan >> approve >> decommission >> verify >> out_of_service
         decommission >> out_of_service
@@ -62,12 +62,12 @@ def decommission_broker_dag(prefix: str = params.PREFIX, logyard_conn_id: str = 
 
 def _form() -> dict[str, Param]:
     return {
-        "brokers": params.brokers("Brokers", "The ids of the brokers that leave.", required=True),
+        "brokers": params.brokers("Brokers", "The ids of the brokers to take out of service.", required=True),
         "replication_factor": params.number(
-            "Replication factor", "A smaller one, where the brokers that stay are too few.", minimum=1
+            "Replication factor", "A smaller one, where too few brokers remain.", minimum=1
         ),
         **params.disks(),
-        "stop_brokers": params.flag("Stop them", "Stop the brokers in the end, by the launcher's command."),
+        "stop_brokers": params.flag("Stop them", "Stop the brokers at the end, by the launcher's command."),
         "throttle": params.throttle(),
         "approve": params.approval(),
     }

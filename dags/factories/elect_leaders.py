@@ -1,8 +1,8 @@
-"""Give partitions back to their preferred leaders: the first of their replicas, where another one leads.
+"""Elect preferred leaders: the first replica of each partition, where another one leads.
 
-Brokers that were restarted have lost their leaderships to others; this spreads the load as it was meant to be. With
-*Unclean* it does something else instead: partitions that nobody leads, because no replica in sync is alive, are given
-to any replica that is. What only the lost ones had is lost then.
+A broker that was restarted has lost its partitions' leadership to others; this spreads the load again as planned. With
+*Unclean* the run does something else: partitions without a leader, because no in-sync replica is alive, get any live
+replica as leader. Records that only the lost replicas had are then lost.
 """
 
 from datetime import timedelta
@@ -26,12 +26,12 @@ def elect_leaders_dag(prefix: str = params.PREFIX, logyard_conn_id: str = params
         dagrun_timeout=timedelta(minutes=15),
         doc_md=__doc__,
         params={
-            "topics": params.topics("Topics to look at; all of them where empty."),
+            "topics": params.topics("Topics to consider; empty: all topics."),
             "unclean": params.flag(
                 "Unclean",
-                "Instead, give partitions that nobody leads to any live replica. Records may be lost for good.",
+                "Instead, elect any live replica for partitions without a leader. Records may be lost for good.",
             ),
-            "dry_run": params.flag("Dry run", "Say which partitions would get a leader and elect none."),
+            "dry_run": params.flag("Dry run", "Report which partitions would get another leader, and elect none."),
         },
     ) as dag:
         ElectLeadersOperator(

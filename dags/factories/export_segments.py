@@ -1,8 +1,8 @@
-"""Export records to Parquet (or Delta Lake, or Iceberg) with Spark, every hour; incremental, nothing is exported twice.
+"""Export new records to Parquet (or Delta Lake, or Iceberg) with Spark, every hour; no record is exported twice.
 
-What and where comes from the factory's arguments, or from the form; where neither names topics and a destination,
-there is nothing to do. A run that exported something adds an event, with offsets and row counts, to the asset of its
-destination (alias `logyard_exports`), so that other DAGs can follow.
+The factory's arguments or the form name the topics and the destination; without them the task is skipped. A run that
+exported records adds an event, with offsets and row counts, to the asset of its destination (alias `logyard_exports`),
+which can start other DAGs.
 """
 
 from collections.abc import Sequence
@@ -28,19 +28,19 @@ def export_segments_dag(
     timeout: timedelta | None = None,
     timezone: str | None = None,
 ) -> DAG:
-    """The DAG `<prefix>export_segments` on the cluster of that connection, by the Spark of the other.
+    """The DAG `<prefix>export_segments` on that connection's cluster, run by the other connection's Spark.
 
-    :param topics: what the scheduled runs export.
-    :param destination: where to: a directory or URL.
-    :param timeout: when a run is ended; what it has committed by then stays, and the next one goes on. None: the
-        minutes of `[logyard] export_timeout_minutes`.
+    :param topics: the topics that scheduled runs export.
+    :param destination: the directory or URL that they export to.
+    :param timeout: after this time a run is ended; what it has committed stays, and the next run continues there. None:
+        the minutes of `[logyard] export_timeout_minutes`.
     :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
     """
     if timeout is None:
         timeout = timedelta(minutes=conf.getfloat(CONFIG_SECTION, "export_timeout_minutes", fallback=60.0))
     with DAG(
         dag_id=f"{prefix}export_segments",
-        description="Export the records of topics to a table; a second run exports nothing twice",
+        description="Export the new records of topics to a table; no record is exported twice",
         schedule=in_timezone(schedule, timezone),
         catchup=False,
         max_active_runs=1,
@@ -73,16 +73,20 @@ def export_segments_dag(
 def _form(topics: Sequence[str], destination: str | None) -> dict[str, Param]:
     return {
         "topics": params.topics("Topics to export.", default=topics),
-        "destination": params.text("Destination", "Directory (or URL) of the files.", default=destination),
+        "destination": params.text("Destination", "Directory or URL of the table.", default=destination),
         "format": params.choice(
-            "Table", "Delta and Iceberg need their package among Spark's jars.", ("parquet", "delta", "iceberg")
+            "Table", "Delta and Iceberg need their package in Spark's jars.", ("parquet", "delta", "iceberg")
         ),
-        "mode": params.choice("Mode", "Every record, or the latest of each key.", ("append", "upsert")),
-        "key_format": params.choice("Keys", "What keys become; what does not fit is a dead letter.", _FORMATS),
-        "value_format": params.choice("Values", "What values become, likewise.", _FORMATS),
+        "mode": params.choice(
+            "Mode", "append: every record; upsert: the latest record of each key.", ("append", "upsert")
+        ),
+        "key_format": params.choice(
+            "Keys", "How keys are read; records with other keys become dead letters.", _FORMATS
+        ),
+        "value_format": params.choice("Values", "The same for values.", _FORMATS),
         "key_schema": params.text("Schema of keys", "Columns of JSON keys in Spark's DDL: id BIGINT, name STRING."),
-        "value_schema": params.text("Schema of values", "Columns of JSON values, likewise."),
+        "value_schema": params.text("Schema of values", "The same for JSON values."),
         "partition_by": params.texts("Partition columns", "topic, date, or NAME=PATTERN: hour=%Y-%m-%dT%H."),
         "spark": params.mapping("Spark settings", "Settings of Spark for this run."),
-        "options": params.mapping("Options", "Further options of the job, by their names without dashes."),
+        "options": params.mapping("Options", "Further options of the job, by their names without leading dashes."),
     }

@@ -1,4 +1,4 @@
-"""Params that several DAGs share: what a person (or a caller of the REST API) fills in."""
+"""Params that several DAGs share: what a person, or a caller of the REST API, fills in."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,14 +13,14 @@ SPARK_CONNECTION = "spark_default"
 TAGS = ("logyard",)
 OWNER = "logyard"
 
-# What the task `plan` returned, as the tasks behind it take it.
+# The result of the task `plan`, for the tasks after it.
 PLAN = "{{ ti.xcom_pull(task_ids='plan') | tojson }}"
 
 NAME_PATTERN = "^[a-zA-Z0-9._-]{1,249}$"
 
 
 def required_topic(description: str = "The topic's name.") -> Param:
-    # Without a default the form (and the API) insist on a value.
+    # Without a default the form and the API require a value.
     return Param(type="string", pattern=NAME_PATTERN, title="Topic", description=description)
 
 
@@ -35,12 +35,12 @@ def number(title: str, description: str, *, default: int | None = None, minimum:
 
 
 def disks() -> dict[str, Param]:
-    """How large the brokers' disks are, and how full they may get."""
+    """The sizes of the brokers' disks, and how full they may get."""
     return {
         "disk_capacities": mapping(
             "Disk capacities",
-            'Bytes of the brokers\' disks, such as {"1": 2000000000000}: then they are evened out by the share that is '
-            "filled, and none is filled above the limit. Of all brokers; empty: the connection's, or none.",
+            'Bytes of the brokers\' disks, such as {"1": 2000000000000}, for all brokers: then the filled share of '
+            "the disks is balanced, and no disk is filled above the limit. Empty: the connection's, or none.",
         ),
         "disk_limit": Param(
             LIMIT_PERCENT,
@@ -48,7 +48,7 @@ def disks() -> dict[str, Param]:
             minimum=1,
             maximum=100,
             title="Disk limit",
-            description="Refuse a plan that fills a disk above this share, in percent, while replicas move.",
+            description="Refuse a plan that would fill a disk above this percentage while replicas move.",
         ),
     }
 
@@ -80,7 +80,7 @@ def mapping(title: str, description: str, default: dict[str, Any] | None = None)
 
 
 def approval() -> Param:
-    return flag("Ask a person", "Have a person approve the plan before anything is done.", default=True)
+    return flag("Ask a person", "Wait for a person's approval of the plan before anything is changed.", default=True)
 
 
 def throttle() -> Param:

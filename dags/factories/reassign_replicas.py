@@ -1,8 +1,8 @@
-"""Move replicas: plan (or take a plan), have a person approve it, execute in waves, verify, elect preferred leaders.
+"""Move replicas: plan (or take a plan), let a person approve it, execute in waves, verify, elect preferred leaders.
 
-The plan task changes nothing; its result says which replicas move, how many bytes each broker holds before and after,
-and how to go back. A worker that dies in the middle is no harm: the retry adopts the moves that are under way. When
-the execution is marked as failed its moves are cancelled; the verification ends a throttle that was left.
+The task `plan` changes nothing; its result says which replicas move, how many bytes each broker has before and after,
+and how to go back. If a worker dies in the middle, the retry adopts the moves that run. If the task `execute` is marked
+as failed, its moves are cancelled; the task `verify` ends a throttle that was left behind.
 """
 
 from datetime import timedelta
@@ -21,7 +21,7 @@ def reassign_replicas_dag(
 ) -> DAG:
     """The DAG `<prefix>reassign_replicas` on the cluster of that connection.
 
-    :param deferrable: wait in the triggerer; without one, a worker's slot is held for as long as replicas move.
+    :param deferrable: wait in the triggerer; if False, a worker's slot is occupied while replicas move.
     """
     with DAG(
         dag_id=f"{prefix}reassign_replicas",
@@ -62,7 +62,7 @@ def reassign_replicas_dag(
 
 
 def _goals() -> dict[str, Any]:
-    """What the plan is for, from the form."""
+    """The goals of the plan, from the form."""
     return {
         "topics": "{{ params.topics | tojson }}",
         "drain": "{{ params.drain | tojson }}",
@@ -77,13 +77,13 @@ def _goals() -> dict[str, Any]:
 
 def _form() -> dict[str, Param]:
     return {
-        "topics": params.topics("Topics to plan for; all of them where empty."),
+        "topics": params.topics("Topics to plan for; empty: all topics."),
         "drain": params.brokers("Drain", "Brokers to empty."),
         "replication_factor": params.number("Replication factor", "Bring partitions to this many replicas.", minimum=1),
-        "balance": params.flag("Balance counts", "Even out the numbers of replicas and leaders too."),
-        "balance_disk": params.flag("Balance bytes", "Even out the bytes on the brokers too."),
+        "balance": params.flag("Balance counts", "Also balance the numbers of replicas and leaders."),
+        "balance_disk": params.flag("Balance bytes", "Also balance the bytes on the brokers."),
         **params.disks(),
-        "plan": params.mapping("Plan", "Instead of goals, the JSON that kafka-reassign-partitions reads."),
+        "plan": params.mapping("Plan", "Instead of goals, a plan in the JSON format of kafka-reassign-partitions."),
         "throttle": params.throttle(),
         "approve": params.approval(),
     }

@@ -1,6 +1,6 @@
-"""Bring the controller back: diagnose, fence or restart what has to be, and prove that the cluster is whole.
+"""Recover the controller: diagnose it, fence or restart what is broken, and check that the cluster is healthy.
 
-It may run at any time, also when nothing is wrong. `controller_watch` runs the same by itself.
+It may run at any time, also when nothing is wrong. `controller_watch` does the same automatically.
 """
 
 from datetime import timedelta
@@ -25,13 +25,13 @@ def recover_controller_dag(prefix: str = params.PREFIX, logyard_conn_id: str = p
         doc_md=__doc__,
         params={
             "epoch_before": params.number(
-                "Epoch before", "The controller epoch before the trouble, where it is known: the new one must be above."
+                "Epoch before", "The controller epoch before the failure, if known: the new one must be higher."
             ),
-            "controller_before": params.number("Controller before", "Who was controller then, where it is known."),
+            "controller_before": params.number("Controller before", "The controller before the failure, if known."),
             "restart_brokers": params.flag(
-                "Restart brokers", "Start brokers that ought to run and do not.", default=True
+                "Restart brokers", "Start brokers that should run and do not.", default=True
             ),
-            "dry_run": params.flag("Dry run", "Say what is wrong and change nothing."),
+            "dry_run": params.flag("Dry run", "Report what is wrong, and change nothing."),
         },
     ) as dag:
         RecoverControllerOperator(

@@ -1,7 +1,7 @@
-"""Set where a consumer group reads on: plan every offset, have a person approve it, set what was approved.
+"""Reset the offsets of a consumer group: plan every offset, let a person approve the plan, set the approved offsets.
 
-The group must have no member: only its members may commit while it has any. What is set is what the plan showed; where
-the group has committed anything else in between, nothing is set and the run fails.
+The group must have no members: while it has any, only they may commit. Exactly the plan is set: if the group has
+committed other offsets since the plan, nothing is set and the run fails.
 """
 
 from datetime import timedelta
@@ -60,19 +60,19 @@ def _form() -> dict[str, Param]:
             minLength=1,
             maxLength=249,
             title="Group",
-            description="The consumer group; one that does not exist yet is made by its offsets.",
+            description="The consumer group; setting offsets creates one that does not exist.",
         ),
         "to": Param(
             type="string",
             pattern=TO,
             title="To",
             description=(
-                "earliest, latest, current, an offset (42), so many records on or back (+100, -100), or the first "
-                "record of a time (2026-01-31T12:00:00, UTC where no zone is named)."
+                "earliest, latest, current, an offset (42), a number of records forward or back (+100, -100), or the "
+                "first record at a time or later (2026-01-31T12:00:00, in UTC where no zone is given)."
             ),
             examples=["earliest", "latest", "-100", "2026-01-31T12:00:00Z"],
         ),
-        "topics": params.topics("Topics to set offsets of; those that the group committed offsets for where empty."),
-        "dry_run": params.flag("Dry run", "Plan every offset and set none."),
+        "topics": params.topics("Topics to set offsets of; empty: those that the group has committed offsets for."),
+        "dry_run": params.flag("Dry run", "Plan every offset, and set none."),
         "approve": params.approval(),
     }

@@ -1,4 +1,4 @@
-"""What topics keep, every day: bytes, records, limits, records past their time, and what looks wrong."""
+"""Report daily what topics retain: bytes, records, limits, records past their retention, suspicious settings."""
 
 from datetime import timedelta
 
@@ -21,14 +21,14 @@ def retention_report_dag(
     """
     with DAG(
         dag_id=f"{prefix}retention_report",
-        description="Report what topics keep, and what is past its time",
+        description="Report what topics retain, and what is past its retention",
         schedule=in_timezone(schedule, timezone),
         catchup=False,
         tags=[*params.TAGS, "topics"],
         default_args={"owner": params.OWNER},
         dagrun_timeout=timedelta(minutes=30),
         doc_md=__doc__,
-        params={"topics": params.topics("Topics to report on; all but internal ones where empty.")},
+        params={"topics": params.topics("Topics to report on; empty: all but internal ones.")},
     ) as dag:
         RetentionReportOperator(
             task_id="report",

@@ -1,4 +1,4 @@
-"""A topic's life from one form: create, alter, add partitions, delete; each step only where it is asked for."""
+"""Create, alter, expand and delete a topic from one form; steps that the form does not ask for do nothing."""
 
 from datetime import timedelta
 
@@ -32,7 +32,7 @@ def topic_lifecycle_dag(prefix: str = params.PREFIX, logyard_conn_id: str = para
             partitions="{{ params.partitions }}",
             replication_factor="{{ params.replication_factor }}",
             configs="{{ params.configs | tojson }}",
-            # Before an expansion there are fewer partitions than after it: a second run must not trip over that.
+            # After an expansion the topic has more partitions than the form says: a second run must not fail on that.
             if_exists="skip",
             dry_run="{{ params.dry_run }}",
             logyard_conn_id=logyard_conn_id,
@@ -72,11 +72,11 @@ def _form() -> dict[str, Param]:
         "replication_factor": params.number("Replication factor", "Empty: the broker's default.", minimum=1),
         "configs": params.mapping("Settings", "Settings at creation."),
         "alter": params.mapping("Alter", "Settings to set afterwards; null unsets."),
-        "expand_to": params.number("Expand to", "Partitions in all, afterwards; empty: as created.", minimum=1),
+        "expand_to": params.number("Expand to", "The number of partitions afterwards; empty: as created.", minimum=1),
         "delete": params.flag("Delete", "Delete the topic at the end."),
-        "must_be_empty": params.flag("Only if empty", "Refuse to delete a topic that holds records."),
+        "must_be_empty": params.flag("Only if empty", "Refuse to delete a topic that has records."),
         "must_have_no_group": params.flag(
             "Only if unread", "Refuse to delete a topic that a group with members reads.", default=True
         ),
-        "dry_run": params.flag("Dry run", "Check everything and change nothing."),
+        "dry_run": params.flag("Dry run", "Check everything, and change nothing."),
     }

@@ -1,6 +1,6 @@
-"""Make topics what a YAML file says: plan the difference, have a person approve it, apply what was approved.
+"""Make topics match a YAML file: plan the changes, let a person approve them, apply the approved ones.
 
-The file lies beside the DAG's own file (or below `[logyard] topics_directory`):
+The file is in the folder of the DAG's file (or in `[logyard] topics_directory`):
 
     version: 1
     owns: "orders\\\\..*"
@@ -9,8 +9,8 @@ The file lies beside the DAG's own file (or below `[logyard] topics_directory`):
       orders.created: {}
       orders.current: {configs: {cleanup.policy: compact}}
 
-Settings that the file does not name are left as they are, and topics that it does not list too, unless their deletion
-is asked for.
+Settings that the file does not name are not changed, and neither are topics that it does not list, unless you ask for
+their deletion.
 """
 
 from datetime import timedelta
@@ -34,7 +34,7 @@ def topics_as_code_dag(
 ) -> DAG:
     """The DAG `<prefix>topics_as_code` on the cluster of that connection.
 
-    :param directory: the folder of the files; that of `[logyard] topics_directory` goes before it.
+    :param directory: the folder of the files; `[logyard] topics_directory` takes precedence.
     :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
     """
     with DAG(
@@ -53,12 +53,14 @@ def topics_as_code_dag(
                 type="string",
                 pattern=r"^[A-Za-z0-9._/-]+\.ya?ml$",
                 title="File",
-                description="The YAML file, in the DAG's folder or the configured one.",
+                description="The YAML file, in the DAG's folder or in the configured one.",
             ),
             "delete_unlisted": params.flag(
-                "Delete unlisted", "Delete topics that the file owns and does not list, records and all."
+                "Delete unlisted", "Delete topics that the file owns and does not list, with their records."
             ),
-            "deletes_max": params.number("Deletions at most", "Refuse to delete more topics.", default=5, minimum=0),
+            "deletes_max": params.number(
+                "Deletions at most", "Refuse to delete more topics than this.", default=5, minimum=0
+            ),
             "approve": params.approval(),
         },
     ) as dag:
