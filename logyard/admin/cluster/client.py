@@ -8,21 +8,18 @@ Its modules cost 0.2 s to import, so that happens inside functions only.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from logyard.admin.cluster import connection, translation
-from logyard.admin.cluster.sign_of_life import first_sign
+from logyard.admin.cluster.probe import probe_brokers
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
 from logyard.admin.ports import LATEST, AccessRefused, ClusterUnreachable
-from logyard.admin.recovery.witnesses import Probe, Queue, Wire
+from logyard.admin.recovery.witnesses import Probe
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, TopicPartition
 
-_PROBES_MAX = 16
 _RETRY_PAUSE_S = 0.25
 _SPREADING_S = 3.0
 _TOPICS_PER_REQUEST = 200
@@ -35,7 +32,7 @@ class KafkaClusterClient:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
-        self._opened: Any = None
+        self._opened: connection.Connection | None = None
 
     def close(self) -> None:
         if self._opened is not None:
@@ -43,15 +40,19 @@ class KafkaClusterClient:
             self._opened = None
 
     @property
-    def _admin(self) -> Any:
+    def _connection(self) -> connection.Connection:
         if self._opened is None:
             self._opened = connection.connect(self._settings, self._settings.bootstrap, self._settings.total_timeout_s)
         return self._opened
 
+    @property
+    def _admin(self) -> Any:
+        return self._connection.admin
+
     # -- reading ---------------------------------------------------------------------------------
 
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot:
-        metadata = self._repeat(lambda: self._run(self._admin._get_cluster_metadata, topics))
+        metadata = self._repeat(lambda: self._metadata(topics).to_dict())
         moving: dict[TopicPartition, Assignment] | None = None
         if reassignments:
             try:
@@ -95,9 +96,14 @@ class KafkaClusterClient:
 
     def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]:
         ids = list(brokers) if brokers is not None else sorted(self.snapshot([]).brokers)
-        # kafka-python asks Metadata for every topic first when it is given none; the wire takes null for all.
-        answers = self._repeat(lambda: self._run(self._admin._async_describe_log_dirs, None, ids))
-        return translation.replica_sizes(answers)
+        # kafka-python's call asks Metadata for every topic first when it is given none; the wire takes null for all.
+        from kafka.protocol.admin import DescribeLogDirsRequest
+
+        def ask(broker: int) -> dict[str, Any]:
+            response = self._connection.send(DescribeLogDirsRequest(topics=None), broker)
+            return {"broker": broker, "log_dirs": [result.to_dict() for result in response.results]}
+
+        return translation.replica_sizes(self._repeat(lambda: [ask(broker) for broker in ids]))
 
     def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]:
         from kafka.structs import TopicPartition as Theirs
@@ -123,15 +129,23 @@ class KafkaClusterClient:
         callers settle that by comparing what is there with what was wanted."""
         from kafka.protocol.admin import CreateTopicsRequest
 
-        wanted = {
-            "num_partitions": -1 if topic.assignment else topic.partitions,
-            "replication_factor": -1 if topic.assignment else topic.replication_factor,
-            "assignments": {p: list(replicas) for p, replicas in (topic.assignment or {}).items()},
-            "configs": dict(topic.configs),
-        }
+        wanted = CreateTopicsRequest.CreatableTopic
+        assigned = [
+            wanted.CreatableReplicaAssignment(partition_index=p, broker_ids=list(replicas))
+            for p, replicas in (topic.assignment or {}).items()
+        ]
+        configs = [wanted.CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()]
         response = self._to_controller(
             lambda: CreateTopicsRequest(
-                topics=self._admin._process_create_topics_input({topic.name: wanted}),
+                topics=[
+                    wanted(
+                        name=topic.name,
+                        num_partitions=-1 if topic.assignment else topic.partitions,
+                        replication_factor=-1 if topic.assignment else topic.replication_factor,
+                        assignments=assigned,
+                        configs=configs,
+                    )
+                ],
                 timeout_ms=self._timeout_ms,
                 validate_only=validate_only,
             ),
@@ -161,10 +175,11 @@ class KafkaClusterClient:
     ) -> None:
         from kafka.protocol.admin import CreatePartitionsRequest
 
-        wanted: Any = {"count": total, "assignments": [list(a) for a in assignments]} if assignments else total
+        wanted = CreatePartitionsRequest.CreatePartitionsTopic
+        placed = [wanted.CreatePartitionsAssignment(broker_ids=list(a)) for a in assignments] if assignments else None
         response = self._to_controller(
             lambda: CreatePartitionsRequest(
-                topics=self._admin._process_create_partitions_input({topic: wanted}),
+                topics=[wanted(name=topic, count=total, assignments=placed)],
                 timeout_ms=self._timeout_ms,
                 validate_only=validate_only,
             ),
@@ -188,10 +203,17 @@ class KafkaClusterClient:
 
         if not targets:
             return {}
+        wanted = AlterPartitionReassignmentsRequest.ReassignableTopic
+        topics: dict[str, list[Any]] = {}
+        for tp, replicas in targets.items():
+            listed = None if replicas is None else list(replicas)
+            topics.setdefault(tp.topic, []).append(
+                wanted.ReassignablePartition(partition_index=tp.partition, replicas=listed)
+            )
         response = self._to_controller(
             lambda: AlterPartitionReassignmentsRequest(
                 timeout_ms=self._timeout_ms,
-                topics=self._admin._process_alter_partition_reassignments_input(targets),
+                topics=[wanted(name=name, partitions=partitions) for name, partitions in topics.items()],
             ),
             lambda answer: [answer.error_code],
         )
@@ -262,35 +284,7 @@ class KafkaClusterClient:
     # -- the controller's health -------------------------------------------------------------------
 
     def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
-        """Ask brokers Metadata (control) and ListPartitionReassignments (the controller's queue), three tries.
-
-        Each on a connection of its own, so that back-off of the others does not colour the answer; many at a time.
-        """
-        if not addresses:
-            return {}
-        with ThreadPoolExecutor(min(len(addresses), _PROBES_MAX), "logyard-probe") as pool:
-            asked = {b: pool.submit(self._probe, b, host, port, timeout_s) for b, (host, port) in addresses.items()}
-            return {broker: answer.result() for broker, answer in asked.items()}
-
-    def _probe(self, broker: int, host: str, port: int, timeout_s: float) -> Probe:
-        wire, detail = first_sign(self._settings, host, port, timeout_s)
-        if wire is not Wire.ANSWERS:
-            return Probe(broker, wire, detail=detail)
-        settings = replace(self._settings, request_timeout_s=timeout_s)
-        try:
-            admin = connection.open_by(settings, f"{host}:{port}", timeout_s)
-        except Exception as problem:  # of any kind: it says something about the broker, or about us
-            found = Probe(broker, connection.wire_of(problem), detail=str(problem.__cause__ or problem))
-        else:
-            try:
-                found = connection.ask_controller(admin, broker, timeout_s)
-            finally:
-                admin.close()
-        if found.queue is Queue.ANSWERS:
-            return found
-        # A process that dies may accept a last connection; what is dead must not pass for hung, or for alive.
-        wire, detail = first_sign(self._settings, host, port, timeout_s)
-        return found if wire is Wire.ANSWERS else Probe(broker, wire, detail=detail)
+        return probe_brokers(self._settings, addresses, timeout_s)
 
     # -- plumbing ------------------------------------------------------------------------------------
 
@@ -298,8 +292,12 @@ class KafkaClusterClient:
     def _timeout_ms(self) -> int:
         return round(self._settings.request_timeout_s * 1000)
 
-    def _run(self, coroutine: Any, *arguments: Any) -> Any:
-        return self._admin._manager.run(coroutine, *arguments)
+    def _metadata(self, topics: Sequence[str] | None) -> Any:
+        """A Metadata response of any broker; None asks for all topics."""
+        from kafka.protocol.metadata import MetadataRequest
+
+        named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        return self._connection.send(MetadataRequest(topics=named, allow_auto_topic_creation=False))
 
     def _to_controller(
         self, make: Callable[[], Any], codes: Callable[[Any], Iterable[int]], timeout_s: float | None = None
@@ -307,10 +305,10 @@ class KafkaClusterClient:
         """Send a request to the broker that is controller now; look again when it was not, or does not answer."""
 
         def once() -> Any:
-            controller = self._run(self._admin._get_cluster_metadata, [])["controller_id"]
+            controller = self._metadata([]).controller_id
             if controller < 0:
                 raise _NoController("the cluster has no controller just now")
-            response = self._run(lambda: self._admin._manager.send(make(), node_id=controller))
+            response = self._connection.send(make(), controller)
             if ErrorCode.NOT_CONTROLLER in list(codes(response)):
                 raise _NoController(f"broker {controller} is no longer controller")
             return response
@@ -341,11 +339,8 @@ class KafkaClusterClient:
             if time.monotonic() >= deadline:
                 raise last
             # Brokers may have moved or come back: have its list of addresses read again.
-            self._run(self._refresh)
+            self._connection.refresh()
             time.sleep(_RETRY_PAUSE_S)
-
-    async def _refresh(self) -> None:
-        self._admin._manager.cluster.request_update()
 
     def _configs(self, kind: str, name: str) -> dict[str, ConfigValue]:
         from kafka import errors as theirs
@@ -375,7 +370,7 @@ class KafkaClusterClient:
 
         def once() -> Any:
             request = IncrementalAlterConfigsRequest(resources=[(resource, name, changes)], validate_only=validate_only)
-            return self._run(lambda: self._admin._manager.send(request, node_id=node))
+            return self._connection.send(request, node)
 
         for entry in self._repeat(once).responses:
             translation.refuse(entry.error_code, entry.error_message)

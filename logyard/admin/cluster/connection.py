@@ -5,29 +5,65 @@ What is guarded against, seen in kafka-python 3.0.12:
 - its constructor leaves a thread behind when it fails; here that is stopped;
 - its back-off for a broker that was away grows to 30 s; here to 1 s;
 - it logs in again and again with a password that is refused, and then speaks of a time-out; here the refusal ends it,
-  and is told apart (`_net_client`).
+  and is told apart (`_Client`).
 """
 
 import logging
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+from weakref import WeakSet
 
-from logyard.admin.cluster import translation
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
-from logyard.admin.recovery.witnesses import Probe, Queue, Wire
 from logyard.admin.settings import ClusterSettings
-from logyard.broker.errors import ErrorCode
 
 _RETRY_PAUSE_S = 0.25
-_PROBES = 3
 
 
-def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float) -> Any:
-    """Open kafka-python's admin client by the first server that answers. Raises ClusterUnreachable; AccessRefused
-    as soon as a login was refused and no server took it."""
+class Connection:
+    """kafka-python's admin client, and the manager of connections that it sends requests by.
+
+    `admin` has the calls that kafka-python makes for its users; `send` takes any of its requests.
+    """
+
+    def __init__(self, admin: Any, manager: Any) -> None:
+        self.admin = admin
+        self._manager = manager
+
+    def send(self, request: Any, node: int | None = None, timeout_ms: int | None = None) -> Any:
+        """Send a request to a broker (None: any) and return its response. Raises kafka-python's errors."""
+        return self._manager.run(
+            lambda: self._manager.send(request, node_id=node, request_timeout_ms=timeout_ms),
+        )
+
+    def refresh(self) -> None:
+        """Have the list of brokers read again, beside what is sent next."""
+
+        async def ask() -> None:
+            self._manager.cluster.request_update()
+
+        self._manager.run(ask)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """What the last Metadata response said."""
+        found: str | None = self._manager.cluster.cluster_id
+        return found
+
+    def offers(self, api_key: int) -> bool:
+        """Whether the broker that was asked first has that API."""
+        return api_key in self._manager.broker_version_data.api_versions
+
+    def close(self) -> None:
+        self.admin.close()
+
+
+def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float) -> Connection:
+    """Open kafka-python's admin client by the first server that answers.
+
+    Raises ClusterUnreachable, and AccessRefused as soon as a login was refused and no server took it.
+    """
     deadline = time.monotonic() + timeout_s
     said: dict[str, str] = {}
     while True:
@@ -70,7 +106,7 @@ def is_refused_login(problem: BaseException) -> bool:
     return isinstance(problem, theirs.SaslAuthenticationFailedError)
 
 
-def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Any:
+def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connection:
     """Open the admin client by that server alone. Raises what kafka-python raises, with its cause."""
     from kafka import KafkaAdminClient
 
@@ -87,106 +123,78 @@ def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Any:
         "ssl_password": settings.ssl_password,
         "ssl_check_hostname": settings.ssl_check_hostname,
     }
-    admin = KafkaAdminClient.__new__(KafkaAdminClient)
+    client = _Client()
     try:
-        admin.__init__(
+        admin = KafkaAdminClient(
             bootstrap_servers=[server],
             client_id="logyard-admin",
             security_protocol=settings.security_protocol,
             request_timeout_ms=round(settings.request_timeout_s * 1000),
             bootstrap_timeout_ms=round(timeout_s * 1000),
             reconnect_backoff_max_ms=1000,
-            kafka_client=_net_client,
+            kafka_client=client.make,
             **security,
         )
     except BaseException as problem:
         # Its constructor has started a thread by now and would leave it running.
-        if hasattr(admin, "_net"):
-            admin._client.close()
-            admin._net.stop()
-            # "Unable to bootstrap" says nothing: why the last connection failed does.
-            reason = admin._client._manager.last_failure
-            if reason is not problem:
-                raise problem from reason
+        reason = client.stop()
+        # "Unable to bootstrap" says nothing: why the last connection failed does.
+        if reason is not None and reason is not problem:
+            raise problem from reason
         raise
-    return admin
+    return Connection(admin, client.manager)
 
 
-def _net_client(**configs: Any) -> Any:
-    """kafka-python's client over a manager that keeps what it otherwise only logs: why a connection failed."""
-    from kafka.net.compat import KafkaNetClient
-    from kafka.net.manager import KafkaConnectionManager
-    from kafka.net.selector import NetworkSelector
+class _Client:
+    """Makes kafka-python's client for its admin client, and knows its parts: they are ours to stop and to send by."""
 
-    class Manager(KafkaConnectionManager):  # type: ignore[misc]
-        last_failure: Exception | None = None
+    def __init__(self) -> None:
+        self.manager: Any = None
+        self._made: Any = None
+        self._net: Any = None
 
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            self.refused_logins: dict[Any, Exception] = {}
+    def make(self, **configs: Any) -> Any:
+        """kafka-python's client over a manager that keeps what it otherwise only logs: why a connection failed."""
+        from kafka.net.compat import KafkaNetClient
+        from kafka.net.manager import KafkaConnectionManager
+        from kafka.net.selector import NetworkSelector
 
-        def maybe_raise_auth_failure(self, node_id: Any) -> None:
-            if node_id in self.refused_logins:
-                raise self.refused_logins[node_id]
+        class Manager(KafkaConnectionManager):  # type: ignore[misc]
+            last_failure: Exception | None = None
 
-        def get_connection(self, node_id: Any, *arguments: Any, **options: Any) -> Any:
-            known = self._conns.get(node_id)
-            connection = super().get_connection(node_id, *arguments, **options)
-            if connection is not known:
+            def __init__(self, *arguments: Any, **options: Any) -> None:
+                super().__init__(*arguments, **options)
+                self.refused_logins: dict[Any, Exception] = {}
+                self.watched: WeakSet[Any] = WeakSet()
 
-                def keep(problem: Exception) -> None:
-                    self.last_failure = problem
-                    if is_refused_login(problem):
-                        self.refused_logins[node_id] = problem
+            def maybe_raise_auth_failure(self, node_id: Any) -> None:
+                if node_id in self.refused_logins:
+                    raise self.refused_logins[node_id]
 
-                connection.init_future.add_errback(keep)
-                connection.close_future.add_errback(keep)
-            return connection
+            def get_connection(self, node_id: Any, *arguments: Any, **options: Any) -> Any:
+                connection = super().get_connection(node_id, *arguments, **options)
+                if connection not in self.watched:
+                    self.watched.add(connection)
 
-    net = NetworkSelector(**configs)
-    return KafkaNetClient(net=net, manager=Manager(net, **configs), **configs)
+                    def keep(problem: Exception) -> None:
+                        self.last_failure = problem
+                        if is_refused_login(problem):
+                            self.refused_logins[node_id] = problem
 
+                    connection.init_future.add_errback(keep)
+                    connection.close_future.add_errback(keep)
+                return connection
 
-def ask_controller(admin: Any, broker: int, timeout_s: float) -> Probe:
-    """Ask one broker Metadata and, three times over, ListPartitionReassignments, on one connection."""
-    from kafka import errors as theirs
-    from kafka.protocol.admin import ListPartitionReassignmentsRequest
-    from kafka.protocol.metadata import MetadataRequest
+        self._net = NetworkSelector(**configs)
+        self.manager = Manager(self._net, **configs)
+        self._made = KafkaNetClient(net=self._net, manager=self.manager, **configs)
+        return self._made
 
-    timeout_ms = round(timeout_s * 1000)
-
-    def send(request: Any) -> Any:
-        # On the broker's own connection, so that Metadata is a fair control for the other request.
-        return admin._manager.run(lambda: admin._manager.send(request, node_id=broker, request_timeout_ms=timeout_ms))
-
-    try:
-        answer = send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-    except theirs.UnknownBrokerIdError:
-        # It answered Metadata when it was opened, and does not know itself: it is not registered, or only just.
-        return Probe(broker, Wire.ANSWERS, cluster_id=admin._manager.cluster.cluster_id)
-    except Exception as problem:
-        return Probe(broker, wire_of(problem), detail=f"Metadata: {problem}")
-    heard = Probe(broker, Wire.ANSWERS, Queue.SILENT, int(answer.controller_id), answer.cluster_id)
-    for _ in range(_PROBES):
-        try:
-            listed = send(ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=None))
-        except Exception as problem:
-            heard = replace(heard, queue=Queue.SILENT, detail=f"ListPartitionReassignments: {problem}")
-            continue
-        code = translation.code(listed.error_code)
-        if code is ErrorCode.NONE:
-            return replace(heard, queue=Queue.ANSWERS, detail="")
-        forbidden = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        queue = Queue.FORBIDDEN if forbidden else Queue.REFUSES
-        heard = replace(heard, queue=queue, detail=f"ListPartitionReassignments: {code.name}")
-        if forbidden:
-            break
-    return heard
-
-
-def wire_of(problem: BaseException) -> Wire:
-    """What a failure of kafka-python's says of a broker that gave a sign of life just before."""
-    from kafka import errors as theirs
-
-    silent = (theirs.RequestTimedOutError, theirs.KafkaTimeoutError, TimeoutError)
-    return Wire.SILENT if isinstance(problem.__cause__ or problem, silent) else Wire.REFUSES
+    def stop(self) -> Exception | None:
+        """End what was made; returns why the last connection failed."""
+        if self._made is None:
+            return None
+        self._made.close()
+        self._net.stop()
+        reason: Exception | None = self.manager.last_failure
+        return reason

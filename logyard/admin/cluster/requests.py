@@ -32,7 +32,7 @@ class ClusterRequests(KafkaClusterClient):
         """
 
         def once() -> Any:
-            response = self._run(lambda: self._admin._manager.send(make(), node_id=node))
+            response = self._connection.send(make(), node)
             _try_again(codes(response) if codes is not None else ())
             return response
 
@@ -57,7 +57,7 @@ class ClusterRequests(KafkaClusterClient):
 
         def once() -> Any:
             node, _ = self.coordinator(group)
-            response = self._run(lambda: self._admin._manager.send(make(), node_id=node))
+            response = self._connection.send(make(), node)
             _try_again(codes(response))
             return response
 
@@ -71,7 +71,7 @@ class ClusterRequests(KafkaClusterClient):
 
     def quorum(self) -> Quorum | None:
         # Metadata of a KRaft cluster names any broker as controller. Only there a broker offers this request.
-        if _DESCRIBE_QUORUM not in self._admin._manager.broker_version_data.api_versions:
+        if not self._connection.offers(_DESCRIBE_QUORUM):
             return None
         from kafka.protocol.admin import DescribeQuorumRequest
 
