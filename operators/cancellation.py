@@ -5,17 +5,18 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from logyard.admin.errors import ApiError, ErrorCode, LogyardError
+from logyard.admin.errors import ApiError, LogyardError
 from logyard.admin.ports import ClusterClient
 from logyard.admin.reassignment.cancellation import Cancellation, left_over, plan_cancellation
-from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.execution import cancel_moves
+from logyard.admin.reassignment.plan import Move
 from logyard.admin.reassignment.throttles import settings
-from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, Place
+from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, ThrottleSetting
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_list, as_mapping, as_truth
-from logyard.operators.throttles import WORKING, book_of, lives
+from logyard.operators.throttles import WORKING, book_of, sweep
 from logyard.operators.triggers.cluster import some
 
 
@@ -106,37 +107,28 @@ class CancelReassignmentOperator(ClusterOperator):
                     )
 
     def _cancel(self, client: ClusterClient, found: Cancellation) -> None:
-        answers = client.alter_reassignments({move.tp: None for move in found.moves}) if found.moves else {}
-        for tp, refusal in answers.items():
-            if refusal is not None and refusal.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
-                raise ApiError(refusal.code, f"{tp}: {refusal}")
+        for tp, refusal in cancel_moves(client, [move.tp for move in found.moves]).items():
+            raise ApiError(refusal.code, f"{tp}: {refusal}")
 
     def _unthrottle(self, client: ClusterClient, moves: Sequence[Move], ti: Any) -> list[str]:
         """Remove what throttled the cancelled moves; returns `topic T` and `broker B`.
 
         What runs have left that ended without their moves goes back to what was there before them.
         """
-        removed = []
         still = client.list_reassignments()
         snapshot = client.snapshot([])
         book = book_of(client, snapshot, self.hook.pause())
-        for owner in book.sweep(lives(ti), still):
-            self.log.info("ended the throttle that %s had left", owner)
-        # What a run holds that works it ends by itself.
-        held = book.held()
+        sweep(book, ti, still)
+        found = []
         for topic in sorted({move.tp.topic for move in moves} - {tp.topic for tp in still}):
             keys = left_over(client.topic_configs(topic), (settings.LEADERS, settings.FOLLOWERS))
-            keys = [key for key in keys if Place(TOPIC, topic, key) not in held]
-            if keys:
-                client.alter_topic_configs(topic, {}, keys)
-                removed.append(f"topic {topic}")
+            found += [ThrottleSetting(TOPIC, topic, key) for key in keys]
         brokers = {broker for move in moves for broker in (*move.replicas, *move.target)}
         for broker in sorted(brokers & set(snapshot.brokers)) if not still else ():
             keys = left_over(client.broker_configs(broker), (settings.LEADER_RATE, settings.FOLLOWER_RATE))
-            keys = [key for key in keys if Place(BROKER, str(broker), key) not in held]
-            if keys:
-                client.alter_broker_configs(broker, {}, keys)
-                removed.append(f"broker {broker}")
+            found += [ThrottleSetting(BROKER, str(broker), key) for key in keys]
+        # What a run that works holds stays: that run ends it.
+        removed = list(dict.fromkeys(f"{setting.kind} {setting.name}" for setting in book.remove(found)))
         if removed:
             self.log.info("throttles removed: %s", some(removed))
         return removed

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot
-from logyard.admin.reassignment.execution import Plan, make_plan
 from logyard.admin.reassignment.forecast import forecast, forecast_lines
+from logyard.admin.reassignment.plan import Plan, make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import ClusterOperator

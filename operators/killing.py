@@ -3,10 +3,11 @@
 import logging
 from collections.abc import Sequence
 
-from logyard.admin.errors import ErrorCode
 from logyard.admin.ports import ClusterClient, Pause
 from logyard.admin.reassignment.cancellation import plan_cancellation
-from logyard.admin.reassignment.execution import Move, adopt
+from logyard.admin.reassignment.execution import cancel_moves
+from logyard.admin.reassignment.plan import Move
+from logyard.admin.reassignment.waves import adopt
 from logyard.operators.throttles import book_of
 
 _log = logging.getLogger(__name__)
@@ -23,10 +24,9 @@ def end_moves(client: ClusterClient, moves: Sequence[Move], throttle_owner: str 
         return
     running = {move.tp: move.target for move in adopt(moves, snapshot).under_way}
     found = plan_cancellation(snapshot, snapshot.reassignments, expected=running)
-    going_on = {tp: str(reason) for tp, reason in found.kept.items()}
-    for tp, refusal in client.alter_reassignments({move.tp: None for move in found.moves}).items():
-        if refusal is not None and refusal.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
-            going_on[tp] = str(refusal)
+    going_on = dict(found.kept)
+    refusals = cancel_moves(client, [move.tp for move in found.moves])
+    going_on |= {tp: str(refusal) for tp, refusal in refusals.items()}
     for tp, reason in going_on.items():
         _log.warning("%s goes on, under its throttle: %s", tp, reason)
     if throttle_owner is not None and not going_on:

@@ -9,32 +9,21 @@ from airflow.sdk import Context
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterClient
+from logyard.admin.reassignment.cancellation import plan_cancellation
 from logyard.admin.reassignment.disks import LIMIT_PERCENT, read_capacities, read_limit
-from logyard.admin.reassignment.execution import (
-    MOVES_PER_BROKER,
-    ForeignReassignment,
-    Move,
-    Outcome,
-    Plan,
-    Progress,
-    StalePlan,
-    adopt,
-    explicit_moves,
-    held_back,
-    make_plan,
-    next_wave,
-    progress,
-    refuse_stale,
-)
+from logyard.admin.reassignment.execution import cancel_moves, start_moves
 from logyard.admin.reassignment.forecast import forecast, forecast_lines
+from logyard.admin.reassignment.plan import Move, Plan, StalePlan, explicit_moves, make_plan, refuse_stale
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
+from logyard.admin.reassignment.progress import PlanProgress, ReassignmentResult, plan_progress
 from logyard.admin.reassignment.throttles.book import ThrottleBook
+from logyard.admin.reassignment.waves import MOVES_PER_BROKER, ForeignReassignment, adopt, held_back, next_wave
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_json, as_list, as_mapping, as_truth
 from logyard.operators.killing import end_moves
 from logyard.operators.leadership import elect_preferred
-from logyard.operators.throttles import book_of, lives, owner_of, rate_of
+from logyard.operators.throttles import book_of, owner_of, rate_of, sweep
 from logyard.operators.triggers.base import WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import ReassignmentDoneTrigger, some
 
@@ -63,7 +52,7 @@ class PlanReassignmentOperator(ClusterOperator):
     Whatever the goals, replicas on dead or drained brokers get another one, and no rack holds a partition twice while
     another could; everything else stays where it is unless a goal moves it.
 
-    Returns the plan document (see `logyard.admin.reassignment.execution.Plan.as_json`) for
+    Returns the plan document (see `logyard.admin.reassignment.plan.Plan.as_json`) for
     ExecuteReassignmentOperator, with `brokers`: bytes, replicas and leaders of each broker before and after, and
     `seconds_at_throttle`.
 
@@ -175,8 +164,8 @@ class ExecuteReassignmentOperator(ClusterOperator):
     Refused where the cluster is not as the plan found it. A second run (or a retry after the worker died) adopts
     moves that are under way and equal the plan. A throttle ends with the moves, however they ended, and what others
     have set stands again; what a dead worker leaves, its next try, VerifyReassignmentOperator or any other run ends.
-    A target broker that is away is waited for; after `broker_patience_s` its moves are cancelled, if their old
-    replicas live, and the task fails and says so.
+    A target broker that is away is waited for; after `broker_patience_s` its moves are cancelled, if a former replica
+    is alive and in sync, and the task fails and says so.
 
     :param plan: the plan document, or its JSON. (templated)
     :param throttle: bytes per second for each broker; 0 for none; the connection's where empty, none where that is
@@ -242,7 +231,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
         with self.hook.client() as client:
             snapshot = client.snapshot(reassignments=True)
         self._check(plan, snapshot)
-        todo = progress(plan.moves, snapshot).running
+        todo = plan_progress(plan.moves, snapshot).running
         found = adopt(plan.moves, snapshot)
         wave = next_wave(found.to_start, found.under_way, snapshot, self.moves_per_broker)
         for move in wave:
@@ -273,19 +262,18 @@ class ExecuteReassignmentOperator(ClusterOperator):
             snapshot = client.snapshot(reassignments=True)
             self._check(plan, snapshot)
             # The throttles of runs that died; this task's own stays, as does one whose moves run on.
-            moving = {(tp.topic, tp.partition) for tp in snapshot.reassignments or ()}
-            for owner in self._book(client, snapshot).sweep(lives(ti), moving):
-                self.log.info("ended the throttle that %s had left", owner)
+            moving = snapshot.reassignments or {}
+            sweep(self._book(client, snapshot), ti, moving)
 
-    def _all_waves(self, plan: Plan, started: float, seen: Mapping[str, Any]) -> Progress:
+    def _all_waves(self, plan: Plan, started: float, seen: Mapping[str, Any]) -> PlanProgress:
         while True:
             with self.hook.client() as client:
                 snapshot = client.snapshot(reassignments=True)
-                state = progress(plan.moves, snapshot)
+                state = plan_progress(plan.moves, snapshot)
                 if not state.running:
                     return state
                 if state.stuck and seen.get("given_up"):
-                    self._give_up(client, snapshot, state)
+                    self._give_up(client, plan, snapshot, state)
                 self._hold_throttle(client, plan, snapshot, state)
                 waiting, later = self._start_wave(client, plan, snapshot, state)
             self.log.info("%d of %d moves done", len(state.done), len(plan.moves))
@@ -300,12 +288,12 @@ class ExecuteReassignmentOperator(ClusterOperator):
             seen = self.wait(trigger, "resume", started=started)
 
     def _start_wave(
-        self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: Progress
+        self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: PlanProgress
     ) -> tuple[list[Move], list[Move]]:
         """Start what may start now; returns the moves to wait for, and those whose new brokers are away."""
         found = adopt(plan.moves, snapshot)
         wave = next_wave(found.to_start, found.under_way, snapshot, self.moves_per_broker)
-        refusals = {tp: e for tp, e in client.alter_reassignments({m.tp: m.target for m in wave}).items() if e}
+        refusals = start_moves(client, wave)
         gone = {tp for tp, e in refusals.items() if e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         for tp, refusal in refusals.items():
             if tp not in gone:
@@ -318,17 +306,19 @@ class ExecuteReassignmentOperator(ClusterOperator):
         late = [m for m in plan.moves if m.tp in state.running and m.tp not in settled]
         return list({m.tp: m for m in (*late, *started)}.values()), held_back(found.to_start, snapshot)
 
-    def _give_up(self, client: ClusterClient, snapshot: ClusterSnapshot, state: Progress) -> None:
-        """A target broker stays away: its moves would never end. Cancel those whose old replicas are alive."""
-        running = snapshot.reassignments or {}
-        cancelled = [tp for tp in state.stuck if tp in running and set(running[tp].origin) <= set(snapshot.brokers)]
-        client.alter_reassignments(dict.fromkeys(cancelled))
+    def _give_up(self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: PlanProgress) -> None:
+        """A target broker stays away: its moves would never end. Cancel those whose former replicas could lead."""
+        stuck = [move for move in plan.moves if move.tp in state.stuck]
+        running = {move.tp: move.target for move in adopt(stuck, snapshot).under_way}
+        found = plan_cancellation(snapshot, snapshot.reassignments or {}, expected=running)
+        refusals = cancel_moves(client, [move.tp for move in found.moves])
+        cancelled = [move.tp for move in found.moves if move.tp not in refusals]
         raise WaitFailed(
             f"a target broker of {some(state.stuck)} was away for {self.broker_patience_s:g} s; "
             f"cancelled: {some(cancelled) or 'none'}; start the broker or plan again"
         )
 
-    def _hold_throttle(self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: Progress) -> None:
+    def _hold_throttle(self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: PlanProgress) -> None:
         rate = rate_of(self.throttle, self.hook.settings)
         moves = [m for m in plan.moves if m.tp in state.running and m.adding]
         if not rate or not moves or self._owner is None:
@@ -372,7 +362,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
         else:
             self.log.info("the throttle has ended")
 
-    def _finish(self, state: Progress, started: float) -> dict[str, Any]:
+    def _finish(self, state: PlanProgress, started: float) -> dict[str, Any]:
         partitions = list(state.done)
         hook = self.hook
         with hook.client() as client:
@@ -380,6 +370,6 @@ class ExecuteReassignmentOperator(ClusterOperator):
                 elect_preferred(client, hook.pause(), partitions)
             snapshot = client.snapshot(sorted({tp.topic for tp in partitions}))
         leaders = {tp: view.leader for tp in partitions if (view := snapshot.partition(tp)) is not None}
-        outcome = Outcome(tuple(partitions), state.lost, leaders, time.time() - started)
+        outcome = ReassignmentResult(tuple(partitions), state.lost, leaders, time.time() - started)
         self.log.info("%d partitions moved in %.1f s", len(partitions), outcome.seconds)
         return outcome.as_json()

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from airflow.sdk import Variable
@@ -80,6 +80,16 @@ def lives(ti: Any) -> Callable[[str], bool]:
         return any(run.get(name) in WORKING for run in states.values() for name in names)
 
     return asked
+
+
+def sweep(book: ThrottleBook, ti: Any, moving: Collection[tuple[str, int]]) -> None:
+    """End the throttles of runs that died and for whose partitions nothing moves; says whose."""
+    for owner in book.sweep(lives(ti), moving):
+        tell_ended(owner)
+
+
+def tell_ended(owner: str) -> None:
+    _log.info("ended the throttle that %s had left", owner)
 
 
 def rate_of(throttle: int | str | None, settings: ClusterSettings) -> int | None:

@@ -7,11 +7,12 @@ from airflow.sdk import Context
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import ClusterClient
-from logyard.admin.reassignment.execution import Plan, progress
+from logyard.admin.reassignment.plan import Plan
+from logyard.admin.reassignment.progress import plan_progress
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_mapping
-from logyard.operators.throttles import book_of, is_of_run, lives
+from logyard.operators.throttles import book_of, is_of_run, lives, tell_ended
 from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import MovesEndedTrigger, some
 
@@ -59,7 +60,7 @@ class VerifyReassignmentOperator(ClusterOperator):
         with self.hook.client() as client:
             snapshot = client.snapshot(reassignments=True)
             ended = [] if self.checks_only else self._end_throttles(client, snapshot, context["ti"])
-        state = progress(plan.moves, snapshot)
+        state = plan_progress(plan.moves, snapshot)
         if state.running:
             raise NotAsPlanned(f"{len(state.running)} of {len(plan.moves)} not as planned: {some(state.running)}")
         self.log.info("%d partitions as planned, %d are gone", len(state.done), len(state.lost))
@@ -81,5 +82,5 @@ class VerifyReassignmentOperator(ClusterOperator):
                     "throttles of brokers that are away stay until a run finds these again: %s", some(left)
                 )
             else:
-                self.log.info("ended the throttle that %s had left", owner)
+                tell_ended(owner)
         return ended

@@ -10,8 +10,9 @@ import typer
 
 from logyard.admin.reassignment import command, json_files, status
 from logyard.admin.reassignment.command import ReassignmentClient
+from logyard.admin.reassignment.proposal import propose
 from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
-from logyard.cli import options
+from logyard.cli import options, throttle_records
 from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper
 from logyard.local import interrupts
 from logyard.local.errors import LocalError
@@ -56,7 +57,7 @@ def generate(
     topics = json_files.parse_topics(options.read_file("--topics-to-move-json-file", topics_file))
     brokers = json_files.parse_brokers(broker_list)
     with _open(bootstrap_server, zookeeper, command_config_file) as client:
-        current, proposed = command.generate(
+        current, proposed = propose(
             client,
             topics,
             brokers,
@@ -105,6 +106,7 @@ def execute(
             throttle=throttle,
             log_dir_throttle=log_dir_throttle,
             timeout_s=timeout / 1000,
+            owner=throttle_records.this_run(),
             pause=options.connector.pause(),
             say=typer.echo,
         )
@@ -133,7 +135,14 @@ def verify(
         if wait:
             with _told_when_interrupted(_WAITED):
                 command.await_end(client, text, pause=options.connector.pause(), tell=_tell)
-        as_wanted = command.verify(client, text, preserve_throttles=preserve_throttles, say=typer.echo)
+        as_wanted = command.verify(
+            client,
+            text,
+            preserve_throttles=preserve_throttles,
+            owner=throttle_records.this_run(),
+            pause=options.connector.pause(),
+            say=typer.echo,
+        )
     if wait and not as_wanted:
         raise LocalError("not everything is where it shall be: see above, and execute again")
 
@@ -162,6 +171,7 @@ def cancel(
             preserve_throttles=preserve_throttles,
             force=force,
             timeout_s=timeout / 1000,
+            owner=throttle_records.this_run(),
             pause=options.connector.pause(),
             say=typer.echo,
             say_on=lambda said: typer.echo(said, nl=False),

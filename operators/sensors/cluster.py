@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue, conf
 
 from logyard.admin.cluster.observation import take
-from logyard.admin.reassignment.execution import Plan
+from logyard.admin.reassignment.plan import Plan
 from logyard.admin.settings import BadSettings
 from logyard.operators.fields import as_integer, as_list, as_number
 from logyard.operators.hooks.cluster import ClusterHook

@@ -8,7 +8,9 @@ from typing import Any
 from logyard.admin.cluster.observation import Look
 from logyard.admin.cluster.snapshot import topic_json
 from logyard.admin.connector import Connector
-from logyard.admin.reassignment.execution import Move, adopt, held_back, progress
+from logyard.admin.reassignment.plan import Move
+from logyard.admin.reassignment.progress import plan_progress
+from logyard.admin.reassignment.waves import adopt, held_back
 from logyard.admin.settings import ClusterSettings
 from logyard.operators.hooks.cluster import ClusterHook
 from logyard.operators.killing import end_moves
@@ -169,9 +171,9 @@ class ReassignmentDoneTrigger(ClusterTrigger):
 
     def look(self, seen: Look) -> dict[str, Any] | None:
         started, later = _moves(self.moves), _moves(self.held_back)
-        state = progress([*started, *later], seen.snapshot)
+        state = plan_progress([*started, *later], seen.snapshot)
         can_start = len(held_back(later, seen.snapshot)) < len(later)
-        if can_start or not (state.stuck or progress(started, seen.snapshot).running):
+        if can_start or not (state.stuck or plan_progress(started, seen.snapshot).running):
             return state.as_json()
         if not state.stuck:
             self._away_since = None
@@ -183,7 +185,7 @@ class ReassignmentDoneTrigger(ClusterTrigger):
         return {**state.as_json(), "given_up": True}
 
     def missing(self, seen: Look) -> str:
-        state = progress([*_moves(self.moves), *_moves(self.held_back)], seen.snapshot)
+        state = plan_progress([*_moves(self.moves), *_moves(self.held_back)], seen.snapshot)
         text = f"{len(state.running)} of {len(self.moves) + len(self.held_back)} moves: {some(state.running)}"
         return f"{text}; a target broker of {some(state.stuck)} is away" if state.stuck else text
 

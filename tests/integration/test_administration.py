@@ -13,16 +13,17 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.connector import RealConnector
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import EARLIEST
-from logyard.admin.reassignment.execution import make_plan, progress
+from logyard.admin.reassignment.plan import make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
+from logyard.admin.reassignment.progress import plan_progress
 from logyard.admin.reassignment.throttles import settings
 from logyard.admin.reassignment.throttles.book import ThrottleBook
-from logyard.admin.reassignment.throttles.records import MemoryRecords
 from logyard.admin.recovery.case import Expectation
 from logyard.admin.recovery.diagnosis import Finding
 from logyard.admin.topics.changes import IfExists, ensure_topic
 from logyard.admin.zookeeper.ensemble import KazooEnsemble
 from logyard.broker.model import TopicPartition
+from tests.support.memory_records import MemoryRecords
 from tests.support.real_cluster import RealCluster, eventually
 from tests.support.recovering import recover, settings_of
 
@@ -99,7 +100,7 @@ def test_replicas_move_by_a_plan_under_a_throttle(client: KafkaClusterClient) ->
     assert book.hold("test", moves, 10_000_000) == []
     assert all(client.broker_configs(b)[settings.FOLLOWER_RATE].value == "10000000" for b in (0, 1, 2))
     assert client.alter_reassignments({m.tp: m.target for m in moves}) == {m.tp: None for m in moves}
-    eventually(lambda: len(progress(moves, client.snapshot(reassignments=True)).done) == 4, "every move done", 60)
+    eventually(lambda: len(plan_progress(moves, client.snapshot(reassignments=True)).done) == 4, "every move done", 60)
     assert book.release("test") == []
     eventually(lambda: not _throttled(client), "no throttle left")
     elected = client.elect_leaders([m.tp for m in moves])

@@ -11,14 +11,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.connector import RealPause
-from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.plan import Move
 from logyard.admin.reassignment.throttles.book import ThrottleBook
-from logyard.admin.reassignment.throttles.records import MemoryRecords
 from logyard.broker.model import TopicPartition as AdminPartition
 from logyard.local.airflow.dag_files import DAGS
 from tests.integration.conftest import CONFIG
 from tests.support.airflow_yard import Yard, running_yard
 from tests.support.browser import Browser, browser_or_skip, severe
+from tests.support.memory_records import MemoryRecords
 from tests.support.page_steps import OFFERED, PAGE, buttons, create, latest_run, log_in, plan_move, settled
 from tests.support.real_cluster import eventually
 

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logyard.admin.cluster.snapshot import NewTopic
-from logyard.admin.reassignment.execution import Move
-from logyard.admin.reassignment.throttles.book import ThrottleBook, claims
-from logyard.admin.reassignment.throttles.records import BROKER, HELD, TOPIC, MemoryRecords, Place, standing
+from logyard.admin.reassignment.plan import Move
+from logyard.admin.reassignment.throttles.book import ThrottleBook
+from logyard.admin.reassignment.throttles.records import BROKER, HELD, TOPIC, ThrottleSetting, standing
+from logyard.admin.reassignment.throttles.settings import throttle_settings
 from logyard.broker.model import TopicPartition
 from tests.support.memory_clients import MemoryClient, MemoryPause
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_records import MemoryRecords
 
 BROKERS = (1, 2, 3)
 OWNERS = {
@@ -22,7 +24,7 @@ OWNERS = {
     "b": ([Move(TopicPartition("t", 1), (2,), (3,)), Move(TopicPartition("u", 0), (2,), (1,))], 200),
     "c": ([Move(TopicPartition("u", 1), (3,), (2,))], 100),
 }
-PLACES = sorted({place for moves, rate in OWNERS.values() for place in claims(moves, rate)})
+PLACES = sorted({place for moves, rate in OWNERS.values() for place in throttle_settings(moves, rate)})
 
 
 class Crash(BaseException):
@@ -54,24 +56,24 @@ class Yard:
         for topic in ("t", "u"):
             self.client.create_topic(NewTopic(topic, 2, 1))
         self.records = MemoryRecords()
-        self.theirs: dict[Place, str | None] = dict.fromkeys(PLACES)
+        self.theirs: dict[ThrottleSetting, str | None] = dict.fromkeys(PLACES)
 
     def book(self, before: Callable[[], None] = lambda: None) -> ThrottleBook:
         client, records = Tapped(self.client, before), Tapped(self.records, before)
         return ThrottleBook(client, records, MemoryPause(self.cluster), self.cluster.live())
 
-    def table(self, place: Place) -> dict[str, str]:
+    def table(self, place: ThrottleSetting) -> dict[str, str]:
         if place.kind == TOPIC:
             return self.cluster.configs[place.name]
         return self.cluster.broker_config.setdefault(int(place.name), {})
 
-    def foreign(self, place: Place, value: str | None) -> None:
+    def foreign(self, place: ThrottleSetting, value: str | None) -> None:
         self.theirs[place] = value
         self.table(place).pop(place.key, None)
         if value is not None:
             self.table(place)[place.key] = value
 
-    def now(self) -> dict[Place, str | None]:
+    def now(self) -> dict[ThrottleSetting, str | None]:
         return {place: self.table(place).get(place.key) for place in PLACES}
 
     def settle(self) -> None:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from logyard.admin.reassignment.throttles.records import MemoryRecords
 from logyard.operators import throttles
 from logyard.operators.hooks.cluster import ClusterHook
 from tests.support.memory_clients import MemoryConnector
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_records import MemoryRecords
 
 CONNECTION: dict[str, Any] = {"conn_type": "logyard", "host": "memory:1", "extra": {"broker_ids": [1, 2, 3]}}
 

@@ -15,6 +15,7 @@ Run = Callable[..., tuple[int, str, str]]
 def runner(cluster: RealCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return what runs a command on the cluster, by requests or by ZooKeeper."""
     monkeypatch.setattr(interrupts, "raise_once", lambda: None)
+    monkeypatch.setenv("XDG_STATE_HOME", str(cluster.directory / "state"))
 
     def command(*words: str, zookeeper: bool = False) -> tuple[int, str, str]:
         where = ["--bootstrap-server", cluster.bootstrap]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue
-from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.plan import Move
 from logyard.broker.model import Assignment, TopicPartition
 
 LEADERLESS = "none of its former replicas {} lives and is in sync: start one of these brokers first"

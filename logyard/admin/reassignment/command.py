@@ -4,24 +4,29 @@ Better than Kafka's tool in three places: a start that is refused as a whole tak
 would leave a partition without a leader is refused; a broker that is away does not keep the others throttled.
 """
 
-import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, ReplicaSize
 from logyard.admin.ports import Pause
 from logyard.admin.reassignment import json_files, status
-from logyard.admin.reassignment.json_files import BadReassignment, Replica
-from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
-from logyard.admin.reassignment.throttles import settings as throttles
-from logyard.broker.controller.topics.placement import place
+from logyard.admin.reassignment.cancellation import would_be_leaderless
+from logyard.admin.reassignment.execution import cancel_moves, start_moves
+from logyard.admin.reassignment.json_files import Replica
+from logyard.admin.reassignment.plan import Move
+from logyard.admin.reassignment.progress import MoveState, copy_progress, move_states
+from logyard.admin.reassignment.proposal import require_topics
+from logyard.admin.reassignment.throttles.book import ThrottleBook
+from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, Records, ThrottleSetting
+from logyard.admin.reassignment.throttles.settings import (
+    BROKER_THROTTLES,
+    LOG_DIR_RATE,
+    TOPIC_THROTTLES,
+    throttle_settings,
+)
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.model import Assignment, TopicPartition
-
-LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-BROKER_THROTTLES = (throttles.LEADER_RATE, throttles.FOLLOWER_RATE, LOG_DIR_RATE)
-TOPIC_THROTTLES = (throttles.LEADERS, throttles.FOLLOWERS)
 
 _EXISTING = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
@@ -35,6 +40,19 @@ _NO_PLACE = (ErrorCode.REPLICA_NOT_AVAILABLE,)
 
 Say = Callable[[str], None]
 """Prints text and a line's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleOwner:
+    """Who this run of the command is, and where it keeps the record of its throttle until its moves have started.
+
+    `name`: another one for each run. `records`: those of one cluster, by its id. `lives`: whether the run of that name
+    still works.
+    """
+
+    name: str
+    records: Callable[[str], Records]
+    lives: Callable[[str], bool]
 
 
 class ReassignmentRefused(LogyardError):
@@ -72,42 +90,6 @@ class ReassignmentClient(Protocol):
     ) -> dict[tuple[str, int, int], ApiError | None]: ...
 
 
-def generate(
-    client: ReassignmentClient,
-    topics: Sequence[str],
-    brokers: Sequence[int],
-    *,
-    rack_aware: bool = True,
-    minimal: bool = False,
-    chance: random.Random,
-) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, tuple[int, ...]]]:
-    """Return (today's replicas, proposed ones) of these topics on these brokers.
-
-    As Kafka's tool, everything is placed anew, by racks where all brokers have one. `minimal` keeps what can stay:
-    only replicas on other brokers move, and as many more as make counts even within one; unmoved partitions are left
-    out. Raises BadReassignment, planner.PlanImpossible, ApiError where too few brokers are left.
-    """
-    snapshot = _known(client.snapshot(topics), topics)
-    current = {tp: view.replicas for tp, view in snapshot.partitions(topics)}
-    racks = {b: snapshot.brokers[b].rack if rack_aware else None for b in brokers if b in snapshot.brokers}
-    if len({rack is None for rack in racks.values()}) > 1:
-        raise BadReassignment(
-            "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
-            "assignment without rack information."
-        )
-    if minimal:
-        known = PlanInput.of(snapshot, topics, client.replica_sizes())
-        moves = plan_moves(replace(known, brokers=racks), Goals(balance=True, seed=chance.randrange(1 << 30)))
-        return current, {move.tp: move.target for move in moves}
-    proposed = {}
-    for topic in topics:
-        views = snapshot.topics[topic].partitions
-        start, shift = (chance.randrange(max(len(racks), 1)) for _ in range(2))
-        placed = place(list(racks.items()), len(views), len(views[0].replicas), start=start, shift=shift)
-        proposed.update({TopicPartition(topic, number): replicas for number, replicas in placed.items()})
-    return current, proposed
-
-
 def execute(
     client: ReassignmentClient,
     text: str,
@@ -116,10 +98,16 @@ def execute(
     throttle: int = -1,
     log_dir_throttle: int = -1,
     timeout_s: float = 10.0,
+    owner: ThrottleOwner,
     pause: Pause,
     say: Say,
 ) -> None:
-    """Start what a file asks for; rates in bytes per second, negative: none. Raises ReassignmentRefused, ApiError."""
+    """Start what a file asks for; rates in bytes per second, negative: none. Raises ReassignmentRefused, ApiError.
+
+    The throttle is the owner's until the moves have started: a start that is refused, and a run that is killed before,
+    leave what was set before. From then on it is anybody's, as with Kafka's tool: `verify` and `cancel` remove it, on
+    whichever machine they run.
+    """
     proposed, log_dirs = json_files.parse_execution(text)
     topics = sorted({tp.topic for tp in proposed})
     running = client.list_reassignments()
@@ -129,7 +117,7 @@ def execute(
     dead = sorted({b for replicas in proposed.values() for b in replicas} - set(snapshot.brokers))
     if dead:
         raise ReassignmentRefused(f"Unknown broker id {dead[0]}")
-    current = _current(_known(snapshot, topics), proposed)
+    current = _current(require_topics(snapshot, topics), proposed)
     rendered = json_files.render(current)
     say(
         f"Current partition replica assignment\n\n{rendered}\n\n"
@@ -137,45 +125,53 @@ def execute(
     )
     if throttle >= 0 or log_dir_throttle >= 0:
         say(_VERIFY)
-    settings = status.throttle_settings(proposed, current, running)
-    movers = sorted({replica.broker for replica in log_dirs})
-    before = throttles.Throttle()
+    book = _book(client, snapshot, owner, pause)
+    book.sweep(owner.lives, running)
     try:
         if throttle >= 0:
-            away = _away(client, snapshot, settings.brokers)
-            settings = replace(settings, brokers=[broker for broker in settings.brokers if broker not in away])
-            before = throttles.capture(client, list(settings.topics), settings.brokers)
-            _limit(client, settings, throttle, pause)
+            settings = throttle_settings(_throttled_moves(proposed, current, running), throttle)
+            book.hold_settings(owner.name, settings)
             say(f"The inter-broker throttle limit was set to {throttle} B/s")
+            away = _away(client, snapshot, sorted({int(s.name) for s in settings if s.kind == BROKER}))
             if away:
                 say(
                     f"broker{_plural(away)} {status.ids(away)} cannot be asked and got no throttle: "
                     "set it again with --additional when back"
                 )
         if log_dir_throttle >= 0:
-            for broker in movers:
-                client.alter_broker_configs(broker, {LOG_DIR_RATE: str(log_dir_throttle)})
+            movers = sorted({replica.broker for replica in log_dirs})
+            rates = {ThrottleSetting(BROKER, str(broker), LOG_DIR_RATE): str(log_dir_throttle) for broker in movers}
+            book.hold_settings(owner.name, rates)
             say(f"The replica-alter-dir throttle limit was set to {log_dir_throttle} B/s")
-        _start(client, proposed)
+        _start(client, proposed, current)
     except BaseException:
-        _take_back(client, before, running)
+        _take_back(client, book, owner, running)
         raise
+    book.hand_over(owner.name)
     named = ",".join(map(str, sorted(proposed)))
     say(f"Successfully started partition reassignment{_plural(proposed)} for {named}")
     if log_dirs:
         _move_dirs(client, log_dirs, timeout_s, pause, say)
 
 
-def verify(client: ReassignmentClient, text: str, *, preserve_throttles: bool = False, say: Say) -> bool:
+def verify(
+    client: ReassignmentClient,
+    text: str,
+    *,
+    preserve_throttles: bool = False,
+    owner: ThrottleOwner,
+    pause: Pause,
+    say: Say,
+) -> bool:
     """Say how far a file's moves are; once nothing moves, remove every throttle. True: all is as the file wants."""
     targets = json_files.parse_targets(text)
-    partitions, dirs, ongoing = _states(client, targets)
-    say(status.partition_text(partitions))
+    states, dirs, ongoing = _states(client, targets)
+    say(status.partition_text(states))
     say(status.dir_text(dirs))
     moving = ongoing or any(not move.is_done for move in dirs.values())
     if not moving and not preserve_throttles:
-        _clear(client, targets.partitions, say)
-    return not moving and all(move.as_wanted for move in partitions.values())
+        _clear(client, targets.partitions, owner, pause, say)
+    return not moving and all(state.is_as_wanted for state in states)
 
 
 def await_end(client: ReassignmentClient, text: str, *, pause: Pause, tell: Say, poll_s: float = 1.0) -> None:
@@ -185,13 +181,13 @@ def await_end(client: ReassignmentClient, text: str, *, pause: Pause, tell: Say,
     while True:
         snapshot = client.snapshot(sorted({tp.topic for tp, _ in targets.partitions}), reassignments=True)
         running = snapshot.reassignments
-        moves = status.partition_moves(targets.partitions, snapshot)
+        states = move_states(_wanted_moves(targets), snapshot)
         sizes = client.replica_sizes(sorted(snapshot.brokers)) if running or targets.log_dirs else []
         dirs = status.dir_moves(targets.log_dirs, sizes, snapshot.brokers)
         if running is not None:
             if not running and not any(move.is_active for move in dirs.values()):
                 return
-            line = str(status.copied(moves, running, sizes))
+            line = str(copy_progress(states, running, sizes))
             if line != told:
                 tell(line)
                 told = line
@@ -205,6 +201,7 @@ def cancel(
     preserve_throttles: bool = False,
     force: bool = False,
     timeout_s: float = 10.0,
+    owner: ThrottleOwner,
     pause: Pause,
     say: Say,
     say_on: Say,
@@ -219,8 +216,7 @@ def cancel(
     if active and not force:
         _refuse_leaderless(client.snapshot(sorted({tp.topic for tp in active})), running, active)
     if active:
-        answers = client.alter_reassignments(dict.fromkeys(active))
-        problems = _problems(answers, unless=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        problems = cancel_moves(client, active)
         if problems:
             raise ReassignmentRefused(
                 f"Error cancelling partition reassignment{_plural(problems)} for: {_all(problems)}"
@@ -235,30 +231,52 @@ def cancel(
     else:
         say_on("None of the specified partition moves are active.")
     if not preserve_throttles:
-        _clear(client, targets.partitions, say)
+        _clear(client, targets.partitions, owner, pause, say)
 
 
 # -- steps -------------------------------------------------------------------------------------------
 
 
-def _start(client: ReassignmentClient, proposed: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-    problems = _problems(client.alter_reassignments(dict(proposed)))
+def _start(
+    client: ReassignmentClient,
+    proposed: Mapping[TopicPartition, tuple[int, ...]],
+    current: Mapping[TopicPartition, tuple[int, ...]],
+) -> None:
+    problems = start_moves(client, [Move(tp, current[tp], target) for tp, target in proposed.items()])
     if problems:
         raise ReassignmentRefused(f"Error reassigning partition(s): {_all(problems)}")
 
 
 def _take_back(
-    client: ReassignmentClient, before: throttles.Throttle, running: Mapping[TopicPartition, Assignment]
+    client: ReassignmentClient,
+    book: ThrottleBook,
+    owner: ThrottleOwner,
+    running: Mapping[TopicPartition, Assignment],
 ) -> None:
     """Undo a throttle, unless something moves that it may be for."""
-    if (before.topics or before.brokers) and not running and not client.list_reassignments():
-        throttles.restore(client, before)
+    if owner.name not in book.owners():
+        return
+    if running or client.list_reassignments():
+        book.hand_over(owner.name)
+    else:
+        book.release(owner.name)
 
 
-def _limit(client: ReassignmentClient, settings: status.ThrottleSettings, rate: int, pause: Pause) -> None:
-    for topic, values in settings.topics.items():
-        client.alter_topic_configs(topic, values)
-    throttles.set_rates(client, settings.brokers, rate, pause)
+def _book(client: ReassignmentClient, snapshot: ClusterSnapshot, owner: ThrottleOwner, pause: Pause) -> ThrottleBook:
+    live = None if client.reaches_dead_brokers else list(snapshot.brokers)
+    return ThrottleBook(client, owner.records(snapshot.cluster_id), pause, live)
+
+
+def _throttled_moves(
+    proposed: Mapping[TopicPartition, tuple[int, ...]],
+    current: Mapping[TopicPartition, tuple[int, ...]],
+    running: Mapping[TopicPartition, Assignment],
+) -> list[Move]:
+    """The moves that a throttle is for: the proposed ones, and those that run already, from where these began."""
+    moves = {tp: Move(tp, assigned.origin, assigned.target) for tp, assigned in running.items()}
+    for tp, target in proposed.items():
+        moves[tp] = Move(tp, moves[tp].replicas if tp in moves else current[tp], target)
+    return list(moves.values())
 
 
 def _away(client: ReassignmentClient, snapshot: ClusterSnapshot, brokers: Sequence[int]) -> list[int]:
@@ -266,19 +284,30 @@ def _away(client: ReassignmentClient, snapshot: ClusterSnapshot, brokers: Sequen
     return [broker for broker in brokers if broker not in snapshot.brokers and not client.reaches_dead_brokers]
 
 
-def _clear(client: ReassignmentClient, targets: Sequence[tuple[TopicPartition, tuple[int, ...]]], say: Say) -> None:
+def _clear(
+    client: ReassignmentClient,
+    targets: Sequence[tuple[TopicPartition, tuple[int, ...]]],
+    owner: ThrottleOwner,
+    pause: Pause,
+    say: Say,
+) -> None:
     topics = sorted({tp.topic for tp, _ in targets})
     snapshot = client.snapshot(topics)
+    book = _book(client, snapshot, owner, pause)
+    book.sweep(owner.lives, client.list_reassignments())
     brokers = sorted(set(snapshot.brokers) | {broker for _, replicas in targets for broker in replicas})
     away = _away(client, snapshot, brokers)
     say(f"Clearing broker-level throttles on broker{_plural(brokers)} {status.ids(brokers)}")
-    for broker in brokers:
-        if broker not in away:
-            client.alter_broker_configs(broker, {}, BROKER_THROTTLES)
+    book.remove(
+        ThrottleSetting(BROKER, str(broker), key)
+        for broker in brokers
+        if broker not in away
+        for key in BROKER_THROTTLES
+    )
     say(f"Clearing topic-level throttles on topic{_plural(topics)} {','.join(topics)}")
-    for topic in topics:
-        if topic in snapshot.topics:
-            client.alter_topic_configs(topic, {}, TOPIC_THROTTLES)
+    book.remove(
+        ThrottleSetting(TOPIC, topic, key) for topic in topics if topic in snapshot.topics for key in TOPIC_THROTTLES
+    )
     if away:
         raise ReassignmentRefused(
             f"broker{_plural(away)} {status.ids(away)} cannot be asked: what throttles "
@@ -311,34 +340,31 @@ def _move_dirs(
         pause.sleep(0.1)
 
 
+def _wanted_moves(targets: json_files.Targets) -> list[Move]:
+    """A file's moves; it does not say where replicas were."""
+    return [Move(tp, (), target) for tp, target in dict(targets.partitions).items()]
+
+
 def _states(
     client: ReassignmentClient, targets: json_files.Targets
-) -> tuple[dict[TopicPartition, status.PartitionMove], dict[Replica, status.DirMove], bool]:
+) -> tuple[list[MoveState], dict[Replica, status.DirectoryMove], bool]:
     snapshot = replace(
         client.snapshot(sorted({tp.topic for tp, _ in targets.partitions})), reassignments=client.list_reassignments()
     )
     asked = sorted({replica.broker for replica in targets.log_dirs} & set(snapshot.brokers))
     dirs = status.dir_moves(targets.log_dirs, client.replica_sizes(asked) if asked else (), snapshot.brokers)
-    return status.partition_moves(targets.partitions, snapshot), dirs, bool(snapshot.reassignments)
+    return move_states(_wanted_moves(targets), snapshot), dirs, bool(snapshot.reassignments)
 
 
 def _refuse_leaderless(
     snapshot: ClusterSnapshot, running: Mapping[TopicPartition, Assignment], active: Sequence[TopicPartition]
 ) -> None:
     for tp in active:
-        view = snapshot.partition(tp)
-        if view is not None and not set(running[tp].origin) & set(view.isr) & set(snapshot.brokers):
+        if would_be_leaderless(snapshot, tp, running[tp]):
             raise ReassignmentRefused(
                 f"{tp} would have no leader: none of its former replicas {status.ids(running[tp].origin)} "
                 "lives and is in sync; start one of these brokers first, or cancel with --force"
             )
-
-
-def _known(snapshot: ClusterSnapshot, topics: Sequence[str]) -> ClusterSnapshot:
-    for topic in topics:
-        if topic not in snapshot.topics:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} not found.")
-    return snapshot
 
 
 def _current(
@@ -351,12 +377,6 @@ def _current(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition: {', '.join(map(str, missing))}"
         )
     return found
-
-
-def _problems(
-    answers: Mapping[TopicPartition, ApiError | None], unless: ErrorCode | None = None
-) -> dict[TopicPartition, ApiError]:
-    return {tp: problem for tp, problem in sorted(answers.items()) if problem is not None and problem.code != unless}
 
 
 def _all(problems: Mapping[TopicPartition, ApiError]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.plan import Move
 from logyard.admin.settings import BadSettings
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition

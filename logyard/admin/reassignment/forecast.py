@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
-from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.plan import Move
 from logyard.broker.model import TopicPartition
 
 

@@ -19,7 +19,7 @@ from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.admin.reassignment.balance import Bytes
 from logyard.admin.reassignment.counts import Counts
 from logyard.admin.reassignment.disks import LIMIT, Disks, Room
-from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.plan import Move
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 

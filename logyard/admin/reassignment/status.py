@@ -1,33 +1,16 @@
-"""Where a reassignment stands, told in the words of kafka-reassign-partitions; and what a throttle has to name. Pure.
+"""Where a reassignment stands, told in the words of kafka-reassign-partitions. Pure."""
 
-The lists of a throttle: on the leaders' side every broker that has a replica today, on the followers' side those
-that get one (facts §6).
-"""
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-
-from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.admin.cluster.snapshot import ReplicaSize
 from logyard.admin.reassignment.json_files import Replica
-from logyard.admin.reassignment.throttles.settings import FOLLOWERS, LEADERS
+from logyard.admin.reassignment.progress import MoveState
 from logyard.broker.model import Assignment, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionMove:
-    """One partition: its replicas now, the wanted ones, and whether nothing moves it any more."""
-
-    current: tuple[int, ...]
-    target: tuple[int, ...]
-    done: bool
-
-    @property
-    def as_wanted(self) -> bool:
-        return self.done and self.current == self.target
-
-
-@dataclass(frozen=True, slots=True)
-class DirMove:
+class DirectoryMove:
     """One replica's directory: the wanted one, today's (None: on no living directory), and that of a copy on its way.
 
     `broker_lives`: whether its broker could be asked.
@@ -48,55 +31,43 @@ class DirMove:
         return self.broker_lives and self.current is not None and self.future is None
 
 
-def partition_moves(
-    targets: Iterable[tuple[TopicPartition, tuple[int, ...]]], snapshot: ClusterSnapshot
-) -> dict[TopicPartition, PartitionMove]:
-    """Compare targets with a snapshot that has reassignments; a partition that is gone has no replicas."""
-    running = snapshot.reassignments or {}
-    views = dict(snapshot.partitions())
-    found = {}
-    for tp, target in targets:
-        view = views.get(tp)
-        current = running[tp].replicas if tp in running else view.replicas if view else ()
-        found[tp] = PartitionMove(current, target, tp not in running)
-    return found
-
-
 def dir_moves(
     targets: Mapping[Replica, str], sizes: Iterable[ReplicaSize], live: Iterable[int]
-) -> dict[Replica, DirMove]:
+) -> dict[Replica, DirectoryMove]:
     alive = frozenset(live)
     places: dict[Replica, dict[bool, str]] = {}
     for one in sizes:
         places.setdefault(Replica(*one.tp, one.broker), {})[one.is_future] = one.log_dir
     return {
-        replica: DirMove(
+        replica: DirectoryMove(
             target, places.get(replica, {}).get(False), places.get(replica, {}).get(True), replica.broker in alive
         )
         for replica, target in targets.items()
     }
 
 
-def partition_text(moves: Mapping[TopicPartition, PartitionMove]) -> str:
+def partition_text(states: Iterable[MoveState]) -> str:
+    """What `verify` prints of the partitions."""
     lines = ["Status of partition reassignment:"]
-    for tp, move in sorted(moves.items()):
-        if not move.done:
+    for state in sorted(states, key=lambda state: state.move.tp):
+        tp, current, target = state.move.tp, state.current, state.move.target
+        if state.is_running:
             lines.append(f"Reassignment of partition {tp} is still in progress.")
-        elif move.current == move.target:
+        elif current == target:
             lines.append(f"Reassignment of partition {tp} is completed.")
         else:
             lines.append(
-                f"There is no active reassignment of partition {tp}, but replica set is {ids(move.current)} "
-                f"rather than {ids(move.target)}."
+                f"There is no active reassignment of partition {tp}, but replica set is {ids(current)} "
+                f"rather than {ids(target)}."
             )
     return "\n".join(lines)
 
 
-def dir_text(moves: Mapping[Replica, DirMove]) -> str:
+def dir_text(moves: Mapping[Replica, DirectoryMove]) -> str:
     return "\n".join(_dir_line(replica, moves[replica]) for replica in in_order(moves))
 
 
-def _dir_line(replica: Replica, move: DirMove) -> str:
+def _dir_line(replica: Replica, move: DirectoryMove) -> str:
     named = f"Partition {replica.topic}-{replica.partition}"
     if not move.broker_lives:
         return f"{named} cannot be found in any live log directory on broker {replica.broker}."
@@ -133,71 +104,3 @@ def ids(brokers: Iterable[int]) -> str:
 def in_order(replicas: Iterable[Replica]) -> list[Replica]:
     """By broker, then topic, then partition."""
     return sorted(replicas, key=lambda r: (r.broker, r.topic, r.partition))
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleSettings:
-    """Topic → key → list of `partition:broker`, and the brokers whose rate is limited."""
-
-    topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    brokers: Sequence[int] = ()
-
-
-def throttle_settings(
-    proposed: Mapping[TopicPartition, Sequence[int]],
-    current: Mapping[TopicPartition, Sequence[int]],
-    running: Mapping[TopicPartition, Assignment],
-) -> ThrottleSettings:
-    """What Kafka's tool sets for these moves; those that run already keep their places on the lists."""
-    sources = {tp: set(assignment.origin) for tp, assignment in running.items()}
-    destinations = {tp: set(assignment.adding) for tp, assignment in running.items()}
-    for tp, replicas in proposed.items():
-        sources.setdefault(tp, set(current[tp]))
-        destinations[tp] = set(replicas) - sources[tp]
-    leaders, followers = _listed(sources), _listed(destinations)
-    topics = {topic: {LEADERS: leaders[topic], FOLLOWERS: followers.get(topic, "")} for topic in sorted(leaders)}
-    return ThrottleSettings(topics, sorted(set().union(*sources.values(), *destinations.values())))
-
-
-def _listed(brokers: Mapping[TopicPartition, Iterable[int]]) -> dict[str, str]:
-    """Topic → its list."""
-    entries: dict[str, list[str]] = {}
-    for tp, held in brokers.items():
-        entries.setdefault(tp.topic, []).extend(f"{tp.partition}:{broker}" for broker in held)
-    # Sorted as text, as Kafka's TreeSet of strings does.
-    return {topic: ",".join(sorted(found)) for topic, found in entries.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """How far a reassignment is: partitions, and bytes that new replicas hold of those they are to hold."""
-
-    partitions: int
-    done: int
-    bytes: int = 0
-    bytes_there: int = 0
-
-    def __str__(self) -> str:
-        text = f"{self.done} of {self.partitions} partitions are where they shall be"
-        if self.bytes:
-            text += f", {self.bytes_there / 1e6:,.1f} of {self.bytes / 1e6:,.1f} MB of the others are copied"
-        return text
-
-
-def copied(
-    moves: Mapping[TopicPartition, PartitionMove],
-    running: Mapping[TopicPartition, Assignment],
-    sizes: Iterable[ReplicaSize],
-) -> Copied:
-    """Count what is done, and compare new replicas' sizes with the largest replica's."""
-    held: dict[TopicPartition, dict[int, int]] = {}
-    for one in sizes:
-        if not one.is_future:
-            held.setdefault(one.tp, {})[one.broker] = one.size
-    wanted = there = 0
-    for tp in moves:
-        for broker in running[tp].adding if tp in running else ():
-            largest = max(held.get(tp, {}).values(), default=0)
-            wanted += largest
-            there += held.get(tp, {}).get(broker, 0)
-    return Copied(len(moves), sum(move.done for move in moves.values()), wanted, there)

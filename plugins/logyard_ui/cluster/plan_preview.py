@@ -7,8 +7,8 @@ from typing import Any
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
 from logyard.admin.errors import LogyardError
 from logyard.admin.reassignment.disks import read_capacities
-from logyard.admin.reassignment.execution import make_plan
 from logyard.admin.reassignment.forecast import forecast
+from logyard.admin.reassignment.plan import make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.plugins.logyard_ui.cluster.progress import Running
 

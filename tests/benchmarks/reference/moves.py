@@ -11,13 +11,13 @@ from confluent_kafka.admin import NewTopic
 
 from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.connector import RealPause
-from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.plan import Move
 from logyard.admin.reassignment.throttles.book import ThrottleBook
-from logyard.admin.reassignment.throttles.records import MemoryRecords
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
 from tests.benchmarks.reference.measure import Measured, cpu_s
 from tests.benchmarks.reference.rows import led, wait
+from tests.support.memory_records import MemoryRecords
 from tests.support.real_cluster import RealCluster, eventually
 
 MANY, LED = 10_000, 3_000

@@ -1,6 +1,7 @@
 """Commands run in this process against the twins: a cluster and a ZooKeeper in memory."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -31,9 +32,10 @@ def znodes(monkeypatch: pytest.MonkeyPatch) -> TreeZnodes:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run `logyard` with these words; returns exit status, stdout, stderr."""
     monkeypatch.setattr(interrupts, "raise_once", lambda: None)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def command(*words: str) -> tuple[int, str, str]:
         status = entry.main(words)

@@ -10,9 +10,9 @@ pytest.importorskip("airflow.sdk")
 from airflow.sdk.exceptions import TaskDeferred
 
 from logyard.admin.reassignment.disks import DiskTooFull
-from logyard.admin.reassignment.execution import ForeignReassignment
 from logyard.admin.reassignment.planner import PlanImpossible
 from logyard.admin.reassignment.throttles import settings
+from logyard.admin.reassignment.waves import ForeignReassignment
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition
 from logyard.operators.leadership import ElectLeadersOperator

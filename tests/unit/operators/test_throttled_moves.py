@@ -11,9 +11,8 @@ from airflow.sdk.exceptions import TaskDeferred
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
-from logyard.admin.reassignment.execution import StalePlan
+from logyard.admin.reassignment.plan import StalePlan
 from logyard.admin.reassignment.throttles import settings
-from logyard.admin.reassignment.throttles.records import MemoryRecords
 from logyard.broker.model import Assignment
 from logyard.operators.cancellation import CancelReassignmentOperator
 from logyard.operators.triggers.base import WaitFailed
@@ -21,6 +20,7 @@ from logyard.operators.verification import NotAsPlanned
 from tests.support.airflow_tasks import context, remade, run, use
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_records import MemoryRecords
 from tests.support.moves import decommission, execute, four_brokers, plan, throttled, verify, without_broker
 
 pytestmark = pytest.mark.airflow

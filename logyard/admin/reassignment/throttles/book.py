@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from logyard.admin.ports import AccessRefused, ClusterUnreachable, Pause
-from logyard.admin.reassignment.execution import Move
+from logyard.admin.reassignment.plan import Move
 from logyard.admin.reassignment.throttles.records import (
     BROKER,
     ENDING,
@@ -16,23 +16,15 @@ from logyard.admin.reassignment.throttles.records import (
     OVER,
     TOPIC,
     Claim,
-    Place,
     Record,
     Records,
+    ThrottleSetting,
     base,
     is_known,
     no_longer_needed,
     standing,
 )
-from logyard.admin.reassignment.throttles.settings import (
-    FOLLOWER_RATE,
-    LEADER_RATE,
-    ConfigClient,
-    await_rates,
-    own_values,
-    throttled_brokers,
-    throttled_replicas,
-)
+from logyard.admin.reassignment.throttles.settings import ConfigClient, await_rates, own_values, throttle_settings
 from logyard.broker.errors import ApiError, ErrorCode
 
 _ROUNDS = 20  # of looking whether somebody else came or went meanwhile
@@ -60,37 +52,53 @@ class ThrottleBook:
     def owners(self) -> dict[str, Record]:
         return {record.owner: record for record in self._records.load()}
 
-    def held(self) -> set[Place]:
+    def held(self) -> set[ThrottleSetting]:
         """The settings that some owner holds now."""
-        return {place for record in self._records.load() if record.state == HELD for place in record.claims}
+        return {setting for record in self._records.load() if record.state == HELD for setting in record.claims}
 
     def lacks(self, owner: str, moves: Sequence[Move], rate: int) -> bool:
         """Whether `hold` would have anything to do for this owner."""
         mine = self.owners().get(owner)
         held = mine.claims if mine is not None and mine.state == HELD else {}
-        wanted = {place: value for place, value in claims(moves, rate).items() if self._reaches(place)}
-        return any(p not in held or not held[p].looked for p in wanted)
+        wanted = filter(self._reaches, throttle_settings(moves, rate))
+        return any(setting not in held or not held[setting].looked for setting in wanted)
 
-    def hold(self, owner: str, moves: Sequence[Move], rate: int) -> list[Place]:
-        """Throttle `moves` to `rate` bytes per second on each broker; returns the settings that others keep.
+    def hold(self, owner: str, moves: Sequence[Move], rate: int) -> list[ThrottleSetting]:
+        """Throttle `moves` to `rate` bytes per second on each broker; see `hold_settings`."""
+        return self.hold_settings(owner, throttle_settings(moves, rate))
 
-        May be called again, by the same owner, as often as it likes: for what it holds already nothing changes,
-        except for brokers that could not be asked before. Brokers that are away are left out.
+    def hold_settings(self, owner: str, settings: Mapping[ThrottleSetting, str]) -> list[ThrottleSetting]:
+        """Have these settings hold for this owner, beside what it holds already; returns those that others keep.
+
+        May be called again as often as the owner likes: for what it holds already nothing changes, except for brokers
+        that could not be asked before. Brokers that are away are left out. Raises ApiError, AccessRefused.
         """
-        wanted = {place: value for place, value in claims(moves, rate).items() if self._reaches(place)}
+        wanted = {setting: value for setting, value in settings.items() if self._reaches(setting)}
         mine = self._announce(owner, wanted)
         found = self._read(wanted)
         others = [record for record in self._records.load() if record.owner != owner]
-        theirs = [place for place, value in found.items() if _is_others_last_word(place, value, mine, others)]
-        taken = {place: value for place, value in found.items() if place not in theirs}
-        mine = replace(mine, claims={**mine.claims, **{p: mine.claims[p].found(v) for p, v in taken.items()}})
+        theirs = [setting for setting, value in found.items() if _is_others_last_word(setting, value, mine, others)]
+        taken = {setting: value for setting, value in found.items() if setting not in theirs}
+        mine = replace(mine, claims={**mine.claims, **{s: mine.claims[s].found(v) for s, v in taken.items()}})
         self._bring(mine, taken, [*others, mine])
         self._settle(owner, list(taken), mine)
-        rates = {int(place.name) for place in taken if place.kind == BROKER}
-        await_rates(self._client, sorted(rates), rate, self._pause)
+        await_rates(self._client, {setting: wanted[setting] for setting in taken}, self._pause)
         return theirs
 
-    def release(self, owner: str) -> list[Place]:
+    def hand_over(self, owner: str) -> None:
+        """Stop owning: what is set stays, and counts from now on as anybody's who keeps no records."""
+        self._records.drop(owner)
+        self._forget()
+
+    def remove(self, settings: Iterable[ThrottleSetting]) -> list[ThrottleSetting]:
+        """Unset these, whoever set them, except for what an owner holds; returns what was unset."""
+        held = self.held()
+        free = [setting for setting in settings if setting not in held]
+        for (kind, name), of_one in _by_resource(free).items():
+            self._write(kind, name, dict.fromkeys(setting.key for setting in of_one))
+        return free
+
+    def release(self, owner: str) -> list[ThrottleSetting]:
         """End an owner's throttle: what it set goes back to what others want, or set. Returns what is left to do.
 
         Something is left where a broker is away; the record stays, and whoever calls `sweep` later finishes it.
@@ -123,7 +131,7 @@ class ThrottleBook:
 
     # -- steps -------------------------------------------------------------------------------------------
 
-    def _announce(self, owner: str, wanted: Mapping[Place, str]) -> Record:
+    def _announce(self, owner: str, wanted: Mapping[ThrottleSetting, str]) -> Record:
         """Claim before looking: whoever ends a throttle of its own from now on leaves these settings to us."""
         records = self.owners()
         mine = records.get(owner)
@@ -131,20 +139,22 @@ class ThrottleBook:
             turn = 1 + max((record.turn for record in records.values()), default=0)
             # What a former throttle of this owner's saw is still what has to come back.
             before = mine.claims if mine is not None else {}
-            mine = Record(owner, turn, HELD, {p: replace(claim, looked=False) for p, claim in before.items()})
+            mine = Record(owner, turn, HELD, {s: replace(claim, looked=False) for s, claim in before.items()})
         claimed = dict(mine.claims)
-        for place, value in wanted.items():
-            claimed[place] = replace(claimed.get(place, Claim(value)), wanted=value)
+        for setting, value in wanted.items():
+            claimed[setting] = replace(claimed.get(setting, Claim(value)), wanted=value)
         mine = replace(mine, claims=claimed)
         self._records.put(mine)
         return mine
 
-    def _settle(self, owner: str, places: Sequence[Place], held: Record | None = None) -> list[Place]:
+    def _settle(
+        self, owner: str, settings: Sequence[ThrottleSetting], held: Record | None = None
+    ) -> list[ThrottleSetting]:
         """Bring settings to what all records want, until nobody else came or went meanwhile; returns what is away.
 
         :param held: the owner's record, where it holds on even if somebody has ended it meanwhile.
         """
-        left: list[Place] = []
+        left: list[ThrottleSetting] = []
         for _ in range(_ROUNDS):
             records = self._records.load()
             mine = next((record for record in records if record.owner == owner), None)
@@ -153,22 +163,22 @@ class ThrottleBook:
                     return []  # whoever dropped it has settled it
                 mine = held
                 records.append(held)
-            found = self._read(places)
-            left = [place for place in places if place not in found]
-            ours = {place: value for place, value in found.items() if is_known(place, value, records)}
+            found = self._read(settings)
+            left = [setting for setting in settings if setting not in found]
+            ours = {setting: value for setting, value in found.items() if is_known(setting, value, records)}
             self._bring(mine, ours, records)
             if _others(self._records.load(), owner) == _others(records, owner):
                 break
         return left
 
-    def _bring(self, mine: Record, found: Mapping[Place, str | None], records: Sequence[Record]) -> None:
+    def _bring(self, mine: Record, found: Mapping[ThrottleSetting, str | None], records: Sequence[Record]) -> None:
         """Set what is not as the records want it, written down before."""
-        wanted = {place: standing(place, records) for place in found}
-        of_runs = {p: mine.claims[p].wrote(v) for p, v in wanted.items() if v is not None and v != base(p, records)}
+        wanted = {setting: standing(setting, records) for setting in found}
+        of_runs = {s: mine.claims[s].wrote(v) for s, v in wanted.items() if v is not None and v != base(s, records)}
         self._records.put(replace(mine, claims={**mine.claims, **of_runs}))
-        changed = {place: value for place, value in wanted.items() if value != found[place]}
-        for (kind, name), places in _by_resource(changed).items():
-            self._write(kind, name, {place.key: changed[place] for place in places})
+        changed = {setting: value for setting, value in wanted.items() if value != found[setting]}
+        for (kind, name), settings in _by_resource(changed).items():
+            self._write(kind, name, {setting.key: changed[setting] for setting in settings})
 
     def _forget(self) -> None:
         for record in no_longer_needed(self._records.load()):
@@ -176,14 +186,14 @@ class ThrottleBook:
 
     # -- the cluster's settings --------------------------------------------------------------------------
 
-    def _reaches(self, place: Place) -> bool:
-        return place.kind == TOPIC or self._live is None or place.name in self._live
+    def _reaches(self, setting: ThrottleSetting) -> bool:
+        return setting.kind == TOPIC or self._live is None or setting.name in self._live
 
-    def _read(self, places: Iterable[Place]) -> dict[Place, str | None]:
-        """Values, None where nothing is set (or the topic is gone); places on brokers that are away are left out."""
-        found: dict[Place, str | None] = {}
-        for (kind, name), wanted in _by_resource(filter(self._reaches, places)).items():
-            keys = [place.key for place in wanted]
+    def _read(self, settings: Iterable[ThrottleSetting]) -> dict[ThrottleSetting, str | None]:
+        """Values, None where nothing is set (or the topic is gone); settings on brokers that are away are left out."""
+        found: dict[ThrottleSetting, str | None] = {}
+        for (kind, name), wanted in _by_resource(filter(self._reaches, settings)).items():
+            keys = [setting.key for setting in wanted]
             try:
                 configs = self._client.topic_configs(name) if kind == TOPIC else self._client.broker_configs(int(name))
                 values = own_values(configs, keys)
@@ -196,7 +206,7 @@ class ThrottleBook:
                 if kind == BROKER:
                     continue  # it went away since
                 values = dict.fromkeys(keys)
-            found.update({place: values[place.key] for place in wanted})
+            found.update({setting: values[setting.key] for setting in wanted})
         return found
 
     def _write(self, kind: str, name: str, values: Mapping[str, str | None]) -> None:
@@ -212,28 +222,16 @@ class ThrottleBook:
                 raise
 
 
-def claims(moves: Sequence[Move], rate: int) -> dict[Place, str]:
-    """What a throttle of these moves sets, the topics' lists first: a broker that knows its rate knows them then."""
-    found = {
-        Place(TOPIC, topic, key): ",".join(listed)
-        for topic, keys in throttled_replicas(moves).items()
-        for key, listed in keys.items()
-    }
-    for broker in throttled_brokers(moves):
-        found |= {Place(BROKER, str(broker), key): str(rate) for key in (LEADER_RATE, FOLLOWER_RATE)}
-    return found
-
-
-def _is_others_last_word(place: Place, value: str | None, mine: Record, others: Sequence[Record]) -> bool:
+def _is_others_last_word(setting: ThrottleSetting, value: str | None, mine: Record, others: Sequence[Record]) -> bool:
     """Whether a setting that we had taken was changed by somebody who keeps no records."""
-    claim = mine.claims[place]
-    return claim.looked and value != claim.saw and not is_known(place, value, [*others, mine])
+    claim = mine.claims[setting]
+    return claim.looked and value != claim.saw and not is_known(setting, value, [*others, mine])
 
 
-def _by_resource(places: Iterable[Place]) -> dict[tuple[str, str], list[Place]]:
-    found: dict[tuple[str, str], list[Place]] = {}
-    for place in places:
-        found.setdefault((place.kind, place.name), []).append(place)
+def _by_resource(settings: Iterable[ThrottleSetting]) -> dict[tuple[str, str], list[ThrottleSetting]]:
+    found: dict[tuple[str, str], list[ThrottleSetting]] = {}
+    for setting in settings:
+        found.setdefault((setting.kind, setting.name), []).append(setting)
     return found
 
 

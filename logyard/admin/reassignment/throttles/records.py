@@ -21,7 +21,7 @@ HELD, ENDING, OVER = "held", "ending", "over"
 EVERYTHING = "*"
 
 
-class Place(NamedTuple):
+class ThrottleSetting(NamedTuple):
     """One setting that throttles: of a topic (`kind` TOPIC, a list of replicas) or of a broker (BROKER, a rate)."""
 
     kind: str
@@ -60,17 +60,17 @@ class Record:
     owner: str
     turn: int
     state: str = HELD
-    claims: Mapping[Place, Claim] = field(default_factory=dict)
+    claims: Mapping[ThrottleSetting, Claim] = field(default_factory=dict)
 
-    def with_claim(self, place: Place, claim: Claim) -> "Record":
-        return replace(self, claims={**self.claims, place: claim})
+    def with_claim(self, setting: ThrottleSetting, claim: Claim) -> "Record":
+        return replace(self, claims={**self.claims, setting: claim})
 
     def partitions(self) -> set[tuple[str, int]]:
         """The partitions (topic, number) for whose moves the throttle is."""
         return {
-            (place.name, int(entry.partition(":")[0]))
-            for place, claim in self.claims.items()
-            if place.kind == TOPIC
+            (setting.name, int(entry.partition(":")[0]))
+            for setting, claim in self.claims.items()
+            if setting.kind == TOPIC
             for entry in entries(claim.wanted)
         }
 
@@ -80,8 +80,8 @@ class Record:
             "turn": self.turn,
             "state": self.state,
             "claims": [
-                {**place._asdict(), "wanted": c.wanted, "looked": c.looked, "saw": c.saw, "written": list(c.written)}
-                for place, c in sorted(self.claims.items())
+                {**setting._asdict(), "wanted": c.wanted, "looked": c.looked, "saw": c.saw, "written": list(c.written)}
+                for setting, c in sorted(self.claims.items())
             ],
         }
 
@@ -91,7 +91,7 @@ class Record:
         try:
             content = json.loads(text) if isinstance(text, str) else text
             claims = {
-                Place(str(c["kind"]), str(c["name"]), str(c["key"])): Claim(
+                ThrottleSetting(str(c["kind"]), str(c["name"]), str(c["key"])): Claim(
                     str(c["wanted"]), bool(c["looked"]), c["saw"], tuple(c["written"])
                 )
                 for c in content["claims"]
@@ -109,7 +109,7 @@ class Records(Protocol):
         ...
 
     def put(self, record: Record) -> None:
-        """Keep a record in place of its owner's former one."""
+        """Keep a record in setting of its owner's former one."""
         ...
 
     def drop(self, owner: str) -> None:
@@ -117,32 +117,16 @@ class Records(Protocol):
         ...
 
 
-class MemoryRecords:
-    """The twin of `Records`: a table, by way of JSON."""
-
-    def __init__(self) -> None:
-        self.table: dict[str, str] = {}
-
-    def load(self) -> list[Record]:
-        return [Record.from_json(text) for text in self.table.values()]
-
-    def put(self, record: Record) -> None:
-        self.table[record.owner] = json.dumps(record.as_json())
-
-    def drop(self, owner: str) -> None:
-        self.table.pop(owner, None)
-
-
 def entries(text: str | None) -> list[str]:
     """The entries of a list of replicas."""
     return [entry for entry in (text or "").split(",") if entry]
 
 
-def base(place: Place, records: Iterable[Record]) -> str | None:
+def base(setting: ThrottleSetting, records: Iterable[Record]) -> str | None:
     """What others than runs set last, as far as a run saw it when it came."""
     found: str | None = None
     of_runs: set[str] | None = None
-    for claim in _claims(place, records):
+    for claim in _claims(setting, records):
         if claim.looked:
             if of_runs is None or claim.saw not in of_runs:
                 found = claim.saw
@@ -150,16 +134,16 @@ def base(place: Place, records: Iterable[Record]) -> str | None:
     return found
 
 
-def is_known(place: Place, value: str | None, records: Sequence[Record]) -> bool:
+def is_known(setting: ThrottleSetting, value: str | None, records: Sequence[Record]) -> bool:
     """Whether a run has written this value, or it is the base: else it is somebody else's last word."""
-    return value == base(place, records) or any(value in claim.written for claim in _claims(place, records))
+    return value == base(setting, records) or any(value in claim.written for claim in _claims(setting, records))
 
 
-def standing(place: Place, records: Sequence[Record]) -> str | None:
+def standing(setting: ThrottleSetting, records: Sequence[Record]) -> str | None:
     """What the setting has to be: the base, and what the owners want that still hold theirs. None: not set."""
-    below = base(place, records)
-    wanted = [claim.wanted for claim in _claims(place, [r for r in records if r.state == HELD])]
-    if place.kind == BROKER:
+    below = base(setting, records)
+    wanted = [claim.wanted for claim in _claims(setting, [r for r in records if r.state == HELD])]
+    if setting.kind == BROKER:
         return wanted[-1] if wanted else below
     if below == EVERYTHING:
         return below
@@ -169,10 +153,10 @@ def standing(place: Place, records: Sequence[Record]) -> str | None:
 
 def no_longer_needed(records: Collection[Record]) -> list[Record]:
     """Records that are OVER, and on whose values nobody's claims lie who is not."""
-    claimed = {place for record in records if record.state != OVER for place in record.claims}
+    claimed = {setting for record in records if record.state != OVER for setting in record.claims}
     return [record for record in records if record.state == OVER and not claimed & set(record.claims)]
 
 
-def _claims(place: Place, records: Iterable[Record]) -> list[Claim]:
+def _claims(setting: ThrottleSetting, records: Iterable[Record]) -> list[Claim]:
     ordered = sorted(records, key=lambda record: (record.turn, record.owner))
-    return [record.claims[place] for record in ordered if place in record.claims]
+    return [record.claims[setting] for record in ordered if setting in record.claims]

@@ -1,22 +1,26 @@
-"""Replication throttles of a reassignment: the settings, what moves need of them, and how they are set at once.
+"""The settings that throttle replication: their names, what moves need of them, and when brokers know them.
 
-Topic lists name the partitions that move, broker rates hold for the brokers they move between (facts §6). Runs share
-them by `book.py`.
+Lists of topics name the replicas that move, rates of brokers hold for the brokers they move between (facts §6). They
+are set and ended by `book.py` alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from logyard.admin.cluster.snapshot import ConfigValue
 from logyard.admin.ports import Pause
-from logyard.admin.reassignment.execution import Move
-from logyard.broker.errors import ApiError, ErrorCode
+from logyard.admin.reassignment.plan import Move
+from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, ThrottleSetting
 
 LEADERS = "leader.replication.throttled.replicas"
 FOLLOWERS = "follower.replication.throttled.replicas"
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
+LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+TOPIC_THROTTLES = (LEADERS, FOLLOWERS)
+BROKER_THROTTLES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
+
+_PATIENCE_S = 5.0
 
 
 class ConfigClient(Protocol):
@@ -31,82 +35,49 @@ class ConfigClient(Protocol):
     def alter_broker_configs(self, broker: int, values: Mapping[str, str], delete: Sequence[str] = ()) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Throttle:
-    """What was there before: topic → key → value and broker → key → value, None where nothing was set."""
+def throttle_settings(moves: Iterable[Move], rate: int) -> dict[ThrottleSetting, str]:
+    """What a throttle of these moves sets, as kafka-reassign-partitions sets it.
 
-    topics: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
-    brokers: Mapping[int, Mapping[str, str | None]] = field(default_factory=dict)
-
-
-def throttled_replicas(moves: Sequence[Move]) -> dict[str, dict[str, list[str]]]:
-    """Topic → key → entries `partition:broker`: sources on the leaders' list, destinations on the followers'."""
-    lists: dict[str, dict[str, list[str]]] = {}
+    The lists of topics name every broker that has a replica today on the leaders' side, and those that get one on the
+    followers' side. They come first: a broker that knows its rate knows the lists then.
+    """
+    lists: dict[tuple[str, str], set[str]] = {}
+    brokers: set[int] = set()
     for move in moves:
-        if move.adding:
-            entry = lists.setdefault(move.tp.topic, {LEADERS: [], FOLLOWERS: []})
-            entry[LEADERS] += [f"{move.tp.partition}:{broker}" for broker in move.replicas]
-            entry[FOLLOWERS] += [f"{move.tp.partition}:{broker}" for broker in move.adding]
-    return lists
+        for key, listed in ((LEADERS, move.replicas), (FOLLOWERS, move.adding)):
+            if listed:
+                lists.setdefault((move.tp.topic, key), set()).update(
+                    f"{move.tp.partition}:{broker}" for broker in listed
+                )
+        brokers.update(move.replicas, move.adding)
+    found = {
+        # Sorted as text, as Kafka's TreeSet of strings is.
+        ThrottleSetting(TOPIC, topic, key): ",".join(sorted(listed))
+        for (topic, key), listed in lists.items()
+    }
+    for broker in sorted(brokers):
+        found |= {ThrottleSetting(BROKER, str(broker), key): str(rate) for key in (LEADER_RATE, FOLLOWER_RATE)}
+    return found
 
 
-def throttled_brokers(moves: Sequence[Move]) -> list[int]:
-    """The brokers that replicas move between."""
-    return sorted({b for move in moves if move.adding for b in (*move.replicas, *move.adding)})
-
-
-def capture(client: ConfigClient, topics: Iterable[str], brokers: Iterable[int]) -> Throttle:
-    """What is set now, for `restore`."""
-    return Throttle(
-        topics={topic: own_values(client.topic_configs(topic), (LEADERS, FOLLOWERS)) for topic in topics},
-        brokers={b: own_values(client.broker_configs(b), (LEADER_RATE, FOLLOWER_RATE)) for b in brokers},
-    )
-
-
-def set_rates(client: ConfigClient, brokers: Sequence[int], rate: int, pause: Pause) -> None:
-    """Set the brokers' rates, then wait until each says that it holds them."""
-    for broker in brokers:
-        client.alter_broker_configs(broker, {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)})
-    await_rates(client, brokers, rate, pause)
-
-
-def await_rates(client: ConfigClient, brokers: Sequence[int], rate: int, pause: Pause, patience_s: float = 5.0) -> None:
-    """Wait until each broker says that it holds its rate, for `patience_s` at most.
+def await_rates(client: ConfigClient, settings: Mapping[ThrottleSetting, str], pause: Pause) -> None:
+    """Wait until each broker says that it holds its rates, for five seconds at most.
 
     A broker learns of a setting a moment after it is written, in the order of the writes: once it knows its rate, it
     knows the lists of topics written before, and a move that starts then is throttled from its first byte on.
     """
-    rates = {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)}
-    deadline = pause.monotonic() + patience_s
-    unsure = list(brokers)
+    rates: dict[int, dict[str, str | None]] = {}
+    for setting, value in settings.items():
+        if setting.key in (LEADER_RATE, FOLLOWER_RATE):
+            rates.setdefault(int(setting.name), {})[setting.key] = value
+    deadline = pause.monotonic() + _PATIENCE_S
+    unsure = sorted(rates)
     while unsure and pause.monotonic() < deadline:
-        unsure = [broker for broker in unsure if own_values(client.broker_configs(broker), tuple(rates)) != rates]
+        unsure = [b for b in unsure if own_values(client.broker_configs(b), list(rates[b])) != rates[b]]
         if unsure:
             pause.sleep(0.02)
-
-
-def restore(client: ConfigClient, before: Throttle) -> None:
-    """Put back what was there; topics that have vanished since are left out, what else fails is raised at the end."""
-    problem: ApiError | None = None
-    for topic, values in before.topics.items():
-        try:
-            client.alter_topic_configs(topic, *_back(values))
-        except ApiError as refusal:
-            if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                problem = refusal
-    for broker, values in before.brokers.items():
-        try:
-            client.alter_broker_configs(broker, *_back(values))
-        except ApiError as refusal:
-            problem = refusal
-    if problem is not None:
-        raise problem
 
 
 def own_values(configs: Mapping[str, ConfigValue], keys: Sequence[str]) -> dict[str, str | None]:
     """What is set here for those keys; None where the value comes from elsewhere, or is empty."""
     return {k: configs[k].value or None if k in configs and configs[k].is_override else None for k in keys}
-
-
-def _back(values: Mapping[str, str | None]) -> tuple[dict[str, str], list[str]]:
-    return {k: v for k, v in values.items() if v is not None}, [k for k, v in values.items() if v is None]

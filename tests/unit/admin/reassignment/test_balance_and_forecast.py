@@ -9,8 +9,8 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.reassignment.balance import BAND, Bytes
 from logyard.admin.reassignment.counts import Counts
 from logyard.admin.reassignment.disks import Disks, DiskTooFull, Room, read_capacities
-from logyard.admin.reassignment.execution import Move, make_plan
 from logyard.admin.reassignment.forecast import as_markdown, forecast, forecast_lines
+from logyard.admin.reassignment.plan import Move, make_plan
 from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.settings import BadSettings
 from logyard.broker.model import TopicPartition

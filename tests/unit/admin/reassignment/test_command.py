@@ -9,12 +9,17 @@ from logyard.admin.cluster.snapshot import ClusterSnapshot, NewTopic, ReplicaSiz
 from logyard.admin.reassignment import command, status
 from logyard.admin.reassignment.command import ReassignmentRefused
 from logyard.admin.reassignment.json_files import BadReassignment, Replica
-from logyard.admin.reassignment.status import Copied, DirMove, PartitionMove
+from logyard.admin.reassignment.plan import Move
+from logyard.admin.reassignment.progress import CopyProgress, MoveState, copy_progress, move_states
+from logyard.admin.reassignment.proposal import propose
+from logyard.admin.reassignment.status import DirectoryMove
 from logyard.admin.reassignment.throttles import settings
+from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.broker.errors import ApiError
 from logyard.broker.model import Assignment, TopicPartition
 from tests.support.memory_clients import MemoryClient, MemoryPause
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_records import MemoryRecords, throttle_owner
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 RATES = (settings.LEADER_RATE, settings.FOLLOWER_RATE)
@@ -32,19 +37,29 @@ class Yard:
         self.said: list[str] = []
 
     def execute(self, text: str, **options: int) -> None:
-        command.execute(self.client, text, pause=self.pause, say=self.said.append, **options)
+        command.execute(self.client, text, owner=throttle_owner(), pause=self.pause, say=self.said.append, **options)
 
     def verify(self, text: str, **options: bool) -> bool:
         self.said.clear()
-        return command.verify(self.client, text, say=self.said.append, **options)
+        return command.verify(
+            self.client, text, owner=throttle_owner(), pause=self.pause, say=self.said.append, **options
+        )
 
     def cancel(self, text: str, **options: bool) -> None:
         self.said.clear()
-        command.cancel(self.client, text, pause=self.pause, say=self.said.append, say_on=self.said.append, **options)
+        command.cancel(
+            self.client,
+            text,
+            owner=throttle_owner(),
+            pause=self.pause,
+            say=self.said.append,
+            say_on=self.said.append,
+            **options,
+        )
 
     def throttled(self) -> bool:
         brokers = any(key in RATES for values in self.cluster.broker_config.values() for key in values)
-        return brokers or any(key in command.TOPIC_THROTTLES for key in self.cluster.configs["t"])
+        return brokers or any(key in settings.TOPIC_THROTTLES for key in self.cluster.configs["t"])
 
 
 def plan(*moves: tuple[TopicPartition, list[int]], **more: object) -> str:
@@ -182,43 +197,43 @@ def test_directories_are_moved_once_their_replica_is_there(yard: Yard) -> None:
     text = plan((T0, [1, 3]), log_dirs=["any", "/b"])
     yard.execute(text, log_dir_throttle=5)
     assert yard.said[-1] == "Successfully started moving log directory to /b for replica t-0 with broker 3 "
-    assert yard.cluster.broker_config[3] == {command.LOG_DIR_RATE: "5"}
+    assert yard.cluster.broker_config[3] == {settings.LOG_DIR_RATE: "5"}
     yard.verify(text)
     assert yard.said[1] == "Reassignment of replica t-0-3 completed successfully."
 
 
 def test_generate_places_all_anew_and_minimal_moves_what_must(yard: Yard) -> None:
     chance = random.Random(1)
-    current, proposed = command.generate(yard.client, ["t"], [3, 4], chance=chance)
+    current, proposed = propose(yard.client, ["t"], [3, 4], chance=chance)
     assert current == {T0: (1, 2), T1: (2, 3)}
     assert {frozenset(replicas) for replicas in proposed.values()} == {frozenset({3, 4})}
-    _, least = command.generate(yard.client, ["t"], [2, 3], minimal=True, chance=chance)
+    _, least = propose(yard.client, ["t"], [2, 3], minimal=True, chance=chance)
     assert set(least[T0]) == {2, 3}
     assert T1 not in least or set(least[T1]) == {2, 3}
     with pytest.raises(ApiError, match="Topic none not found"):
-        command.generate(yard.client, ["none"], [1], chance=chance)
+        propose(yard.client, ["none"], [1], chance=chance)
     with pytest.raises(ApiError, match="Replication factor: 2 larger than available brokers: 1"):
-        command.generate(yard.client, ["t"], [1, 99], chance=chance)
+        propose(yard.client, ["t"], [1, 99], chance=chance)
 
 
 def test_racks_are_all_or_none() -> None:
     yard = Yard({1: "a", 2: "b", 3: "a", 4: None})
     chance = random.Random(1)
     with pytest.raises(BadReassignment, match="--disable-rack-aware"):
-        command.generate(yard.client, ["t"], [1, 2, 3, 4], chance=chance)
-    command.generate(yard.client, ["t"], [1, 2, 3, 4], rack_aware=False, chance=chance)
-    _, proposed = command.generate(yard.client, ["t"], [1, 2, 3], chance=chance)
+        propose(yard.client, ["t"], [1, 2, 3, 4], chance=chance)
+    propose(yard.client, ["t"], [1, 2, 3, 4], rack_aware=False, chance=chance)
+    _, proposed = propose(yard.client, ["t"], [1, 2, 3], chance=chance)
     assert all(2 in replicas for replicas in proposed.values())
 
 
 def test_the_words_for_partitions() -> None:
-    moves = {
-        TopicPartition("t", 10): PartitionMove((1,), (1,), True),
-        TopicPartition("t", 9): PartitionMove((1, 2), (2, 3), True),
-        TopicPartition("s", 0): PartitionMove((), (1,), True),
-        TopicPartition("t", 1): PartitionMove((1, 2), (2,), False),
-    }
-    assert status.partition_text(moves).split("\n") == [
+    states = [
+        MoveState(Move(TopicPartition("t", 10), (), (1,)), (1,)),
+        MoveState(Move(TopicPartition("t", 9), (), (2, 3)), (1, 2)),
+        MoveState(Move(TopicPartition("s", 0), (), (1,)), (), is_lost=True),
+        MoveState(Move(TopicPartition("t", 1), (), (2,)), (1, 2), is_running=True),
+    ]
+    assert status.partition_text(states).split("\n") == [
         "Status of partition reassignment:",
         "There is no active reassignment of partition s-0, but replica set is  rather than 1.",
         "Reassignment of partition t-1 is still in progress.",
@@ -236,12 +251,12 @@ def test_the_words_for_partitions() -> None:
 
 def test_the_words_for_directories() -> None:
     moves = {
-        Replica("t", 0, 1): DirMove("/b", "/b"),
-        Replica("t", 0, 2): DirMove("/b", "/a"),
-        Replica("t", 0, 3): DirMove("/b", "/a", "/b"),
-        Replica("t", 0, 4): DirMove("/b", "/a", "/c"),
-        Replica("t", 0, 5): DirMove("/b"),
-        Replica("t", 0, 6): DirMove("/b", broker_lives=False),
+        Replica("t", 0, 1): DirectoryMove("/b", "/b"),
+        Replica("t", 0, 2): DirectoryMove("/b", "/a"),
+        Replica("t", 0, 3): DirectoryMove("/b", "/a", "/b"),
+        Replica("t", 0, 4): DirectoryMove("/b", "/a", "/c"),
+        Replica("t", 0, 5): DirectoryMove("/b"),
+        Replica("t", 0, 6): DirectoryMove("/b", broker_lives=False),
     }
     assert status.dir_text(moves).split("\n") == [
         "Reassignment of replica t-0-1 completed successfully.",
@@ -256,13 +271,70 @@ def test_the_words_for_directories() -> None:
 
 
 def test_progress_counts_bytes_of_new_replicas() -> None:
-    moves = {T0: PartitionMove((1, 2, 3), (3,), False), T1: PartitionMove((3,), (3,), True)}
+    states = [MoveState(Move(T0, (), (3,)), (1, 2, 3), is_running=True), MoveState(Move(T1, (), (3,)), (3,))]
     sizes = [ReplicaSize(1, "/a", T0, 4_000_000), ReplicaSize(3, "/a", T0, 1_000_000)]
-    found = status.copied(moves, {T0: Assignment((3, 1, 2), (3,), (1, 2))}, sizes)
-    assert found == Copied(2, 1, 4_000_000, 1_000_000)
+    found = copy_progress(states, {T0: Assignment((3, 1, 2), (3,), (1, 2))}, sizes)
+    assert found == CopyProgress(2, 1, 4_000_000, 1_000_000)
     assert str(found) == "1 of 2 partitions are where they shall be, 1.0 of 4.0 MB of the others are copied"
 
 
 def test_a_partition_that_is_gone_has_no_replicas() -> None:
     snapshot = ClusterSnapshot("c", 1, {}, {}, reassignments={})
-    assert status.partition_moves([(T0, (1,))], snapshot) == {T0: PartitionMove((), (1,), True)}
+    move = Move(T0, (), (1,))
+    assert move_states([move], snapshot) == [MoveState(move, (), is_running=False, is_lost=True)]
+
+
+class TestAKilledRun:
+    """One that set its throttle and was killed before its moves started."""
+
+    @pytest.fixture
+    def records(self, yard: Yard) -> MemoryRecords:
+        yard.cluster.broker_config[1] = {settings.LEADER_RATE: "7"}
+        records = MemoryRecords()
+        book = ThrottleBook(yard.client, records, yard.pause, yard.cluster.live())
+        book.hold("killed", [Move(T0, (1, 2), (3, 4))], 1000)
+        return records
+
+    def test_the_next_start_puts_back_what_was_before(self, yard: Yard, records: MemoryRecords) -> None:
+        owner = throttle_owner("next", records)
+        command.execute(yard.client, plan((T1, [1, 4])), owner=owner, pause=yard.pause, say=yard.said.append)
+        assert yard.cluster.broker_config == {1: {settings.LEADER_RATE: "7"}, 2: {}, 3: {}, 4: {}}
+        assert yard.cluster.configs["t"] == {}
+        assert records.table == {}
+
+    def test_its_throttle_stays_while_its_partitions_move(self, yard: Yard, records: MemoryRecords) -> None:
+        yard.client.alter_reassignments({T0: (3, 4)})
+        owner = throttle_owner("next", records)
+        command.execute(
+            yard.client, plan((T1, [1, 4])), additional=True, owner=owner, pause=yard.pause, say=yard.said.append
+        )
+        assert yard.cluster.broker_config[1][settings.LEADER_RATE] == "1000"
+        assert "killed" in records.table
+
+    def test_verify_removes_everything_as_kafkas_tool_does(self, yard: Yard, records: MemoryRecords) -> None:
+        owner, said = throttle_owner("next", records), yard.said.append
+        assert not command.verify(yard.client, MOVE, owner=owner, pause=yard.pause, say=said)
+        assert not any(yard.cluster.broker_config.values())
+        assert yard.cluster.configs["t"] == {}
+        assert records.table == {}
+
+    def test_preserved_throttles_are_not_touched(self, yard: Yard, records: MemoryRecords) -> None:
+        owner, said = throttle_owner("next", records), yard.said.append
+        command.verify(yard.client, MOVE, preserve_throttles=True, owner=owner, pause=yard.pause, say=said)
+        assert yard.throttled()
+        assert "killed" in records.table
+
+
+def test_a_started_throttle_is_nobodys(yard: Yard) -> None:
+    """Whoever verifies ends it, on whichever machine: a record here would only grow old."""
+    records = MemoryRecords()
+    owner = throttle_owner(records=records)
+    command.execute(yard.client, MOVE, throttle=9, owner=owner, pause=yard.pause, say=yard.said.append)
+    assert yard.throttled()
+    assert records.table == {}
+
+
+def test_a_throttle_does_not_take_away_what_others_throttle(yard: Yard) -> None:
+    yard.cluster.configs["t"][settings.LEADERS] = "1:2"
+    yard.execute(MOVE, throttle=9)
+    assert yard.cluster.configs["t"][settings.LEADERS] == "1:2,0:1,0:2"

@@ -3,25 +3,16 @@
 import pytest
 
 from logyard.admin.cluster.snapshot import NewTopic
-from logyard.admin.reassignment.execution import (
-    Move,
-    Plan,
-    StalePlan,
-    adopt,
-    explicit_moves,
-    held_back,
-    make_plan,
-    next_wave,
-    progress,
-    refuse_stale,
-)
+from logyard.admin.reassignment.plan import Move, Plan, StalePlan, explicit_moves, make_plan, refuse_stale
+from logyard.admin.reassignment.progress import plan_progress
 from logyard.admin.reassignment.throttles import settings
 from logyard.admin.reassignment.throttles.book import ThrottleBook
-from logyard.admin.reassignment.throttles.records import MemoryRecords
+from logyard.admin.reassignment.waves import adopt, held_back, next_wave
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import TopicPartition
 from tests.support.memory_clients import MemoryClient, MemoryPause
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_records import MemoryRecords
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -55,23 +46,23 @@ def test_what_is_no_plan_is_refused(text: str) -> None:
 def test_moves_run_and_are_done_only_when_replicas_isr_and_list_agree(client: MemoryClient) -> None:
     moves = [Move(T0, (1, 2), (3, 2))]
     before = client.snapshot(reassignments=True)
-    assert progress(moves, before).running == (T0,)
+    assert plan_progress(moves, before).running == (T0,)
     client.alter_reassignments({T0: (3, 2)})
     assert adopt(moves, client.snapshot(reassignments=True)).under_way == tuple(moves)
-    looks = [progress(moves, client.snapshot(reassignments=True)).done for _ in range(4)]
+    looks = [plan_progress(moves, client.snapshot(reassignments=True)).done for _ in range(4)]
     assert looks[-1] == (T0,)
     assert client.snapshot().partition(T0).replicas == (3, 2)  # type: ignore[union-attr]
 
 
 def test_without_a_controller_nothing_counts_as_done(client: MemoryClient) -> None:
     done = [Move(T0, (3, 4), (1, 2))]
-    assert progress(done, client.snapshot(reassignments=True)).done == (T0,)
-    assert progress(done, client.snapshot(reassignments=False)).done == ()
+    assert plan_progress(done, client.snapshot(reassignments=True)).done == (T0,)
+    assert plan_progress(done, client.snapshot(reassignments=False)).done == ()
 
 
 def test_a_vanished_topic_and_a_dead_target_are_told_apart(client: MemoryClient) -> None:
     moves = [Move(TopicPartition("gone", 0), (1,), (2,)), Move(T0, (1, 2), (9, 2))]
-    state = progress(moves, client.snapshot(reassignments=True))
+    state = plan_progress(moves, client.snapshot(reassignments=True))
     assert state.lost == (TopicPartition("gone", 0),)
     assert state.stuck == state.running == (T0,)
 
@@ -175,5 +166,5 @@ def test_a_broker_that_never_tells_its_throttle_holds_a_move_up_for_a_moment_onl
 ) -> None:
     pause = MemoryPause(MemoryCluster({1: None}))
     monkeypatch.setattr(client, "broker_configs", lambda _: {})
-    settings.set_rates(client, [1, 2], 1000, pause)
+    book(client, pause).hold("me", [Move(T0, (1, 2), (3, 2))], 1000)
     assert 5 <= pause.monotonic() < 6

@@ -9,6 +9,7 @@ from logyard.admin.zookeeper.cluster_client import ZooKeeperClusterClient
 from logyard.broker.errors import ApiError
 from logyard.broker.model import Assignment, TopicPartition
 from logyard.broker.znodes.ops import Delete, SetData
+from tests.support.memory_records import throttle_owner
 from tests.support.tree_znodes import TreeZnodes
 
 T0 = TopicPartition("t", 0)
@@ -45,7 +46,7 @@ def test_a_snapshot(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
 
 def test_a_move_is_asked_for_once(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
     said: list[str] = []
-    command.execute(client, PLAN, throttle=10, pause=RealPause(), say=said.append)
+    command.execute(client, PLAN, throttle=10, owner=throttle_owner(), pause=RealPause(), say=said.append)
     assert said[-1] == "Successfully started partition reassignment for t-0"
     assert znodes.content("/admin/reassign_partitions")["partitions"] == [
         {"topic": "t", "partition": 0, "replicas": [2, 3]}
@@ -60,7 +61,7 @@ def test_a_move_is_asked_for_once(client: ZooKeeperClusterClient, znodes: TreeZn
     assert client.list_reassignments() == {T0: Assignment((2, 3, 1), (3,), (1,))}
     with pytest.raises(ApiError, match="wait until the controller"):
         client.alter_reassignments({T0: [1]})
-    assert not command.verify(client, PLAN, say=said.append)
+    assert not command.verify(client, PLAN, owner=throttle_owner(), pause=RealPause(), say=said.append)
 
 
 def test_the_end_is_seen_and_throttles_go(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
@@ -69,19 +70,19 @@ def test_the_end_is_seen_and_throttles_go(client: ZooKeeperClusterClient, znodes
     moved = {"version": 2, "partitions": {"0": [2, 3]}}
     znodes.commit([SetData("/brokers/topics/t", str(moved).replace("'", '"').encode())])
     said: list[str] = []
-    assert command.verify(client, PLAN, say=said.append)
+    assert command.verify(client, PLAN, owner=throttle_owner(), pause=RealPause(), say=said.append)
     assert "Reassignment of partition t-0 is completed." in said[0]
     assert client.topic_configs("t") == {"retention.ms": ConfigValue("5", "DYNAMIC_TOPIC_CONFIG")}
     assert client.broker_configs(1) == {}
     changes = len(znodes.children("/config/changes") or ())
-    assert command.verify(client, PLAN, say=said.append)
+    assert command.verify(client, PLAN, owner=throttle_owner(), pause=RealPause(), say=said.append)
     assert len(znodes.children("/config/changes") or ()) == changes  # nothing was changed, so nothing is noted
 
 
 def test_a_dead_brokers_throttle_goes_too(client: ZooKeeperClusterClient, znodes: TreeZnodes) -> None:
     client.alter_broker_configs(3, {"leader.replication.throttled.rate": "10"})
     znodes.commit([Delete("/brokers/ids/3"), Delete("/brokers/ids/2")])
-    assert not command.verify(client, PLAN, say=lambda said: None)
+    assert not command.verify(client, PLAN, owner=throttle_owner(), pause=RealPause(), say=lambda said: None)
     assert client.broker_configs(3) == {}
 
 

@@ -1,0 +1,151 @@
+"""Moves of replicas, and plans: moves that are bound to the state of the cluster they were made for. Pure."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from logyard.admin.cluster.snapshot import ClusterSnapshot
+from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.model import TopicPartition
+
+
+class StalePlan(LogyardError):
+    """The cluster is not what the plan was made for; the text says in what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition's replicas: where they are and where they shall be. `size`: bytes of one replica."""
+
+    tp: TopicPartition
+    replicas: tuple[int, ...]
+    target: tuple[int, ...]
+    size: int = 0
+
+    def __str__(self) -> str:
+        return str(self.tp)
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        return tuple(b for b in self.target if b not in self.replicas)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        return tuple(b for b in self.replicas if b not in self.target)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.tp.topic,
+            "partition": self.tp.partition,
+            "from": list(self.replicas),
+            "replicas": list(self.target),
+            "size": self.size,
+        }
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "Move":
+        """Read what `as_json` wrote, or an entry of kafka-reassign-partitions' JSON. Raises CorruptData."""
+        try:
+            return cls(
+                tp=TopicPartition(str(entry["topic"]), int(entry["partition"])),
+                replicas=tuple(int(b) for b in entry.get("from") or ()),
+                target=tuple(int(b) for b in entry["replicas"]),
+                size=int(entry.get("size") or 0),
+            )
+        except (KeyError, TypeError, ValueError) as problem:
+            raise CorruptData(f"move {entry!r}: topic, partition and replicas are expected ({problem})") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Moves bound to the cluster and the state they were made for."""
+
+    cluster_id: str
+    moves: tuple[Move, ...]
+    taken_at_ms: int = 0
+
+    def as_json(self, throttle: int | None = None) -> dict[str, Any]:
+        """The plan document; `partitions` is what kafka-reassign-partitions reads. Times in seconds, sizes in bytes."""
+        bytes_in, bytes_out = traffic(self.moves)
+        slowest = max([*bytes_in.values(), *bytes_out.values()], default=0)
+        return {
+            "version": 1,
+            "cluster_id": self.cluster_id,
+            "taken_at_ms": self.taken_at_ms,
+            "partitions": [move.as_json() for move in self.moves],
+            "rollback": [
+                {"topic": m.tp.topic, "partition": m.tp.partition, "replicas": list(m.replicas)} for m in self.moves
+            ],
+            "bytes_in": {str(broker): size for broker, size in sorted(bytes_in.items())},
+            "bytes_out": {str(broker): size for broker, size in sorted(bytes_out.items())},
+            "bytes_moved": sum(bytes_in.values()),
+            "replicas_moved": sum(len(move.adding) for move in self.moves),
+            "seconds_at_throttle": round(slowest / throttle, 1) if throttle else None,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any] | str) -> "Plan":
+        """Read a plan document, or the JSON of Kafka's tool, which names no cluster and not where replicas were.
+
+        Raises CorruptData.
+        """
+        try:
+            content = json.loads(document) if isinstance(document, str) else document
+            entries = content["partitions"]
+            return cls(
+                cluster_id=str(content.get("cluster_id") or ""),
+                moves=tuple(Move.from_json(entry) for entry in entries),
+                taken_at_ms=int(content.get("taken_at_ms") or 0),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+            raise CorruptData(f"not a plan: a JSON object with a list 'partitions' is expected ({problem})") from None
+
+
+def make_plan(snapshot: ClusterSnapshot, moves: Sequence[Move]) -> Plan:
+    return Plan(snapshot.cluster_id, tuple(moves), snapshot.taken_at_ms)
+
+
+def refuse_stale(plan: Plan, snapshot: ClusterSnapshot) -> None:
+    """Refuse a plan unless each partition is where the plan found it, under way to its target, or there.
+
+    What was approved is what is done: a partition that somebody has moved elsewhere since makes the whole plan stale.
+    A plan written by hand does not say where replicas were, and is taken as it is. Raises StalePlan.
+    """
+    if plan.cluster_id and plan.cluster_id != snapshot.cluster_id:
+        raise StalePlan(f"the plan is for cluster {plan.cluster_id}, the connection leads to {snapshot.cluster_id}")
+    if snapshot.reassignments is None:
+        raise StalePlan("no controller says which replicas are being moved: try again when there is one")
+    for move in plan.moves:
+        view = snapshot.partition(move.tp)
+        if view is None or not move.replicas or move.tp in snapshot.reassignments:
+            continue  # gone alone, unknown, or judged by `adopt`
+        # As sets: a cancelled move may leave another order (KIP-455).
+        if set(view.replicas) not in (set(move.replicas), set(move.target)):
+            raise StalePlan(
+                f"{move.tp} is on {list(view.replicas)}, and was on {list(move.replicas)} when the plan was made: "
+                "plan again"
+            )
+
+
+def explicit_moves(snapshot: ClusterSnapshot, plan: Plan) -> list[Move]:
+    """Fill in where the replicas of a hand-written plan are now, and drop moves that change nothing."""
+    filled = []
+    for move in plan.moves:
+        view = snapshot.partition(move.tp)
+        if view is None:
+            raise CorruptData(f"plan: {move.tp} does not exist")
+        filled.append(Move(move.tp, view.replicas, move.target, move.size))
+    return [move for move in filled if move.replicas != move.target]
+
+
+def traffic(moves: Iterable[Move]) -> tuple[dict[int, int], dict[int, int]]:
+    """Bytes that come in and go out, by broker; a leader (the first replica) is what others copy from."""
+    bytes_in: dict[int, int] = {}
+    bytes_out: dict[int, int] = {}
+    for move in moves:
+        for broker in move.adding:
+            bytes_in[broker] = bytes_in.get(broker, 0) + move.size
+            if move.replicas:
+                bytes_out[move.replicas[0]] = bytes_out.get(move.replicas[0], 0) + move.size
+    return bytes_in, bytes_out

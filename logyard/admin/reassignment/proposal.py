@@ -1,0 +1,65 @@
+"""What `logyard reassign generate` proposes: where the replicas of topics could be."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from logyard.admin.cluster.snapshot import ClusterSnapshot, ReplicaSize
+from logyard.admin.reassignment.json_files import BadReassignment
+from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
+from logyard.broker.controller.topics.placement import place
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import TopicPartition
+
+
+class ProposalClient(Protocol):
+    """The calls that are needed; `ports.ClusterClient` has them."""
+
+    def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
+
+    def replica_sizes(self, brokers: Sequence[int] | None = None) -> list[ReplicaSize]: ...
+
+
+def propose(
+    client: ProposalClient,
+    topics: Sequence[str],
+    brokers: Sequence[int],
+    *,
+    rack_aware: bool = True,
+    minimal: bool = False,
+    chance: random.Random,
+) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, tuple[int, ...]]]:
+    """Return (today's replicas, proposed ones) of these topics on these brokers.
+
+    As Kafka's tool, everything is placed anew, by racks where all brokers have one. `minimal` keeps what can stay:
+    only replicas on other brokers move, and as many more as make counts even within one; unmoved partitions are left
+    out. Raises BadReassignment, planner.PlanImpossible, ApiError where too few brokers are left.
+    """
+    snapshot = require_topics(client.snapshot(topics), topics)
+    current = {tp: view.replicas for tp, view in snapshot.partitions(topics)}
+    racks = {b: snapshot.brokers[b].rack if rack_aware else None for b in brokers if b in snapshot.brokers}
+    if len({rack is None for rack in racks.values()}) > 1:
+        raise BadReassignment(
+            "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
+            "assignment without rack information."
+        )
+    if minimal:
+        known = PlanInput.of(snapshot, topics, client.replica_sizes())
+        moves = plan_moves(replace(known, brokers=racks), Goals(balance=True, seed=chance.randrange(1 << 30)))
+        return current, {move.tp: move.target for move in moves}
+    proposed = {}
+    for topic in topics:
+        views = snapshot.topics[topic].partitions
+        start, shift = (chance.randrange(max(len(racks), 1)) for _ in range(2))
+        placed = place(list(racks.items()), len(views), len(views[0].replicas), start=start, shift=shift)
+        proposed.update({TopicPartition(topic, number): replicas for number, replicas in placed.items()})
+    return current, proposed
+
+
+def require_topics(snapshot: ClusterSnapshot, topics: Sequence[str]) -> ClusterSnapshot:
+    """The snapshot, where it has all these topics. Raises ApiError (UNKNOWN_TOPIC_OR_PARTITION)."""
+    for topic in topics:
+        if topic not in snapshot.topics:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} not found.")
+    return snapshot

@@ -1,0 +1,84 @@
+"""Where `logyard reassign execute` keeps the record of a throttle until its moves have started: a file of the user's.
+
+One file for each run, below $XDG_STATE_HOME/logyard/throttles (~/.local/state without it), in a folder for each
+cluster. A run that is killed leaves its file; the next `execute`, `verify` or `cancel` of the same user finds it and
+puts back what was set before. Why a file and not the cluster: docs/decisions/0020-throttles.md.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import socket
+from pathlib import Path
+
+import typer
+
+from logyard.admin.reassignment.command import ThrottleOwner
+from logyard.admin.reassignment.throttles.records import Record, Records
+from logyard.broker.errors import CorruptData
+from logyard.local import files, identity
+
+
+class FileRecords:
+    """The records of one cluster's throttles that runs of the command have not handed over yet.
+
+    What cannot be written is said, and remembered by this process alone: then only a killed run leaves a throttle.
+
+    :param folder: holds one file for each; made when it is needed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._unwritten: dict[str, Record] = {}
+
+    def load(self) -> list[Record]:
+        found = list(self._unwritten.values())
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                found.append(Record.from_json(path.read_text(encoding="utf-8")))
+            except FileNotFoundError:
+                continue  # another run has ended meanwhile
+            except (CorruptData, OSError, UnicodeDecodeError) as problem:
+                typer.echo(f"{path} is left alone: {problem}", err=True)
+        return found
+
+    def put(self, record: Record) -> None:
+        if record.owner not in self._unwritten:
+            try:
+                files.write_json(self._path(record.owner), record.as_json(), files.PRIVATE)
+                return
+            except OSError as problem:
+                typer.echo(f"the record of the throttle cannot be kept in {self._folder}: {problem.strerror}", err=True)
+        self._unwritten[record.owner] = record
+
+    def drop(self, owner: str) -> None:
+        if self._unwritten.pop(owner, None) is not None:
+            return
+        try:
+            self._path(owner).unlink(missing_ok=True)
+        except OSError as problem:
+            typer.echo(f"{self._path(owner)} cannot be removed: {problem.strerror}", err=True)
+
+    def _path(self, owner: str) -> Path:
+        return self._folder / f"{hashlib.sha256(owner.encode()).hexdigest()[:24]}.json"
+
+
+def this_run() -> ThrottleOwner:
+    """The owner of what this process throttles: host, process and a token of its own."""
+    me = identity.identify(os.getpid())
+    started, boot = (me.started, me.boot) if me is not None else (0, "")
+    name = json.dumps([socket.gethostname(), os.getpid(), started, boot, secrets.token_hex(4)])
+    return ThrottleOwner(name, records_of, lives)
+
+
+def records_of(cluster_id: str) -> Records:
+    """The records of that cluster."""
+    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return FileRecords(base / "logyard" / "throttles" / hashlib.sha256(cluster_id.encode()).hexdigest()[:24])
+
+
+def lives(owner: str) -> bool:
+    """Whether that run still works; one on another host is taken to."""
+    host, pid, started, boot, _ = json.loads(owner)
+    return bool(host != socket.gethostname() or identity.is_alive(identity.Identity(pid, started, boot)))
