@@ -130,7 +130,6 @@ def _note_survey(run: PartitionRun, surveyed: Surveyed) -> None:
         run.failure = surveyed.failure
         return
     run.decision = Decision.decode(surveyed.decision)
-    run.bytes_surveyed = surveyed.bytes_read
     run.keys = surveyed.keys
     run.records_surveyed = surveyed.records
 

@@ -152,10 +152,6 @@ class KeyTable:
         self.keyless = 0
         self.records = 0
 
-    @property
-    def bytes_held(self) -> int:
-        return int(self._table.nbytes)
-
     def feed(self, raw: Array, payloads: Array, headers: Array, wanted: Array) -> tuple[Array, int, int]:
         """Take the records of the wanted batches (bool per batch); see kernels.walk_records for the arrays.
 

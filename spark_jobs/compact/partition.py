@@ -97,7 +97,6 @@ class Surveyed:
     """What pass 1 answers."""
 
     decision: bytes = b""
-    bytes_read: int = 0
     records: int = 0
     keys: int = 0
     failure: str = ""
@@ -130,7 +129,6 @@ class PartitionRun:
     failure: str = ""
     absent: dict[int, str] = field(default_factory=dict)
     decision: Decision | None = None
-    bytes_surveyed: int = 0
     records_surveyed: int = 0
     keys: int = 0
     is_shuffled: bool = False
@@ -270,12 +268,12 @@ def survey_partition(work: SurveyWork) -> Surveyed:
     """Pass 1, inside a task; gives up where it meets more keys than a task may hold."""
     table = KeyTable(keys_max=work.keys_max)
     try:
-        decision, bytes_read = survey_segments(work.segments, work.new_survey(), table)
+        decision = survey_segments(work.segments, work.new_survey(), table)
     except TooManyKeys:
         return Surveyed(too_many_keys=True)
     except (LogyardError, OSError) as error:
         return _survey_failed(work, error)
-    return Surveyed(decision.encode(), bytes_read, table.records, table.count)
+    return Surveyed(decision.encode(), table.records, table.count)
 
 
 def survey_over_tasks(context: Any, work: SurveyWork) -> Surveyed:
@@ -284,8 +282,7 @@ def survey_over_tasks(context: Any, work: SurveyWork) -> Surveyed:
         decision, buckets = survey_shuffled(context, work.segments, work.new_survey, work.keys_max)
     except LogyardError as error:
         return _survey_failed(work, error)
-    sums = (sum(b.bytes_read for b in buckets), sum(b.records for b in buckets), sum(b.keys for b in buckets))
-    return Surveyed(decision.encode(), *sums)
+    return Surveyed(decision.encode(), sum(b.records for b in buckets), sum(b.keys for b in buckets))
 
 
 def _survey_failed(work: SurveyWork, error: Exception) -> Surveyed:

@@ -60,7 +60,6 @@ class RewriteResult:
     """What pass 2 made of one replica: the parts, and sums over all segments it went through."""
 
     parts: list[Part]
-    segments_in: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     records_in: int = 0
@@ -134,7 +133,6 @@ class Rewriter:
                 digest(piece)
                 size += len(piece)
                 last_offset = max(last_offset, last)
-        self.result.segments_in += len(group)
         self.result.bytes_in += sum(s.size for s in group)
         self.result.bytes_out += size
         return size, last_offset

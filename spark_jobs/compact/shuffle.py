@@ -35,7 +35,6 @@ class HashedKeys(NamedTuple):
 
     keys: bytes = b""
     tombstones: bytes = b""
-    bytes_read: int = 0
     records: int = 0
     keyless: int = 0
     failure: str = ""
@@ -48,7 +47,6 @@ class BucketKeys:
     offsets: bytes
     tombstones: bytes
     keys: int
-    bytes_read: int
     records: int
     keyless: int
     failure: str
@@ -71,10 +69,9 @@ def survey_in_order(segments: Iterable[SegmentFile], survey: Survey) -> Survey:
 def hash_segment(segment: SegmentFile, survey: Survey, seed: bytes, buckets: int) -> Iterator[tuple[int, HashedKeys]]:
     """Yield (bucket, piece) until every key of the segment is dealt out; `survey` is used up."""
     table, tombstones = KeyTable(seed), [np.empty((0, 4), np.int64)]
-    bytes_read = records = keyless = 0
+    records = keyless = 0
     try:
         for chunk, wanted in judged_chunks(segment, survey):
-            bytes_read += len(chunk.data)
             tombstones.append(_with_header(chunk, feed(table, chunk, wanted, segment.where)))
             if table.count >= DEAL_KEYS:
                 records, keyless = records + table.records, keyless + table.keyless
@@ -84,7 +81,7 @@ def hash_segment(segment: SegmentFile, survey: Survey, seed: bytes, buckets: int
     except (LogyardError, OSError) as error:
         yield 0, HashedKeys(failure=str(error))
         return
-    yield 0, HashedKeys(b"", b"", bytes_read, records + table.records, keyless + table.keyless)
+    yield 0, HashedKeys(b"", b"", records + table.records, keyless + table.keyless)
 
 
 def _with_header(chunk: Chunk, tombstones: Array) -> Array:
@@ -118,18 +115,17 @@ def _bucket_of(half: Array, buckets: int) -> Array:
 def merge_bucket(pieces: Iterable[HashedKeys], seed: bytes) -> BucketKeys:
     """Find the last offset of every key of one bucket."""
     table, tombstones, failure = KeyTable(seed), [np.empty((0, 3), np.int64)], ""
-    bytes_read = records = keyless = 0
+    records = keyless = 0
     for piece in pieces:
         failure = failure or piece.failure
-        bytes_read, records = bytes_read + piece.bytes_read, records + piece.records
-        keyless += piece.keyless
+        records, keyless = records + piece.records, keyless + piece.keyless
         table.merge(np.frombuffer(piece.keys, np.uint64).reshape(-1, 3))
         tombstones.append(np.frombuffer(piece.tombstones, np.int64).reshape(-1, 3))
     offsets = table.drain()
     found = np.concatenate(tombstones)
     found = found[np.isin(found[:, 0], offsets)]
     packed = offset_set(offsets).encode()
-    return BucketKeys(packed, found.tobytes(), table.count, bytes_read, records, keyless, failure)
+    return BucketKeys(packed, found.tobytes(), table.count, records, keyless, failure)
 
 
 def decide(survey: Survey, buckets: Sequence[BucketKeys]) -> Decision:

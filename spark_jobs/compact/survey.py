@@ -28,20 +28,18 @@ from logyard.spark_jobs.segments.kernels import Array
 _CONTROL_OR_TRANSACTIONAL = 0x30
 
 
-def survey_segments(segments: Sequence[SegmentFile], survey: Survey, table: KeyTable) -> tuple[Decision, int]:
-    """Run pass 1; returns the decision and the bytes read.
+def survey_segments(segments: Sequence[SegmentFile], survey: Survey, table: KeyTable) -> Decision:
+    """Run pass 1; returns the decision: which offsets survive.
 
     Raises CorruptBatch naming file, position and offset, and TooManyKeys.
     """
-    bytes_read = 0
     for segment in segments:
         for chunk, wanted in judged_chunks(segment, survey):
-            bytes_read += len(chunk.data)
             for offset, index in feed(table, chunk, wanted, segment.where)[:, :2].tolist():
                 row = chunk.headers[index]
                 survey.tombstone(offset, int(flags_of(row)), int(row[k.BASE_TIMESTAMP]))
     survey.keyless = table.keyless
-    return survey.decide_offsets(offset_set(table.drain())), bytes_read
+    return survey.decide_offsets(offset_set(table.drain()))
 
 
 def flags_of(headers: Array) -> Array:

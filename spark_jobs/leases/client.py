@@ -3,7 +3,6 @@
 A token never appears in a message, a repr or a log line.
 """
 
-import hashlib
 import http.client
 import json
 import os
@@ -11,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from logyard.broker.errors import CorruptData, LogyardError
 from logyard.broker.model import TopicPartition
@@ -361,19 +360,3 @@ def quarantine_replica(broker: BrokerHttp, topic: str, partition: int, reason: s
     """
     path = f"/partitions/{quote(topic)}/{partition}/quarantine"
     return broker.call("POST", path, {"reason": reason[:200]}, timeout_s=COMMIT_TIMEOUT_S)
-
-
-def leases_of_run(broker: BrokerHttp, run_id: str) -> list[dict[str, Any]]:
-    """Return the summaries of one run's leases on a broker."""
-    return list(broker.call("GET", "/leases?" + urlencode({"run_id": run_id}))["leases"])
-
-
-def sha256_of(path: str) -> tuple[int, str]:
-    """Return size and digest of a file."""
-    digest = hashlib.sha256()
-    size = 0
-    with open(path, "rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
-            size += len(piece)
-    return size, digest.hexdigest()

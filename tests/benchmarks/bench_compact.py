@@ -116,7 +116,7 @@ def compact_rows(name: str, files: list[SegmentFile], aside: Path) -> list[Row]:
     made: list[Decision] = []
 
     def first_pass() -> None:
-        made[:] = [spark_survey.survey_segments(files, survey_of(files), KeyTable())[0]]
+        made[:] = [spark_survey.survey_segments(files, survey_of(files), KeyTable())]
 
     def second_pass() -> None:
         rewrite(files, made[0], aside)
@@ -235,7 +235,7 @@ def _told(work: Callable[..., None], files: list[SegmentFile], decided: Path, to
 
 
 def _decide(files: list[SegmentFile], decided: Path) -> None:
-    decision, _ = spark_survey.survey_segments(files, survey_of(files), KeyTable())
+    decision = spark_survey.survey_segments(files, survey_of(files), KeyTable())
     decided.write_bytes(decision.encode())
 
 

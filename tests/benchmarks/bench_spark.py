@@ -169,7 +169,7 @@ def _compact_row(spark: Any, name: str, home: Path, value_bytes: int, codec: int
 
 
 def _compact(files: list[SegmentFile], aside: Path) -> None:
-    decision, _ = spark_survey.survey_segments(files, bench_compact.survey_of(files), KeyTable())
+    decision = spark_survey.survey_segments(files, bench_compact.survey_of(files), KeyTable())
     bench_compact.rewrite(files, decision, _own(aside, files))
 
 

@@ -62,7 +62,7 @@ def clean_compiled(
         replace(f, active=False, last_offset=s[-1].last)
         for f, s in zip(of_directory(str(directory)), segments, strict=True)
     ]
-    decision, _ = spark_survey.survey_segments(files, survey(), KeyTable())
+    decision = spark_survey.survey_segments(files, survey(), KeyTable())
     rewriter = rewrite.Rewriter(decision, str(tmp))
     out = b""
     for group in rewrite.plan_groups(files, decision, {"segment.bytes": segment_bytes}):

@@ -163,7 +163,7 @@ def test_the_last_record_of_each_key_stays(block: int, tmp_path: Path) -> None:
             for f in write(rng, tmp_path / str(seed) / "t-0", batches)
         ]
         survey = survey_of(log)
-        decision, _ = spark_survey.survey_segments(files, survey, KeyTable())
+        decision = spark_survey.survey_segments(files, survey, KeyTable())
         rewriter = rewrite.Rewriter(decision, str(tmp_path))
         out = b""
         for group in rewrite.plan_groups(files, decision, {"segment.bytes": 10**6}):

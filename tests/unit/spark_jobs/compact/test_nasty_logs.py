@@ -99,7 +99,7 @@ class Log:
             aborted=fields["aborted"],
             producers=fields["producers"],
         )
-        decision, _ = spark_survey.survey_segments(files, survey, KeyTable())
+        decision = spark_survey.survey_segments(files, survey, KeyTable())
         rewriter = rewrite.Rewriter(decision, str(self.root))
         out = {base: self.file(base).read_bytes() for base in self.last}
         for group in rewrite.plan_groups(files, decision, {"segment.bytes": limit}):
