@@ -20,7 +20,8 @@ from logyard.broker.records.varint import write_varint
 from tests.benchmarks import frames, harness
 from tests.benchmarks.harness import Row, Server, Wire
 
-BOMBED = "bombed"
+BOMBED, WIDE, UNKNOWN = "bombed", "wide", "unknown"
+WIDE_PARTITIONS = 2000
 SWOLLEN_BYTES = 200 << 20
 TINY_RECORDS = 5_000_000
 SECONDS = 5
@@ -34,6 +35,7 @@ def measure(directory: Path) -> list[Row]:
         (broker,) = harness.servers(cluster)
         harness.create_topics([broker], {frames.TOPIC: (1, 1)}, {})
         harness.create_topics([broker], {BOMBED: (1, 1)}, {"cleanup.policy": "compact"})
+        harness.create_topics([broker], {WIDE: (WIDE_PARTITIONS, 1)}, {})
         rows = [_row(broker, "nobody is hostile", None)]
         for name, frame in bombs().items():
             rows.append(_row(broker, name, frame))
@@ -57,7 +59,23 @@ def bombs() -> dict[str, bytes]:
     found["100,000 records as they are"] = _produce(_batch(_record(b"k", None) * 100_000, compression.NONE, 100_000))
     for magic in (0, 1):
         found[f"300,000 old messages in a wrapper, v{magic}"] = _old_produce(magic, 300_000)
+        found[f"30,000 old messages as they are, v{magic}"] = _produce(_old_messages(magic, 30_000), version=2)
+    found.update(_many_parts())
     return found
+
+
+def _many_parts() -> dict[str, bytes]:
+    """Produce requests of many parts, each of which is small."""
+    tiny = bytes(build.build([Record(0, frames.RECORD_MS, b"k", None)]))
+    wide = [(WIDE, index, tiny) for index in range(WIDE_PARTITIONS)]
+    return {
+        "13,000 batches of one partition": _produce(tiny * 13_000),
+        "one partition named 13,000 times": _produce_parts([(BOMBED, 0, tiny)] * 13_000),
+        "2,000 partitions": _produce_parts(wide),
+        "2,000 partitions, acks=all": _produce_parts(wide, acks=-1),
+        "200,000 partitions that do not exist": _produce_parts([(UNKNOWN, n, tiny) for n in range(200_000)]),
+        "2 million parts without records": _produce_parts([(UNKNOWN, 0, b"")] * 2_000_000),
+    }
 
 
 def _row(broker: Server, what: str, bomb: bytes | None) -> Row:
@@ -128,10 +146,15 @@ def _batch(body: bytes, number: int, count: int) -> bytes:
     return bytes(made)
 
 
-def _produce(batch: bytes) -> bytes:
-    part = {"index": 0, "records": batch}
-    tree = {"acks": 1, "timeout_ms": 30_000, "topic_data": [{"name": BOMBED, "partition_data": [part]}]}
-    return codec.encode_request(frames.PRODUCE, 9, 1, frames.CLIENT, tree)
+def _produce(batch: bytes, version: int = 9) -> bytes:
+    return _produce_parts([(BOMBED, 0, batch)], version=version)
+
+
+def _produce_parts(parts: list[tuple[str, int, bytes]], *, acks: int = 1, version: int = 9) -> bytes:
+    """A Produce of these (topic, partition, records), all of one topic."""
+    partitions = [{"index": index, "records": records} for _, index, records in parts]
+    tree = {"acks": acks, "timeout_ms": 30_000, "topic_data": [{"name": parts[0][0], "partition_data": partitions}]}
+    return codec.encode_request(frames.PRODUCE, version, 1, frames.CLIENT, tree)
 
 
 def _message(magic: int, offset: int, codec_number: int, key: bytes | None, value: bytes) -> bytes:
@@ -141,9 +164,10 @@ def _message(magic: int, offset: int, codec_number: int, key: bytes | None, valu
     return struct.pack(">qiI", offset, len(content) + 4, crc32(content)) + content
 
 
+def _old_messages(magic: int, count: int) -> bytes:
+    return _message(magic, 0, 0, b"k", b"") * count
+
+
 def _old_produce(magic: int, count: int) -> bytes:
-    inner = _message(magic, 0, 0, b"k", b"") * count
-    wrapper = _message(magic, count - 1, compression.GZIP, None, compression.compress(compression.GZIP, inner))
-    part = {"index": 0, "records": wrapper}
-    tree = {"acks": 1, "timeout_ms": 30_000, "topic_data": [{"name": BOMBED, "partition_data": [part]}]}
-    return codec.encode_request(frames.PRODUCE, 2, 1, frames.CLIENT, tree)
+    packed = compression.compress(compression.GZIP, _old_messages(magic, count))
+    return _produce(_message(magic, count - 1, compression.GZIP, None, packed), version=2)

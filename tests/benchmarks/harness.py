@@ -64,7 +64,7 @@ class Server:
     def longest_pause_ms(self) -> float:
         """The event loop's longest pause since this was last asked."""
         url = f"http://{self.host}:{self.http_port}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             for line in answer.read().decode().splitlines():
                 if line.startswith("logyard_event_loop_longest_pause_seconds "):
                     return float(line.split()[1]) * 1000
