@@ -5,16 +5,16 @@ Versions: 3 transactional id; 9 flexible; answers: 1 throttle time, 2 log append
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
-from operator import attrgetter
 from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import primitives
 
 VERSION_MAX = 11
+# Five times what one broker should lead. Each part is some objects, and Python's collector looks through all at once.
+PARTS_MAX = 20_000
 _FLEXIBLE = 9
 
 _ACKS_TIMEOUT = struct.Struct(">hi")
@@ -31,8 +31,16 @@ _LEADER = struct.Struct(">ii")
 _PLAIN_OUTCOME = struct.Struct(">ihqqqBBB")
 
 
+Part = tuple[str, int, memoryview]
+"""Topic, partition and records."""
+
+
+class ManyParts(Exception):
+    """The request names more topics or partitions than whoever reads it wants to read now."""
+
+
 class ProduceRequest(NamedTuple):
-    """A Produce request; `partitions` are (topic, partition, records) in the order of the request.
+    """A Produce request; `partitions` in its order.
 
     The records are slices of the frame, writable if it is; empty where the client sent null.
     """
@@ -40,7 +48,7 @@ class ProduceRequest(NamedTuple):
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    partitions: list[tuple[str, int, memoryview]]
+    partitions: list[Part]
 
 
 class PartitionOutcome(NamedTuple):
@@ -70,17 +78,30 @@ class NodeEndpoint(NamedTuple):
     rack: str | None = None
 
 
-def parse_request(version: int, body: memoryview) -> ProduceRequest:
-    """Read the body of a Produce request; raises CorruptData on anything malformed."""
+def parse_request(
+    version: int, body: memoryview, parts_max: int = PARTS_MAX, found: "list[Part] | None" = None
+) -> ProduceRequest:
+    """Read the body of a Produce request, its parts into `found`, a new list if there is none.
+
+    Raises CorruptData on anything malformed, ManyParts for more than so many topics or partitions.
+    """
     if not 0 <= version <= VERSION_MAX:
         raise CorruptData(f"Produce has no version {version}")
     try:
-        return _parse_flexible(body) if version >= _FLEXIBLE else _parse_classic(version, body)
+        partitions = [] if found is None else found
+        if version >= _FLEXIBLE:
+            return _parse_flexible(body, parts_max, partitions)
+        return _parse_classic(version, body, parts_max, partitions)
     except primitives.MALFORMED as error:
         raise primitives.malformed(f"ProduceRequest v{version}", error) from error
 
 
-def _parse_classic(version: int, body: memoryview) -> ProduceRequest:
+def _bound(parts: int, parts_max: int) -> None:
+    if parts > parts_max:
+        raise ManyParts
+
+
+def _parse_classic(version: int, body: memoryview, parts_max: int, partitions: list[Part]) -> ProduceRequest:
     end = len(body)
     pos = 0
     transactional_id: str | None = None
@@ -91,7 +112,7 @@ def _parse_classic(version: int, body: memoryview) -> ProduceRequest:
     pos += 10
     if topics < 0 or topics * 6 > end - pos:
         primitives.bad_length("topics", topics)
-    partitions: list[tuple[str, int, memoryview]] = []
+    _bound(topics, parts_max)
     for _ in range(topics):
         topic, pos = primitives.read_string(body, pos, end, "topic")
         if topic is None:
@@ -100,6 +121,7 @@ def _parse_classic(version: int, body: memoryview) -> ProduceRequest:
         pos += 4
         if count < 0 or count * 8 > end - pos:
             primitives.bad_length("partitions", count)
+        _bound(len(partitions) + count, parts_max)
         for _ in range(count):
             index, size = _INDEX_SIZE.unpack_from(body, pos)
             pos += 8
@@ -111,7 +133,7 @@ def _parse_classic(version: int, body: memoryview) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 
-def _parse_flexible(body: memoryview) -> ProduceRequest:
+def _parse_flexible(body: memoryview, parts_max: int, partitions: list[Part]) -> ProduceRequest:
     # Nearly every varint here has one byte: it is looked at on the spot, a call each would double the cost.
     end = len(body)
     transactional_id: str | None = None
@@ -124,7 +146,7 @@ def _parse_flexible(body: memoryview) -> ProduceRequest:
         topics, pos = primitives.read_uvarint_rest(body, pos, topics)
     if topics == 0 or (topics - 1) * 3 > end - pos:
         primitives.bad_length("topics", topics - 1)
-    partitions: list[tuple[str, int, memoryview]] = []
+    _bound(topics - 1, parts_max)
     for _ in range(topics - 1):
         topic, pos = primitives.read_compact_string(body, pos, end, "topic")
         if topic is None:
@@ -135,6 +157,7 @@ def _parse_flexible(body: memoryview) -> ProduceRequest:
             count, pos = primitives.read_uvarint_rest(body, pos, count)
         if count == 0 or (count - 1) * 6 > end - pos:
             primitives.bad_length("partitions", count - 1)
+        _bound(len(partitions) + count - 1, parts_max)
         for _ in range(count - 1):
             index, size = _INDEX_FIRST_BYTE.unpack_from(body, pos)
             pos += 5
@@ -158,27 +181,37 @@ def encode_response(
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """Write the complete response frame; results of one topic that follow each other are put together."""
+    """Write the complete response frame. Every topic is in it once: clients read no second of the same name."""
+    if len(results) == 1:
+        return encode_topics(version, correlation_id, {results[0].topic: results}, throttle_ms, node_endpoints)
+    by_topic: dict[str, list[PartitionOutcome]] = {}
+    for result in results:
+        by_topic.setdefault(result.topic, []).append(result)
+    return encode_topics(version, correlation_id, by_topic, throttle_ms, node_endpoints)
+
+
+def encode_topics(
+    version: int,
+    correlation_id: int,
+    by_topic: Mapping[str, Sequence[PartitionOutcome]],
+    throttle_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> bytes:
+    """Write the complete response frame, of what became of each topic."""
     out = bytearray(_RESPONSE_HEAD.pack(0, correlation_id))
     if version >= _FLEXIBLE:
-        _flexible_response(out, version, _by_topic(results), throttle_ms, node_endpoints)
+        _flexible_response(out, version, by_topic, throttle_ms, node_endpoints)
     else:
-        _classic_response(out, version, _by_topic(results), throttle_ms)
+        _classic_response(out, version, by_topic, throttle_ms)
     _INT32.pack_into(out, 0, len(out) - 4)
     return bytes(out)
 
 
-def _by_topic(results: Sequence[PartitionOutcome]) -> list[tuple[str, Sequence[PartitionOutcome]]]:
-    if len(results) == 1:
-        return [(results[0].topic, results)]
-    return [(topic, list(outcomes)) for topic, outcomes in groupby(results, key=attrgetter("topic"))]
-
-
 def _classic_response(
-    out: bytearray, version: int, topics: list[tuple[str, Sequence[PartitionOutcome]]], throttle_ms: int
+    out: bytearray, version: int, topics: Mapping[str, Sequence[PartitionOutcome]], throttle_ms: int
 ) -> None:
     out += _INT32.pack(len(topics))
-    for topic, outcomes in topics:
+    for topic, outcomes in topics.items():
         out += primitives.string(topic)
         out += _INT32.pack(len(outcomes))
         for outcome in outcomes:
@@ -204,13 +237,13 @@ def _outcome(out: bytearray, version: int, outcome: PartitionOutcome) -> None:
 def _flexible_response(
     out: bytearray,
     version: int,
-    topics: list[tuple[str, Sequence[PartitionOutcome]]],
+    topics: Mapping[str, Sequence[PartitionOutcome]],
     throttle_ms: int,
     node_endpoints: Sequence[NodeEndpoint],
 ) -> None:
     out.append(0)  # the header's tagged fields
     out += primitives.uvarint(len(topics) + 1)
-    for topic, outcomes in topics:
+    for topic, outcomes in topics.items():
         out += _compact_topic(topic)
         out += primitives.uvarint(len(outcomes) + 1)
         for outcome in outcomes:

@@ -23,6 +23,7 @@ from logyard.broker.records.header import (
     is_one_batch,
     sent_headers,
 )
+from logyard.broker.records.pauses import MESSAGES, rest
 
 LONG_MAX = 2**63 - 1
 # The smallest record: its length, attributes, both deltas, a null key, a null value and no headers, a byte each.
@@ -119,7 +120,9 @@ def check_produce_version(buf: memoryview, version: int) -> memoryview:
     end = 0
     first: BatchHeader | None = None
     try:
-        for pos, header in sent_headers(buf):
+        for number, (pos, header) in enumerate(sent_headers(buf), start=1):
+            if number % MESSAGES == 0:
+                rest()
             if first is not None and first.magic == 2:
                 raise ApiError(ErrorCode.INVALID_RECORD, f"Produce v{version} needs exactly one batch per partition")
             if version >= 3 and header.magic != 2:

@@ -190,7 +190,9 @@ def upconvert(buf: memoryview, bounds: Bounds, now_ms: int) -> bytearray:
 def _codec_of(view: memoryview, bounds: Bounds) -> int:
     """The codec of the set, once all of the outer messages have been looked at."""
     found = []
-    for pos, header in iter_headers(view):
+    for number, (pos, header) in enumerate(iter_headers(view), start=1):
+        if number % MESSAGES == 0:
+            rest()
         if header.length > bounds.max_message_bytes:
             text = f"a message has {header.length} bytes, max.message.bytes is {bounds.max_message_bytes}"
             raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
@@ -215,7 +217,9 @@ def _converted(view: memoryview, wanted: Recoding, bounds: Bounds, now_ms: int) 
     packer = Packer(wanted.codec, wanted.level, bounds.max_message_bytes - HEADER_SIZE)
     count, base_timestamp, latest = 0, NO_TIMESTAMP, NO_TIMESTAMP
     body = bytearray()
-    for message in messages(view):
+    for number, message in enumerate(messages(view), start=1):
+        if number % MESSAGES == 0:
+            rest()
         refused = Refused()
         stamped = message.header.magic == 1 and bool(message.header.attributes & LOG_APPEND_TIME_BIT)
         plain = message.header.compression == codecs.NONE

@@ -1,12 +1,16 @@
 """Where long work over records pauses: who runs it in a thread says what to do there (`use`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from logyard.broker.errors import ApiError, ErrorCode
 
-# About a millisecond of work: records read by C, messages of the old formats read in Python.
+# About a millisecond of work: records read by C, messages of the old formats read in Python, parts of a request.
 RECORDS = 2000
 MESSAGES = 200
+PARTS = 500
+
+T = TypeVar("T")
 
 
 def _go_on() -> None:
@@ -14,6 +18,21 @@ def _go_on() -> None:
 
 
 _between: Callable[[], None] = _go_on
+
+
+class PausingList(list[T]):
+    """Rests where it has grown by so much, and where so much of it has been walked through."""
+
+    def append(self, item: T) -> None:
+        super().append(item)
+        if len(self) % PARTS == 0:
+            rest()
+
+    def __iter__(self) -> Iterator[T]:
+        for number, item in enumerate(super().__iter__(), start=1):
+            if number % PARTS == 0:
+                rest()
+            yield item
 
 
 def rest() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from logyard.broker.server.api import Api
 from logyard.broker.server.request import Encoded, Fields, Request, Session
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import Timed, charge_time
+from logyard.broker.server.turns import in_thread
 from logyard.broker.znodes.ops import SessionExpired
 
 API_VERSIONS = 18
@@ -101,8 +102,8 @@ class Dispatcher:
     async def _large_message(self, api: Api, request: Request, body: bytes) -> Encoded:
         """Read the request, and write its answer, in a thread: a megabyte of small parts takes 0.3 s each way."""
         request.body = memoryview(body)
-        message = await self._in_thread(
-            partial(codec.decode_request, request.api_key, request.api_version, request.body)
+        message = await in_thread(
+            self._services.replicas, partial(codec.decode_request, request.api_key, request.api_version, request.body)
         )
         handle = api.handler.message
         assert handle is not None
@@ -110,15 +111,12 @@ class Dispatcher:
             outcome: Any = handle(self._services, request, message)
             if isinstance(outcome, Awaitable):
                 outcome = await (Timed(request, outcome) if request.begun_s else outcome)
-            answer: Encoded = await self._in_thread(partial(self._encode, request, self._charged(request, outcome)))
+            answer: Encoded = await in_thread(
+                self._services.replicas, partial(self._encode, request, self._charged(request, outcome))
+            )
         except Exception as error:
             return self._refusal(api, request, message, error)
         return answer
-
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        found: list[Any] = []
-        await self._services.replicas.beside(lambda: found.append(work()))
-        return found[0]
 
     async def _finish(self, api: Api, request: Request, message: Any, outcome: Awaitable[Fields]) -> Encoded:
         try:

@@ -24,6 +24,7 @@ from logyard.broker.security.quotas import Quotas
 from logyard.broker.server.answer_cache import KeptAnswers
 from logyard.broker.server.auto_creation import AutoCreate
 from logyard.broker.server.topic_waits import TopicWaits
+from logyard.broker.server.turns import Turns
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
 
@@ -56,6 +57,7 @@ class Services:
     fetch_bytes_max: int = 57_671_680
     http_address: str | None = None
     kept_metadata: KeptAnswers = field(default_factory=KeptAnswers)
+    turns: Turns = field(default_factory=Turns)
 
     @property
     def broker_id(self) -> int:

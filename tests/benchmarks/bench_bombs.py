@@ -73,7 +73,7 @@ def _many_parts() -> dict[str, bytes]:
         "one partition named 13,000 times": _produce_parts([(BOMBED, 0, tiny)] * 13_000),
         "2,000 partitions": _produce_parts(wide),
         "2,000 partitions, acks=all": _produce_parts(wide, acks=-1),
-        "200,000 partitions that do not exist": _produce_parts([(UNKNOWN, n, tiny) for n in range(200_000)]),
+        "20,000 partitions that do not exist": _produce_parts([(UNKNOWN, n, tiny) for n in range(20_000)]),
         "2 million parts without records": _produce_parts([(UNKNOWN, 0, b"")] * 2_000_000),
     }
 
@@ -126,7 +126,10 @@ def _bare_loop(longest_ms: "multiprocessing.sharedctypes.Synchronized[float]") -
 def _throw(broker: Server, bomb: bytes, ended: threading.Event) -> None:
     wire = Wire(broker, 1)
     while not ended.is_set():
-        wire.ask(bomb)
+        try:
+            wire.ask(bomb)
+        except (OSError, struct.error):  # refused, and the connection closed
+            wire = Wire(broker, 1)
     wire.close()
 
 

@@ -68,17 +68,21 @@ class Producer:
         self._address = (host, int(port))
         self._sock: socket.socket | None = None
 
-    def send(self, odd: Odd) -> Answer:
+    def ask(self, frame: bytes, version: int) -> Any:
         if self._sock is None:
             self._sock = socket.create_connection(self._address, timeout=30)
+        self._sock.sendall(frame)
+        return codec.decode_response(0, version, memoryview(self._whole()))[1]
+
+    def send(self, odd: Odd) -> Answer:
         partition = {"index": 0, "records": odd.records}
         topic = {"name": odd.topic, "partition_data": [partition]}
         fields = {"transactional_id": None, "acks": 1, "timeout_ms": 5000, "topic_data": [topic]}
         try:
-            self._sock.sendall(codec.encode_request(0, odd.version, 1, "odd", fields))
-            answer = codec.decode_response(0, odd.version, memoryview(self._whole()))[1]
+            answer = self.ask(codec.encode_request(0, odd.version, 1, "odd", fields), odd.version)
         except ConnectionError:
-            self._sock.close()
+            if self._sock is not None:
+                self._sock.close()
             self._sock = None
             return Answer(-1, -1, closed=True)
         found = answer.responses[0].partition_responses[0]
@@ -127,14 +131,35 @@ def test_answers_and_bytes_on_disk_are_those_of_kafka(both: tuple[RealCluster, R
         assert stored(both[1], name) == stored(both[0], name), name
 
 
+def test_a_partition_that_a_request_names_twice(both: tuple[RealCluster, RealCluster]) -> None:
+    """It is answered once, and what is said of it last counts."""
+    kept = []
+    for cluster in both:
+        for name in ("twice", "beside"):
+            cluster.create(name, 2, 1)
+            eventually(lambda c=cluster, n=name: c.isrs_full(n), "the topic is led")
+        made = [batch.build([batch.Record(n, 1, None, b"v") for n in range(count)]) for count in (1, 2, 3)]
+        parts = [{"index": index, "records": bytes(made[n])} for n, index in enumerate((0, 1, 0))]
+        topics = [{"name": "twice", "partition_data": parts}, {"name": "beside", "partition_data": parts[:1]}]
+        fields = {"transactional_id": None, "acks": 1, "timeout_ms": 5000, "topic_data": topics}
+        answer = Producer(cluster.bootstrap).ask(codec.encode_request(0, 9, 1, "odd", fields), 9)
+        told = {
+            topic.name: sorted((p.index, p.error_code, p.base_offset) for p in topic.partition_responses)
+            for topic in answer.responses
+        }
+        assert told == {"twice": [(0, 0, 0), (1, 0, 0)], "beside": [(0, 0, 0)]}
+        kept.append([[found[6] for found in stored(cluster, "twice", index)] for index in (0, 1)])
+    assert kept[0] == kept[1] == [[2], [1]], "the last offset delta of each batch"
+
+
 def readable(record: batch.Record) -> batch.Record:
     headers = tuple((name.encode(errors="surrogateescape").decode(errors="replace"), v) for name, v in record.headers)
     return record._replace(headers=headers)
 
 
-def stored(cluster: RealCluster, topic: str) -> list[tuple[Any, ...]]:
+def stored(cluster: RealCluster, topic: str, partition: int = 0) -> list[tuple[Any, ...]]:
     """The batches of the topic's segment; what the two cannot have alike (codecs' bytes, clocks) is made so."""
-    (directory,) = cluster.replica_dirs(topic, 0).values()
+    (directory,) = cluster.replica_dirs(topic, partition).values()
     data = memoryview(b"".join(path.read_bytes() for path in sorted(Path(directory).glob("*.log"))))
     found = []
     for at, header in batch.iter_headers(data):

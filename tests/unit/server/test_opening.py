@@ -1,11 +1,8 @@
 """Batches that are opened are opened in a thread (compressed anew, looked through for keys), and order is kept."""
 
 import asyncio
-import random
 import struct
 import threading
-from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,120 +13,12 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.log.partition_log import Origin
 from logyard.broker.protocol import codec
-from logyard.broker.protocol.header import parse_request_header
 from logyard.broker.records import batch as records
 from logyard.broker.records import compression, decompression_stream, reader
 from logyard.broker.records.crc import crc32c
-from logyard.broker.server.connection import Connection
-from logyard.broker.server.handlers import produce
-from logyard.broker.server.request import Encoded, Request, Session
-from logyard.broker.server.services import Services
-from tests.support.disk_logs import NOW_MS, DiskLogs
-from tests.support.replica_world import T0, World
-
-PRODUCE, VERSION = 0, 9
-
-
-class Wire:
-    """The transport's twin: the answers that were written."""
-
-    def __init__(self) -> None:
-        self.answers: list[Any] = []
-        self.closed = False
-
-    def write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            size = int.from_bytes(view[:4], "big")
-            fields = codec.decode_response(PRODUCE, VERSION, view[4 : 4 + size])[1]
-            self.answers.append(fields.responses[0].partition_responses[0])
-            view = view[4 + size :]
-
-    def writelines(self, pieces: Any) -> None:
-        self.write(b"".join(bytes(piece) for piece in decompression_stream))
-
-    def close(self) -> None:
-        self.closed = True
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def get_extra_info(self, name: str) -> Any:
-        return ("10.0.0.1", 4000)
-
-
-class Broker:
-    """One leading broker whose only topic wants gzip, and one connection to it."""
-
-    def __init__(self, **config: Any) -> None:
-        loop = asyncio.get_running_loop()
-        self.logs = DiskLogs()
-        self.world = World()
-        self.world.config = TopicConfig(**{"compression_type": "gzip"} | config)
-        hosted = self.world.replicas.hosted
-        hosted.logs, hosted.new_pending = self.logs, loop.create_future
-        self.threaded = 0
-
-        def run_blocking(work: Callable[[], Any]) -> Any:
-            self.threaded += 1
-            return loop.run_in_executor(None, work)
-
-        hosted.run_blocking = run_blocking
-        self.world.clock.advance(NOW_MS / 1000 - self.world.clock.now_ms() / 1000)
-        self.world.tell(self.world.order(replicas=(1,)))
-        quotas = SimpleNamespace(produce=None, request=None)
-        self.services = cast(Services, SimpleNamespace(replicas=self.world.replicas, quotas=quotas))
-        self.wire = Wire()
-        self.connection = Connection(self, "L", 1, 1 << 24, lambda c: True, lambda c: None)
-        self.connection.connection_made(self.wire)  # type: ignore[arg-type]
-
-    def may_pipeline(self, api_key: int) -> bool:
-        return api_key == PRODUCE
-
-    def has_small_answer(self, api_key: int) -> bool:
-        return False
-
-    def __call__(self, session: Session, frame: memoryview) -> "Encoded | asyncio.Future[Encoded]":
-        key, version, correlation_id, client_id, body = parse_request_header(frame)
-        return produce.handle(self.services, Request(key, version, correlation_id, client_id, body, session))
-
-    def send(self, *batches: bytes | bytearray, acks: int = 1) -> None:
-        self.feed(b"".join(codec.encode_request(PRODUCE, VERSION, 1, "c", produce_of(b, acks)) for b in batches))
-
-    def feed(self, frames: bytes) -> None:
-        view = memoryview(frames)
-        while view:
-            buffer = self.connection.get_buffer(-1)
-            taken = min(len(buffer), len(view))
-            buffer[:taken] = view[:taken]
-            self.connection.buffer_updated(taken)
-            view = view[taken:]
-
-    async def answered(self, count: int) -> list[tuple[ErrorCode, int]]:
-        async with asyncio.timeout(20):
-            while len(self.wire.answers) < count:
-                await asyncio.sleep(0.001)
-        return [(ErrorCode(answer.error_code), answer.base_offset) for answer in self.wire.answers]
-
-    def kept(self) -> list[records.BatchHeader]:
-        return [records.parse_header(memoryview(stored.data)) for stored in self.logs.contents(T0)]
-
-
-def produce_of(batch: bytes | bytearray, acks: int) -> Any:
-    partition = {"index": 0, "records": bytes(batch)}
-    topic = {"name": T0.topic, "partition_data": [partition]}
-    return {"transactional_id": None, "acks": acks, "timeout_ms": 1000, "topic_data": [topic]}
-
-
-def made(count: int, size: int, **fields: Any) -> bytearray:
-    chance = random.Random(count)
-    return records.build(
-        [records.Record(n, NOW_MS, None, chance.randbytes(size // 2).hex().encode()) for n in range(count)], **fields
-    )
-
-
-idempotent = partial(made, base_offset=0, producer_id=5, producer_epoch=0)
+from tests.support.disk_logs import NOW_MS
+from tests.support.produce_broker import PRODUCE, VERSION, Broker, idempotent, made, produce_of
+from tests.support.replica_world import T0
 
 
 async def test_what_came_first_is_appended_first_though_it_takes_a_thread() -> None:
@@ -153,22 +42,20 @@ async def test_who_waits_for_followers_does_not_hold_up_what_comes_behind() -> N
 
 
 async def test_many_little_batches_of_a_request_are_not_little_together() -> None:
-    broker = Broker(compression_type="producer")
+    broker = Broker(40, compression_type="producer")
     little = made(6000, 0, compression=compression.GZIP)
 
     def together(batch: bytes | bytearray, count: int) -> bytes:
-        message = produce_of(batch, 1)
-        message["topic_data"][0]["partition_data"] *= count
-        return codec.encode_request(PRODUCE, VERSION, 1, "c", message)
+        return codec.encode_request(PRODUCE, VERSION, 1, "c", produce_of(batch, 1, range(count)))
 
-    broker.feed(together(little, 1) + together(made(1, 10), 50))
+    broker.feed(together(little, 1) + together(made(1, 10), 40))
     assert broker.threaded == 0, "each is little"
     assert len(broker.wire.answers) == 2
     broker.feed(together(little, 40))
     assert len(broker.wire.answers) == 2, "40 times a millisecond or two"
-    assert (await broker.answered(3))[2] == (ErrorCode.NONE, 6050)
+    assert (await broker.answered(3))[2] == (ErrorCode.NONE, 6001)
     assert broker.threaded == 1
-    assert len(broker.kept()) == 91
+    assert len(broker.kept()) == 3
 
 
 async def test_what_is_done_beside_does_not_wait_for_records() -> None:
