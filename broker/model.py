@@ -10,6 +10,11 @@ NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 NO_EPOCH = -1
 
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+"""Topics that only brokers write; what lists topics calls them internal."""
+
 TopicId = uuid.UUID
 ZERO_TOPIC_ID = uuid.UUID(int=0)
 

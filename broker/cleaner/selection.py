@@ -10,9 +10,7 @@ from typing import NamedTuple
 from logyard.broker.compaction.ranges import dirty_ratio, is_due
 from logyard.broker.leases.cleanable import closed_segments
 from logyard.broker.log.partition_log import PartitionLog
-from logyard.broker.model import TopicPartition
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 
 
 class Candidate(NamedTuple):

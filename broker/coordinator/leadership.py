@@ -6,12 +6,12 @@ from collections.abc import Callable
 from logyard.broker.clock import Clock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.coordinator import groups
-from logyard.broker.coordinator.offsets_log import TOPIC, ReplicatedOffsets
+from logyard.broker.coordinator.offsets_log import ReplicatedOffsets
 from logyard.broker.coordinator.ports import CallLater
 from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.event_loop import SubmitBlocking
 from logyard.broker.metadata.cache import MetadataCache
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.replication.replicas import Replicas
 
 
@@ -61,13 +61,13 @@ class OffsetsLeadership:
         self._coordinator = coordinator
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
-        if tp.topic == TOPIC:
+        if tp.topic == OFFSETS_TOPIC:
             self._coordinator.on_leader(tp.partition)
 
     def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
-        if tp.topic == TOPIC:
+        if tp.topic == OFFSETS_TOPIC:
             self._coordinator.on_follower(tp.partition)
 
     def on_deleted(self, tp: TopicPartition) -> None:
-        if tp.topic == TOPIC:
+        if tp.topic == OFFSETS_TOPIC:
             self._coordinator.on_follower(tp.partition)

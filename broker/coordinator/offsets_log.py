@@ -10,7 +10,7 @@ from logyard.broker.errors import CorruptData, ErrorCode, StorageError
 from logyard.broker.event_loop import Pending, SubmitBlocking
 from logyard.broker.log.partition_log import Origin
 from logyard.broker.metadata.cache import MetadataCache
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.decode import ABORT, COMMIT, control_type
 from logyard.broker.records.header import BatchHeader
@@ -19,7 +19,6 @@ from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.ports import Slice
 from logyard.broker.replication.replicas import Replicas
 
-TOPIC = "__consumer_offsets"
 READ_BYTES = 1 << 20
 READS_IN_VAIN_MAX = 100
 
@@ -45,13 +44,13 @@ class ReplicatedOffsets:
 
     @property
     def partition_count(self) -> int:
-        return len(self._metadata.partitions(TOPIC)) or self._default_partition_count()
+        return len(self._metadata.partitions(OFFSETS_TOPIC)) or self._default_partition_count()
 
     def append(self, partition: int, records: Sequence[KeyValue]) -> Awaitable[ErrorCode]:
         now_ms = self._clock.now_ms()
         made = batch.build([batch.Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)])
         outcome = self._replicas.append(
-            [(TopicPartition(TOPIC, partition), memoryview(made))],
+            [(TopicPartition(OFFSETS_TOPIC, partition), memoryview(made))],
             acks=-1,
             timeout_ms=self._timeout_ms,
             origin=Origin.COORDINATOR,
@@ -60,7 +59,7 @@ class ReplicatedOffsets:
         return _Acknowledgement(outcome)
 
     async def read(self, partition: int, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> None:
-        found = self._replicas.partition(TopicPartition(TOPIC, partition))
+        found = self._replicas.partition(TopicPartition(OFFSETS_TOPIC, partition))
         log = found.log if found is not None else None
         if log is None:
             return
@@ -72,7 +71,7 @@ class ReplicatedOffsets:
                 # Compacted or cut in between: the same bytes lie elsewhere now.
                 in_vain += 1
                 if in_vain == READS_IN_VAIN_MAX:
-                    raise StorageError(f"{TOPIC}-{partition} cannot be read from offset {offset} on")
+                    raise StorageError(f"{OFFSETS_TOPIC}-{partition} cannot be read from offset {offset} on")
                 offset = max(offset, log.log_start_offset)
                 continue
             in_vain = 0
@@ -110,7 +109,7 @@ def _handed_over(piece: Slice, take: Callable[[StoredBatch], None], note: Callab
             if found is not None:
                 take(found)
     except CorruptData as error:
-        raise StorageError(f"{TOPIC} has no batch at offset {following}: {error}") from error
+        raise StorageError(f"{OFFSETS_TOPIC} has no batch at offset {following}: {error}") from error
     return len(data), following
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.metadata.cache import MetadataCache, PartitionMetadata
-from logyard.broker.model import NO_LEADER, ZERO_TOPIC_ID, TopicId
+from logyard.broker.model import INTERNAL_TOPICS, NO_LEADER, ZERO_TOPIC_ID, TopicId
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 NOT_ASKED = -(2**31)  # "no authorized operations were asked for"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.event_loop import Pending
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 from logyard.broker.replication.events import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -22,7 +22,6 @@ from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import Log
-from logyard.broker.replication.produce import INTERNAL_TOPICS
 from logyard.broker.replication.purgatory import Delayed
 
 # Finds one answer in the segments: to be called in a thread.

@@ -9,7 +9,7 @@ from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode, RecordErrors, StorageError
 from logyard.broker.event_loop import Pending
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.log_errors import code_of
@@ -23,7 +23,6 @@ AfterOpening = tuple[Entries, Opened, list[ProduceResult]]
 """What may be appended, by which bounds it was opened, and what was refused."""
 
 NOT_OPENED: Opened = ()
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class Waiting:

@@ -9,10 +9,10 @@ from logyard.broker.client.controller_link import ToController
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.model import OFFSETS_TOPIC
 from logyard.broker.replication.ports import LinkError
 
 CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 5
-OFFSETS_TOPIC = "__consumer_offsets"
 
 # The topic is there or on its way: ask again in a moment.
 _UNDER_WAY = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)

@@ -4,12 +4,11 @@ from typing import Any
 
 from logyard.broker.coordinator.record_format import partition_for
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.model import TopicPartition
+from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
-OFFSETS_TOPIC = "__consumer_offsets"
 GROUP = 0
 TRANSACTION = 1
 NOWHERE = {"node_id": -1, "host": "", "port": -1}

@@ -9,7 +9,8 @@ from typing import Any
 
 from logyard.broker import tasks
 from logyard.broker.errors import ErrorCode
-from logyard.broker.metadata.response import INTERNAL_TOPICS, NOT_ASKED, TopicQuery, metadata_response, queries
+from logyard.broker.metadata.response import NOT_ASKED, TopicQuery, metadata_response, queries
+from logyard.broker.model import INTERNAL_TOPICS
 from logyard.broker.protocol import codec
 from logyard.broker.server.api import Handler
 from logyard.broker.server.handlers.describe_cluster import CLUSTER_OPERATIONS

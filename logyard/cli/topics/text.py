@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from logyard.broker.model import INTERNAL_TOPICS
 from logyard.local.errors import LocalError
 
-INTERNAL = ("__consumer_offsets", "__transaction_state")
 COLLISION_WARNING = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
     "To avoid issues it is best to use either, but not both."
@@ -63,7 +63,9 @@ def matching(pattern: str | None, names: Iterable[str], *, exclude_internal: boo
         wanted = re.compile(".*" if pattern is None else pattern.replace(",", "|"))
     except re.error as error:
         raise LocalError(f"--topic {pattern}: no regular expression ({error})") from error
-    return [name for name in sorted(names) if wanted.fullmatch(name) and not (exclude_internal and name in INTERNAL)]
+    return [
+        name for name in sorted(names) if wanted.fullmatch(name) and not (exclude_internal and name in INTERNAL_TOPICS)
+    ]
 
 
 def parse_assignment(text: str) -> dict[int, tuple[int, ...]]:

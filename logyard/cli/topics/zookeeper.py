@@ -17,11 +17,11 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.controller.topics import placement
 from logyard.broker.controller.topics.topics import name_problem
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.model import NO_LEADER, Assignment, TopicAssignment, TopicPartition, topic_id_text
+from logyard.broker.model import INTERNAL_TOPICS, NO_LEADER, Assignment, TopicAssignment, TopicPartition, topic_id_text
 from logyard.broker.znodes import brokers, config_changes, configs, delete_topics, partition_state, topics
 from logyard.broker.znodes.ops import Znode
 from logyard.broker.znodes.paths import BROKER_IDS, CONFIG_CHANGES
-from logyard.cli.topics.text import INTERNAL, PartitionLine, TopicLines
+from logyard.cli.topics.text import PartitionLine, TopicLines
 from logyard.local.errors import LocalError
 
 CONNECT_S = 15.0
@@ -114,7 +114,7 @@ class ZooKeeperTopics:
         return [f"Updated config for topic {name}."]
 
     def delete(self, name: str) -> list[str]:
-        if name in INTERNAL:
+        if name in INTERNAL_TOPICS:
             raise LocalError(f"Topic {name} is a kafka internal topic and is not allowed to be marked for deletion")
         try:
             self._client.create(delete_topics.path(name))
