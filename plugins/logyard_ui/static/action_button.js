@@ -1,4 +1,4 @@
-// A button for an action, shown only to those whom Airflow lets start its DAG.
+// A button for an action, shown only to users who may start its DAG.
 
 import { ACTIONS } from "./actions.js";
 import { useCluster } from "./cluster_context.js";
@@ -6,17 +6,17 @@ import { RouterLink, UI, h } from "./airflow_ui.js";
 
 const { Button } = UI;
 
-// `to`: a link to where the action is prepared, instead of its dialog.
-export function Offer({ action, values, to, children, plain = false, danger = false, ...rest }) {
+// `to`: a link to the view that prepares the action, instead of its dialog.
+export function ActionButton({ action, values, to, children, plain = false, danger = false, ...rest }) {
   const { actions, act } = useCluster();
   const dag = actions.get(ACTIONS[action].dag);
   if (!dag?.may_run) return null;
-  const look = {
+  const style = {
     size: "sm",
     variant: plain || danger ? "outline" : "solid",
     colorPalette: danger ? "red" : plain ? "gray" : "brand",
     ...rest,
   };
-  if (to) return h(Button, { ...look, asChild: true }, h(RouterLink, { to }, children));
-  return h(Button, { ...look, onClick: () => act(action, values) }, children);
+  if (to) return h(Button, { ...style, asChild: true }, h(RouterLink, { to }, children));
+  return h(Button, { ...style, onClick: () => act(action, values) }, children);
 }

@@ -1,4 +1,4 @@
-// An action's dialog: its form, then what would be done in sentences, then the run that does it.
+// An action's dialog: its form, then a review of what will be done, then the run.
 
 import { ACTIONS } from "./actions.js";
 import { sentence } from "./api.js";
@@ -6,8 +6,8 @@ import { useCluster } from "./cluster_context.js";
 import { starting, wrong } from "./forms.js";
 import { Fragment, UI, h, useRef, useState } from "./airflow_ui.js";
 import { Notice, Problem } from "./components.js";
-import { Pick } from "./checkbox.js";
-import { Following, ended, start, useRun } from "./dag_runs.js";
+import { CheckboxField } from "./checkbox.js";
+import { RunProgress, ended, start, useRun } from "./dag_runs.js";
 
 const { Box, Button, CloseButton, Code, Dialog, Field, Flex, Input, NativeSelect, Portal, Text, Textarea } = UI;
 
@@ -98,7 +98,7 @@ function Form({ spec, values, setValues, next, close }) {
 }
 
 function Entry({ field, value, problem, set }) {
-  if (field.kind === "flag") return h(Pick, { label: field.label, on: Boolean(value), set });
+  if (field.kind === "flag") return h(CheckboxField, { label: field.label, on: Boolean(value), set });
   const common = { size: "sm", name: field.id, value: value ?? "", onChange: (event) => set(event.target.value) };
   return h(
     Field.Root,
@@ -166,13 +166,13 @@ function Review({ spec, values, back, done }) {
             ),
           ),
         dag?.paused &&
-          h(Notice, { status: "warning" }, `DAG ${dag.dag_id} is paused: the run waits until somebody turns it on.`),
+          h(Notice, { status: "warning" }, `DAG ${dag.dag_id} is paused: the run waits until somebody unpauses it.`),
         h(Sent, { dag_id: dag?.dag_id, conf }),
         word &&
           h(
             Field.Root,
             { required: true },
-            h(Field.Label, null, `Type ${word} to go on`),
+            h(Field.Label, null, `Type ${word} to continue`),
             h(Input, {
               size: "sm",
               value: typed,
@@ -235,11 +235,15 @@ function Run({ run, close }) {
   return h(
     Fragment,
     null,
-    h(Dialog.Body, null, h(Following, { run })),
+    h(Dialog.Body, null, h(RunProgress, { run })),
     h(
       Dialog.Footer,
       null,
-      h(Text, { color: "fg.muted", fontSize: "xs", flex: "1" }, ended(state) ? "" : "It goes on when this is closed."),
+      h(
+        Text,
+        { color: "fg.muted", fontSize: "xs", flex: "1" },
+        ended(state) ? "" : "It continues when you close this.",
+      ),
       h(Button, { size: "sm", onClick: close }, "Close"),
     ),
   );

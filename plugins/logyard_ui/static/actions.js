@@ -1,8 +1,8 @@
-// What a reader may start: which DAG it is, what it asks, what is sent as the run's configuration, and the sentences
-// that are confirmed. Pure; `action_dialog.js` draws it.
+// The actions that a user may start: the DAG, the form, the run's configuration that is sent, and the sentences to
+// confirm. Pure; `action_dialog.js` renders them.
 //
 // A spec: {dag, title, start, fields (see `forms.js`), conf(values), say(values) → sentences, check(values) → what is
-// wrong as a whole, danger, type(values) → a word to type}. `start` and `danger` may be functions of the values.
+// wrong with the whole form, danger, type(values) → a word to type}. `start` and `danger` may be functions of values.
 
 import { bytes, number, plural } from "./format.js";
 import { given, names, throttleField, whole } from "./forms.js";
@@ -19,15 +19,14 @@ const reassign = {
       `${plural(values.plan.partitions_total, "partition")} change, ${bytes(values.plan.bytes_moved)} are copied.`,
       duration(values),
       values.exact
-        ? "What moves is exactly the plan that was shown."
-        : "The plan was too long to show whole: the DAG plans anew, for the same goals.",
+        ? "Exactly the plan that was shown is executed."
+        : "The plan was too long to be shown completely: the DAG plans again, with the same goals.",
     ].filter(Boolean),
 };
 
 function duration({ plan, throttle }) {
   const rate = whole(throttle);
-  if (!rate)
-    return throttle === "" ? "Without a throttle of its own it runs at the connection's, or at full speed." : "";
+  if (!rate) return throttle === "" ? "Without a throttle here, the connection's throttle is used, or none." : "";
   const busiest = Math.max(0, ...Object.values(plan.bytes_in), ...Object.values(plan.bytes_out));
   return `At ${bytes(rate)} per second on each broker it takes at least ${number(Math.ceil(busiest / rate))} s.`;
 }
@@ -51,10 +50,10 @@ const decommission = {
       label: "Replicas of each",
       kind: "number",
       least: 1,
-      help: "A smaller number, where the brokers that stay are too few.",
+      help: "A smaller number, where too few brokers remain.",
     },
     throttleField,
-    { id: "stop_brokers", label: "Stop them in the end", kind: "flag" },
+    { id: "stop_brokers", label: "Stop them at the end", kind: "flag" },
   ],
   type: (values) => values.brokers,
   conf: (values) =>
@@ -66,8 +65,8 @@ const decommission = {
       approve: false,
     }),
   say: (values) => [
-    `Every replica on broker ${names(values.brokers).join(", ")} moves to the others.`,
-    values.stop_brokers ? "Then their processes are stopped." : "Their processes go on running.",
+    `All replicas on broker ${names(values.brokers).join(", ")} move to the other brokers.`,
+    values.stop_brokers ? "Then their processes are stopped." : "Their processes keep running.",
   ],
 };
 
@@ -77,14 +76,14 @@ const recover = {
   start: "Recover",
   danger: true,
   fields: [
-    { id: "dry_run", label: "Only say what is wrong", kind: "flag", first: true },
-    { id: "restart_brokers", label: "Start brokers that ought to run and do not", kind: "flag", first: true },
+    { id: "dry_run", label: "Only report what is wrong", kind: "flag", first: true },
+    { id: "restart_brokers", label: "Start brokers that should run and do not", kind: "flag", first: true },
   ],
   conf: (values) => ({ dry_run: Boolean(values.dry_run), restart_brokers: Boolean(values.restart_brokers) }),
   say: (values) => [
     values.dry_run
-      ? "What is wrong is found out and told; nothing is changed."
-      : "A controller that hangs may be fenced, and processes may be ended and started.",
+      ? "The run reports what is wrong, and changes nothing."
+      : "A controller that hangs may be fenced, and broker processes may be stopped and started.",
   ],
 };
 
@@ -115,14 +114,14 @@ const exporting = {
   ],
   conf: (values) => ({ topics: names(values.topics), destination: values.destination.trim() }),
   say: (values) => [
-    `What is new in ${names(values.topics).join(", ")} is written to ${values.destination.trim()}.`,
-    "What was exported there before is not exported again.",
+    `New records of ${names(values.topics).join(", ")} are written to ${values.destination.trim()}.`,
+    "Records that were exported there before are not exported again.",
   ],
 };
 
 const asCode = {
   dag: "topics_as_code",
-  title: "Make topics what a file says",
+  title: "Make topics match a file",
   start: "Plan it",
   fields: [
     {
@@ -137,35 +136,35 @@ const asCode = {
   ],
   conf: (values) => ({ file: values.file, delete_unlisted: Boolean(values.delete_unlisted), approve: true }),
   say: (values) => [
-    `The difference between ${values.file} and the cluster is planned; then a person has to approve it, in Airflow.`,
-    values.delete_unlisted ? "The plan may delete topics, five at most." : "No topic is deleted.",
+    `The changes that ${values.file} asks for are planned; then a person must approve them in Airflow.`,
+    values.delete_unlisted ? "The plan may delete up to five topics." : "No topic is deleted.",
   ],
 };
 
 const report = {
   dag: "retention_report",
-  title: "Report what topics keep",
+  title: "Report what topics retain",
   start: "Report",
-  fields: [
-    { id: "topics", label: "Topics", kind: "text", help: "Separated by commas; all but internal ones where empty." },
-  ],
+  fields: [{ id: "topics", label: "Topics", kind: "text", help: "Separated by commas; empty: all but internal ones." }],
   conf: (values) => ({ topics: names(values.topics) }),
-  say: (values) => [`What ${names(values.topics).join(", ") || "every topic"} keeps is reported; nothing is changed.`],
+  say: (values) => [
+    `The run reports what ${names(values.topics).join(", ") || "every topic"} retains, and changes nothing.`,
+  ],
 };
 
-// Where a group reads on, as the operator writes it: earliest, latest, 42, +10, -10, a time.
+// The new position of a group in the operator's notation: earliest, latest, 42, +10, -10, a time.
 function target(values) {
   if (values.to === "shift") return `${/^[+-]/.test(values.shift) ? "" : "+"}${values.shift.trim()}`;
   return ["offset", "time"].includes(values.to) ? String(values[values.to]).trim() : values.to;
 }
 
-const TOLD = {
-  earliest: () => "the first record that is there",
-  latest: () => "the end: what was written until now is skipped",
+const TARGETS = {
+  earliest: () => "the earliest record",
+  latest: () => "the end: all records written so far are skipped",
   offset: ({ offset }) => `offset ${offset}`,
   shift: ({ shift }) =>
-    `${plural(Math.abs(Number(shift)), "record")} ${Number(shift) < 0 ? "before" : "after"} where it is`,
-  time: ({ time }) => `the first record of ${time} or later`,
+    `${plural(Math.abs(Number(shift)), "record")} ${Number(shift) < 0 ? "before" : "after"} its current position`,
+  time: ({ time }) => `the first record at ${time} or later`,
 };
 
 const resetOffsets = {
@@ -176,14 +175,14 @@ const resetOffsets = {
   fields: [
     {
       id: "to",
-      label: "Read on from",
+      label: "Continue from",
       kind: "choice",
       options: [
         ["earliest", "the earliest record"],
         ["latest", "the end"],
         ["time", "a time"],
         ["offset", "an offset"],
-        ["shift", "so many records further or back"],
+        ["shift", "a number of records forward or back"],
       ],
     },
     {
@@ -194,7 +193,7 @@ const resetOffsets = {
       when: ({ to }) => to === "time",
       pattern: /^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:?\d{2})?)?$/,
       wrong: "a time such as 2026-01-31T12:00:00",
-      help: "2026-01-31T12:00:00, in UTC where no zone is named.",
+      help: "2026-01-31T12:00:00, in UTC where no zone is given.",
     },
     { id: "offset", label: "Offset", kind: "number", required: true, when: ({ to }) => to === "offset" },
     {
@@ -204,16 +203,16 @@ const resetOffsets = {
       required: true,
       when: ({ to }) => to === "shift",
       pattern: /^[+-]?[1-9]\d{0,17}$/,
-      wrong: "a whole number: 100 is further, -100 is back",
-      help: "100 skips a hundred in each partition, -100 goes back.",
+      wrong: "a whole number: 100 is forward, -100 is back",
+      help: "100 skips a hundred records in each partition, -100 goes back as many.",
     },
     {
       id: "topics",
       label: "Topics",
       kind: "text",
-      help: "Separated by commas; those that the group committed offsets for where empty.",
+      help: "Separated by commas; empty: those that the group has committed offsets for.",
     },
-    { id: "approve", label: "Show every offset, and wait for an approval", kind: "flag", first: true },
+    { id: "approve", label: "Plan the offsets first, and wait for an approval", kind: "flag", first: true },
   ],
   check: ({ group, members }) =>
     members ? `${group} has ${plural(members, "member")}, and only they may commit: stop them first.` : "",
@@ -224,10 +223,10 @@ const resetOffsets = {
     approve: Boolean(values.approve),
   }),
   say: (values) => [
-    `Group ${values.group} reads each partition on from ${TOLD[values.to](values)}.`,
+    `Group ${values.group} continues in each partition from ${TARGETS[values.to](values)}.`,
     `Topics: ${names(values.topics).join(", ") || "all that it has committed offsets for"}.`,
     values.approve
-      ? "Every new offset is planned first; then a person has to approve it, in Airflow."
+      ? "Every new offset is planned first; then a person must approve them in Airflow."
       : "The offsets are set at once.",
   ],
 };
@@ -239,8 +238,8 @@ const electLeaders = {
   fields: [],
   conf: (values) => ({ topics: values.topics ?? [] }),
   say: (values) => [
-    `The first replica of each partition ${values.topics ? `of ${values.topics.join(", ")} ` : ""}leads it again.`,
-    `Led by another one now: ${plural(values.astray, "partition")}.`,
+    `The first replica of each partition ${values.topics ? `of ${values.topics.join(", ")} ` : ""}becomes its leader.`,
+    `Led by another replica now: ${plural(values.notPreferred, "partition")}.`,
   ],
 };
 
@@ -253,8 +252,8 @@ const electUnclean = {
   type: (values) => values.topic,
   conf: (values) => ({ topics: [values.topic], unclean: true }),
   say: (values) => [
-    `${plural(values.offline, "partition")} of ${values.topic} that nobody leads: any replica that is alive leads now.`,
-    "Records that only the lost replicas have are lost for good. Start their brokers instead, where that can be done.",
+    `${plural(values.offline, "partition")} of ${values.topic} without a leader: any live replica becomes the leader.`,
+    "Records that only the other replicas have are lost for good. If you can, start their brokers instead.",
   ],
 };
 
@@ -263,11 +262,11 @@ const cancelReassignment = {
   title: "Cancel another tool's moves",
   start: "Cancel the moves",
   danger: true,
-  fields: [{ id: "remove_throttles", label: "Remove the throttles of these moves, too", kind: "flag", first: true }],
+  fields: [{ id: "remove_throttles", label: "Also remove the throttles of these moves", kind: "flag", first: true }],
   conf: (values) => ({ topics: [], remove_throttles: Boolean(values.remove_throttles), approve: false }),
   say: (values) => [
-    `What moves now (${plural(values.moves, "partition")}) goes back to the replicas of before; what is done stays.`,
-    "A partition that nobody could lead then goes on moving.",
+    `The moves of ${plural(values.moves, "partition")} are cancelled and go back; finished moves stay.`,
+    "A move is not cancelled where its partition would have no leader.",
   ],
 };
 
@@ -291,6 +290,6 @@ export const ACTIONS = {
     "audit_replicas",
     "Audit",
     "Audit",
-    "A Spark job reads every replica and compares them; nothing is changed, of",
+    "A Spark job reads and compares all replicas, and changes nothing, of",
   ),
 };

@@ -1,7 +1,7 @@
-// What Airflow's UI lends its plugins: React, its router and Chakra, with Airflow's own theme around them. So nothing
-// has to be built, and light and dark follow the rest of the UI.
+// What Airflow's UI provides for plugins: React, its router, and Chakra with Airflow's theme. So there is no build
+// step, and light and dark mode follow the rest of the UI.
 //
-// Names and values of a cluster only ever become text nodes: React escapes them, and nothing here sets HTML.
+// Names and values of a cluster become text nodes only: React escapes them, and nothing here sets HTML.
 
 export const React = globalThis.React;
 export const UI = globalThis.ChakraUI;

@@ -1,7 +1,7 @@
 // Requests to this server, as the user who is logged in: our own routes by GET, actions by Airflow's REST API.
 
 export class Refused extends Error {
-  // An answer that is no success. `status` is HTTP's, 0 where there was no answer at all.
+  // An answer with an error status; `status` is 0 where there was no answer at all.
   constructor(status, text) {
     super(text);
     this.status = status;
@@ -12,7 +12,7 @@ export class Refused extends Error {
 export function address(path, query = {}) {
   const url = new URL(path, document.baseURI);
   for (const [name, value] of Object.entries(query)) {
-    // A list is named again and again.
+    // A list becomes a parameter that is repeated.
     for (const one of Array.isArray(value) ? value : [value]) {
       if (one !== undefined && one !== null && one !== "") url.searchParams.append(name, one);
     }
@@ -20,7 +20,7 @@ export function address(path, query = {}) {
   return url.href;
 }
 
-export function ours(path, query) {
+export function pageApi(path, query) {
   return address(`logyard/api/${path}`, query);
 }
 
@@ -29,14 +29,14 @@ export function airflow(...parts) {
 }
 
 // {body, etag}; body is null where nothing has changed since `etag`. Raises Refused.
-export async function look(url, { etag = "", signal } = {}) {
+export async function fetchJson(url, { etag = "", signal } = {}) {
   const answer = await send(url, { headers: etag ? { "If-None-Match": etag } : {}, signal });
   if (answer.status === 304) return { body: null, etag };
   return { body: await read(answer), etag: answer.headers.get("ETag") ?? "" };
 }
 
 export async function get(url, options) {
-  return (await look(url, options)).body;
+  return (await fetchJson(url, options)).body;
 }
 
 // Raises Refused with Airflow's reason.
@@ -76,12 +76,13 @@ function reason(body, status) {
   if (typeof detail?.reason === "string") return detail.reason;
   if (Array.isArray(detail))
     return detail.map((item) => `${(item.loc ?? []).slice(1).join(".")}: ${item.msg}`).join("; ");
-  if (status === 401) return "You are not logged in any more: reload this page.";
+  if (status === 401) return "You are no longer logged in: reload this page.";
   return `The server answered ${status}.`;
 }
 
-// One sentence for whoever reads it.
+// An error as one sentence for the user.
 export function sentence(problem) {
-  if (problem instanceof Refused && problem.status === 403) return `You may not do this: ${problem.message}`;
+  if (problem instanceof Refused && problem.status === 403)
+    return `You have no permission for this: ${problem.message}`;
   return problem instanceof Error ? problem.message : String(problem);
 }

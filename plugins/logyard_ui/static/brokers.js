@@ -1,24 +1,24 @@
-// Brokers: what each holds and leads, how far that is from the mean, and the racks they stand in.
+// Brokers: replicas, leaders and bytes of each, their distance from the mean, and the racks.
 
 import { useCluster, useList, useRoute } from "./cluster_context.js";
 import { bytes, number } from "./format.js";
 import { UI, h, useMemo } from "./airflow_ui.js";
-import { Offer } from "./action_button.js";
-import { Empty, Facts, Head, Looked, Missing, Section } from "./components.js";
+import { ActionButton } from "./action_button.js";
+import { Empty, Facts, Head, Loaded, MissingParts, Section } from "./components.js";
 import { rowLink } from "./page_address.js";
 import { Settings } from "./settings.js";
-import { Skew } from "./skew_bar.js";
+import { SkewBar } from "./skew_bar.js";
 import { Table } from "./table.js";
 
 const { Badge, Flex, Text } = UI;
 
 export function Brokers() {
-  const look = useList("brokers");
-  return h(Looked, { look, what: "brokers" }, (data) =>
+  const answer = useList("brokers");
+  return h(Loaded, { answer, what: "brokers" }, (data) =>
     h(
       Flex,
       { direction: "column", gap: "6" },
-      h(Missing, { data }),
+      h(MissingParts, { data }),
       h(List, { data }),
       h(Racks, { racks: data.racks ?? [] }),
     ),
@@ -38,7 +38,7 @@ const skew = (id, label) => ({
   label,
   width: "9.5rem",
   value: (row) => row.skew?.[id],
-  cell: (row) => h(Skew, { value: row.skew?.[id], label: `${label} of broker ${row.id}` }),
+  cell: (row) => h(SkewBar, { value: row.skew?.[id], label: `${label} of broker ${row.id}` }),
 });
 
 function List({ data }) {
@@ -84,9 +84,9 @@ function List({ data }) {
     {
       title: "Brokers",
       aside: h(
-        Offer,
+        ActionButton,
         { action: "reassign_replicas", to: place.to({ view: "reassignments", balance: 1, preview: 1 }), plain: true },
-        "Plan an even spread",
+        "Plan an even distribution",
       ),
     },
     data.brokers.length === 0
@@ -136,7 +136,7 @@ function Racks({ racks }) {
 export function Broker() {
   const { place } = useCluster();
   const id = place.get("broker");
-  const look = useRoute("broker", { id });
+  const answer = useRoute("broker", { id });
   return h(
     Flex,
     { direction: "column", gap: "5" },
@@ -144,13 +144,13 @@ export function Broker() {
       Head,
       { list: "Brokers", to: place.to({ view: "brokers" }), name: `Broker ${id}` },
       h(
-        Offer,
+        ActionButton,
         { action: "reassign_replicas", to: place.to({ view: "reassignments", drain: id, preview: 1 }), plain: true },
         "Plan to empty it",
       ),
-      h(Offer, { action: "decommission_broker", values: { brokers: id }, danger: true }, "Decommission"),
+      h(ActionButton, { action: "decommission_broker", values: { brokers: id }, danger: true }, "Decommission"),
     ),
-    h(Looked, { look, what: `broker ${id}` }, (data) => h(Content, { data })),
+    h(Loaded, { answer, what: `broker ${id}` }, (data) => h(Content, { data })),
   );
 }
 
@@ -177,7 +177,7 @@ function Content({ data }) {
         ["Bytes", bytes(broker.bytes)],
       ],
     }),
-    h(Missing, { data }),
+    h(MissingParts, { data }),
     data.log_dirs?.length > 0 &&
       h(
         Section,

@@ -1,10 +1,10 @@
-// A choice of yes or no.
+// A checkbox with a label.
 
 import { UI, h } from "./airflow_ui.js";
 
 const { Checkbox } = UI;
 
-export function Pick({ label, on, set, ...rest }) {
+export function CheckboxField({ label, on, set, ...rest }) {
   return h(
     Checkbox.Root,
     { size: "sm", checked: on, onCheckedChange: ({ checked }) => set(checked === true), ...rest },

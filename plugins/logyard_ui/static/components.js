@@ -1,8 +1,8 @@
-// Small pieces that several views show: states of waiting and trouble, figures, brokers, lists of facts.
+// Components that several views use: errors, notices, placeholders, figures, replicas, lists of facts.
 
 import { sentence } from "./api.js";
 import { Fragment, UI, h } from "./airflow_ui.js";
-import { Go } from "./page_address.js";
+import { PageLink } from "./page_address.js";
 
 const { Alert, Badge, Box, Button, Flex, Heading, Skeleton, Text } = UI;
 
@@ -44,31 +44,31 @@ export function Empty({ title, children }) {
   );
 }
 
-// What a live look has: its trouble above, its content below, or a sign of waiting.
-export function Looked({ look, what, rows, children }) {
+// A polled answer: its error above, its content below, or a placeholder while it loads.
+export function Loaded({ answer, what, rows, children }) {
   return h(
     Fragment,
     null,
-    h(Problem, { problem: look.problem }),
-    look.data ? children(look.data) : look.problem ? null : h(Loading, { what, rows }),
+    h(Problem, { problem: answer.problem }),
+    answer.data ? children(answer.data) : answer.problem ? null : h(Loading, { what, rows }),
   );
 }
 
-const WAITED = {
+const PARTS = {
   offsets: "offsets",
   configs: "settings",
   sizes: "sizes",
   groups: "groups",
 };
 
-// What an answer of our routes says is still missing, or has failed.
-export function Missing({ data }) {
-  const pending = (data.pending ?? []).map((part) => WAITED[part] ?? part);
+// The parts that an answer lacks: those that are still being read, and those that failed.
+export function MissingParts({ data }) {
+  const pending = (data.pending ?? []).map((part) => PARTS[part] ?? part);
   const problems = Object.entries(data.problems ?? {});
   return h(
     Fragment,
     null,
-    problems.map(([part, text]) => h(Notice, { key: part, status: "warning" }, `No ${WAITED[part] ?? part}: ${text}`)),
+    problems.map(([part, text]) => h(Notice, { key: part, status: "warning" }, `No ${PARTS[part] ?? part}: ${text}`)),
     pending.length > 0 &&
       h(Text, { color: "fg.muted", fontSize: "sm", role: "status" }, `Still reading ${pending.join(", ")} …`),
   );
@@ -95,7 +95,7 @@ export function Section({ title, aside, children, ...rest }) {
   );
 }
 
-// The heading of one of a list: the way back to the list, its name, and what can be done with it.
+// The heading of one item: a link to its list, its name, and its actions.
 export function Head({ list, to, name, children }) {
   return h(
     Flex,
@@ -103,7 +103,7 @@ export function Head({ list, to, name, children }) {
     h(
       Flex,
       { gap: "2", alignItems: "baseline", minWidth: "0" },
-      h(Go, { to }, list),
+      h(PageLink, { to }, list),
       h(Text, { color: "fg.muted" }, "/"),
       h(Heading, { as: "h1", size: "lg", wordBreak: "break-all" }, name),
     ),
@@ -111,7 +111,7 @@ export function Head({ list, to, name, children }) {
   );
 }
 
-// A figure with a name; a link where `to` is a wrapper of it.
+// A number with a label; `wrap` may make it a link.
 export function Figure({ label, value, help, tone, wrap = (child) => child, ...rest }) {
   const color = { bad: "fg.error", warn: "fg.warning", good: "fg.success" }[tone];
   return wrap(
@@ -183,7 +183,7 @@ export function State({ state, ...rest }) {
   return h(Badge, { colorPalette: STATES[state] ?? "gray", ...rest }, String(state ?? "none").replaceAll("_", " "));
 }
 
-// Replicas as they are assigned: the leader strong, those out of sync struck through in red.
+// Replicas in the order of their assignment: the leader bold, those out of sync struck through in red.
 export function Replicas({ replicas, isr = replicas, leader = -1 }) {
   const inSync = new Set(isr);
   return h(

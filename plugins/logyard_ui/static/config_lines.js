@@ -1,6 +1,6 @@
-// Settings as the lines that a person edits, one name=value a line; pure.
+// Settings as lines that a person edits, name=value on each line; pure.
 
-// What is set and can be edited as lines: {name: value}.
+// The settings that are set and can be edited as lines: {name: value}.
 export function editable(configs) {
   const open = configs.filter(
     (config) => config.override && !config.sensitive && config.value !== null && !/[\r\n]/.test(config.value),
@@ -21,15 +21,15 @@ export function parse(text) {
   for (const line of text.split("\n").map((part) => part.trim())) {
     if (line === "" || line.startsWith("#")) continue;
     const equals = line.indexOf("=");
-    if (equals <= 0) return { settings, problem: `“${line}” is no setting: write name=value` };
+    if (equals <= 0) return { settings, problem: `“${line}” is not a setting: write name=value` };
     const name = line.slice(0, equals).trim();
-    if (Object.hasOwn(settings, name)) return { settings, problem: `${name} is there twice` };
+    if (Object.hasOwn(settings, name)) return { settings, problem: `${name} is set twice` };
     settings[name] = line.slice(equals + 1).trim();
   }
   return { settings, problem: "" };
 }
 
-// What makes `after` of `before`: {name: value}, null for what is unset.
+// The changes from `before` to `after`: {name: value}, null for a setting that is unset.
 export function difference(before, after) {
   const changes = {};
   for (const [name, value] of Object.entries(after)) if (before[name] !== value) changes[name] = value;

@@ -1,15 +1,15 @@
-// DAG runs that were started here, followed until they end.
+// DAG runs that were started on this page, polled until they end.
 
 import { airflow, get, write } from "./api.js";
 import { RouterLink, UI, h, useEffect, useSyncExternalStore } from "./airflow_ui.js";
-import { refresh, useLive } from "./polling.js";
+import { refresh, usePolled } from "./polling.js";
 import { State } from "./components.js";
 
 const { Box, CloseButton, Flex, Spinner, Text } = UI;
 const EVERY_MS = 1500;
 const KEPT = 4;
 
-// {dag_id, run_id, title}, the latest first; as long as the page is open.
+// {dag_id, run_id, title}, the latest first; kept while the page is open.
 let started = [];
 const listeners = new Set();
 
@@ -32,16 +32,16 @@ export async function start(dag_id, conf, title) {
 }
 
 const PAUSE_MS = 1000;
-// A trigger runs about a second after a triggerer took it; a task that does not defer is told by its worker.
+// A trigger runs about a second after a triggerer took it; a running task hears of the cancellation from its worker.
 const HEARS_AFTER_MS = 2500;
 const WORKS_MS = 12000;
 const PATIENCE_MS = 45000;
 
-// Mark the task that moves replicas as failed: that cancels its moves and puts the throttle back. What is marked in the
-// moment between its worker and its trigger is not heard of, and the moves would run on: so that moment is waited for.
+// Mark the task that moves replicas as failed: that cancels its moves and ends its throttle. Between the end of its
+// worker and the start of its trigger nothing notices the mark, and the moves would go on: wait until one of them runs.
 export async function cancel(run, task) {
   const where = airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task);
-  const began = performance.now(); // a clock that is set meanwhile neither ends nor lengthens the wait
+  const began = performance.now(); // a monotonic clock: setting the wall clock does not change the wait
   let heard = 0;
   for (;;) {
     const { state, trigger, start_date } = await get(where);
@@ -60,11 +60,11 @@ export function ended(state) {
   return state === "success" || state === "failed";
 }
 
-// {state, tasks, problem} of a run, looked at until it ends.
+// {state, tasks, problem} of a run, polled until it ends.
 export function useRun({ dag_id, run_id }) {
   const where = airflow("dags", dag_id, "dagRuns", run_id);
-  const run = useLive(where, EVERY_MS);
-  const tasks = useLive(`${where}/taskInstances`, EVERY_MS);
+  const run = usePolled(where, EVERY_MS);
+  const tasks = usePolled(`${where}/taskInstances`, EVERY_MS);
   const state = run.data?.state ?? "queued";
   useEffect(() => {
     if (ended(state)) refresh();
@@ -91,8 +91,8 @@ export function taskPath(run, task) {
   return `${runPath(run)}/tasks/${encodeURIComponent(task.task_id)}${mapped}`;
 }
 
-// One run: what it does, its tasks as they go, a way to all of it.
-export function Following({ run }) {
+// One run: its state, its tasks, and a link to it.
+export function RunProgress({ run }) {
   const { state, tasks, problem } = useRun(run);
   const failed = tasks.filter((task) => task.state === "failed");
   return h(
@@ -124,11 +124,7 @@ export function Following({ run }) {
         h(
           UI.Link,
           { key: task.task_id, asChild: true, color: "fg.info" },
-          h(
-            RouterLink,
-            { to: `${taskPath(run, task)}/required_actions` },
-            "It waits for a person to approve what it would do: look at it",
-          ),
+          h(RouterLink, { to: `${taskPath(run, task)}/required_actions` }, "It waits for an approval: open it"),
         ),
       ),
     problem && h(Text, { color: "fg.error", fontSize: "sm" }, problem.message),
@@ -136,7 +132,7 @@ export function Following({ run }) {
   );
 }
 
-// The last line that a failed task wrote, so that nobody has to look for it.
+// The error of a failed task: the last error line of its log.
 function Why({ run, task }) {
   const where = airflow(
     "dags",
@@ -148,7 +144,7 @@ function Why({ run, task }) {
     "logs",
     String(Math.max(task.try_number, 1)),
   );
-  const { data } = useLive(`${where}?map_index=${task.map_index}`, 0);
+  const { data } = usePolled(`${where}?map_index=${task.map_index}`, 0);
   const line = lastError(data);
   return h(
     Box,
@@ -174,8 +170,8 @@ function lastError(log) {
   return "";
 }
 
-// The runs that were started here, below the navigation.
-export function Started() {
+// The runs that were started on this page, below the navigation.
+export function StartedRuns() {
   const runs = useSyncExternalStore(subscribe, () => started);
   if (runs.length === 0) return null;
   return h(

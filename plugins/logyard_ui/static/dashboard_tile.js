@@ -1,22 +1,22 @@
-// The dashboard's tile: how each cluster is, one line for each connection; nothing where there is none.
+// The dashboard's tile: the health of each cluster, one line for each connection; no tile where there is none.
 
-import { ours } from "./api.js";
+import { pageApi } from "./api.js";
 import { number } from "./format.js";
 import { RouterLink, UI, h } from "./airflow_ui.js";
-import { useLive } from "./polling.js";
+import { usePolled } from "./polling.js";
 import { Health } from "./components.js";
 import { PAGE, search } from "./page_address.js";
 
 const { Box, Flex, Heading, Text } = UI;
 const CONNECTIONS_MS = 60000;
-// A dashboard is left open for days: it looks less often than the page.
+// A dashboard is left open for days: it polls less often than the page.
 const EVERY_MS = 10000;
 const SHOWN = 8;
 
 function LogyardTile() {
-  const { data } = useLive(ours("connections"), CONNECTIONS_MS);
+  const { data } = usePolled(pageApi("connections"), CONNECTIONS_MS);
   const connections = data?.connections ?? [];
-  // No cluster: no tile. Who has one is told of trouble by the line of that cluster.
+  // Without a connection there is no tile; errors of a cluster appear in its line.
   if (connections.length === 0) return null;
   return h(
     Box,
@@ -33,7 +33,7 @@ function LogyardTile() {
 }
 
 function Line({ conn }) {
-  const { data, problem } = useLive(ours("overview", { conn_id: conn }), EVERY_MS);
+  const { data, problem } = usePolled(pageApi("overview", { conn_id: conn }), EVERY_MS);
   return h(
     Flex,
     {

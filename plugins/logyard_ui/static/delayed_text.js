@@ -1,10 +1,10 @@
-// A text that goes into the address once its writer pauses, so that each key does not draw the whole UI anew.
+// A text field whose text is written to the address after a pause, so that not every key renders the whole UI.
 
 import { useCallback, useEffect, useRef, useState } from "./airflow_ui.js";
 
 const PAUSE_MS = 250;
 
-export function useTyped(place, name) {
+export function useDelayedText(place, name) {
   const there = place.get(name);
   const [text, setText] = useState(there);
   const written = useRef(there);

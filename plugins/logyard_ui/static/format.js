@@ -2,7 +2,7 @@
 
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-// Made once: it is asked for every cell of a table that scrolls.
+// Made once: every cell of a scrolling table uses it.
 const numbers = new Intl.NumberFormat("en-US");
 
 export function number(value) {

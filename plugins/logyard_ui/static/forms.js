@@ -1,5 +1,4 @@
-// What forms have in common: fields that several ask for, what they start with, what is wrong with what was typed.
-// Pure.
+// What forms have in common: shared fields, initial values, and the check of what was typed. Pure.
 //
 // A field: {id, label, kind: text | number | flag | lines | choice, help, required, pattern, wrong, least, first,
 // options: [[value, label]…], when(values) → whether it is asked for}.
@@ -19,7 +18,7 @@ export const throttleField = {
   label: "Throttle, bytes per second",
   kind: "number",
   least: 1,
-  help: "On each broker; empty: the connection's, or none.",
+  help: "On each broker; empty: the connection's throttle, or none.",
 };
 
 export function whole(text) {
@@ -30,12 +29,12 @@ export function names(text) {
   return (text ?? "").split(/[\s,]+/).filter(Boolean);
 }
 
-// Without what was left empty.
+// Without fields that were left empty.
 export function given(conf) {
   return Object.fromEntries(Object.entries(conf).filter(([, value]) => value !== undefined));
 }
 
-// What a form starts with.
+// The initial values of a form.
 export function starting(spec, values) {
   const first = spec.fields.map((field) => [
     field.id,
@@ -44,20 +43,20 @@ export function starting(spec, values) {
   return { ...Object.fromEntries(first), ...values };
 }
 
-// field id → what is wrong with it; nothing where all is well.
+// field id → what is wrong with its value; empty where nothing is wrong.
 export function wrong(spec, values) {
   const found = {};
   for (const field of spec.fields.filter((one) => !one.when || one.when(values))) {
     const value = values[field.id];
     const text = typeof value === "string" ? value.trim() : value;
-    if (field.required && (text === "" || text === undefined)) found[field.id] = "This is needed.";
+    if (field.required && (text === "" || text === undefined)) found[field.id] = "This is required.";
     else if (
       field.kind === "number" &&
       text !== "" &&
       text !== undefined &&
       !(Number.isInteger(Number(text)) && Number(text) >= (field.least ?? 0))
     )
-      found[field.id] = `A whole number, ${field.least ?? 0} or more.`;
+      found[field.id] = `A whole number, at least ${field.least ?? 0}.`;
     else if (field.pattern && text && !field.pattern.test(text)) found[field.id] = field.wrong;
   }
   return found;

@@ -3,27 +3,27 @@
 import { useCluster, useRoute } from "./cluster_context.js";
 import { number, plural } from "./format.js";
 import { React, UI, h, useMemo } from "./airflow_ui.js";
-import { Offer } from "./action_button.js";
-import { Empty, Facts, Head, Looked, Missing, Section, State } from "./components.js";
+import { ActionButton } from "./action_button.js";
+import { Empty, Facts, Head, Loaded, MissingParts, Section, State } from "./components.js";
 import { rowLink } from "./page_address.js";
 import { Search, Table } from "./table.js";
-import { useTyped } from "./delayed_text.js";
+import { useDelayedText } from "./delayed_text.js";
 
 const { Flex, Text } = UI;
 const GROUPS_MS = 10000;
 
 export function Groups() {
-  const look = useRoute("groups", {}, GROUPS_MS);
+  const answer = useRoute("groups", {}, GROUPS_MS);
   return h(
     Flex,
     { direction: "column", gap: "3", flex: "1", minHeight: "0" },
-    h(Looked, { look, what: "groups" }, (data) => h(List, { data })),
+    h(Loaded, { answer, what: "groups" }, (data) => h(List, { data })),
   );
 }
 
 function List({ data }) {
   const { place, conn } = useCluster();
-  const [typed, setTyped] = useTyped(place, "q");
+  const [typed, setTyped] = useDelayedText(place, "q");
   const found = useMemo(
     () => data.groups.filter((row) => row.group.toLowerCase().includes(typed.trim().toLowerCase())),
     [data, typed],
@@ -76,7 +76,7 @@ function List({ data }) {
       { label: "Search groups", value: typed, onChange: setTyped },
       h(Text, { color: "fg.muted", fontSize: "sm", role: "status" }, plural(found.length, "group")),
     ),
-    h(Missing, { data }),
+    h(MissingParts, { data }),
     data.groups.length === 0
       ? h(Empty, { title: "There is no group." }, "A group appears when a consumer joins one or commits an offset.")
       : h(Table, {
@@ -95,26 +95,26 @@ function List({ data }) {
 export function Group() {
   const { place } = useCluster();
   const name = place.get("group");
-  const look = useRoute("group", { name });
+  const answer = useRoute("group", { name });
   return h(
     Flex,
     { direction: "column", gap: "5" },
     h(
       Head,
       { list: "Groups", to: place.to({ view: "groups" }), name },
-      look.data &&
-        !look.problem &&
+      answer.data &&
+        !answer.problem &&
         h(
-          Offer,
+          ActionButton,
           {
             action: "reset_offsets",
-            values: { group: name, members: look.data.members_total ?? look.data.members.length },
+            values: { group: name, members: answer.data.members_total ?? answer.data.members.length },
             plain: true,
           },
           "Reset offsets",
         ),
     ),
-    h(Looked, { look, what: `group ${name}` }, (data) => h(Content, { data })),
+    h(Loaded, { answer, what: `group ${name}` }, (data) => h(Content, { data })),
   );
 }
 
@@ -162,7 +162,7 @@ function Content({ data }) {
         id: "client",
         label: "Read by",
         value: (row) => row.client_id,
-        cell: (row) => row.client_id ?? h("span", { "data-quiet": "" }, "nobody"),
+        cell: (row) => row.client_id ?? h("span", { "data-quiet": "" }, "no member"),
       },
     ],
     [place],
@@ -182,12 +182,12 @@ function Content({ data }) {
         ["Assignor", data.assignor || "–"],
       ],
     }),
-    h(Missing, { data }),
+    h(MissingParts, { data }),
     h(
       Section,
       { title: "Offsets" },
       data.partitions.length === 0
-        ? h(Empty, { title: "It has committed no offset." })
+        ? h(Empty, { title: "The group has committed no offsets." })
         : h(Table, {
             name: "Offsets of the group",
             columns,
@@ -201,7 +201,7 @@ function Content({ data }) {
       Section,
       { title: "Members" },
       data.members.length === 0
-        ? h(Empty, { title: "It has no member now." })
+        ? h(Empty, { title: "The group has no members now." })
         : h(Table, {
             name: "Members of the group",
             columns: MEMBER_COLUMNS,

@@ -1,11 +1,11 @@
-// The cluster at a glance: how it is, who is controller and was, what is in trouble.
+// The cluster at a glance: its health, the controller and those before it, unhealthy partitions.
 
-import { Offer } from "./action_button.js";
+import { ActionButton } from "./action_button.js";
 import { useCluster } from "./cluster_context.js";
 import { number, plural, time } from "./format.js";
 import { UI, h, useMemo } from "./airflow_ui.js";
 import { Empty, Figure, Figures, Notice, Replicas, Section } from "./components.js";
-import { Go, rowLink } from "./page_address.js";
+import { PageLink, rowLink } from "./page_address.js";
 import { Table } from "./table.js";
 
 const { Box, Flex, Text } = UI;
@@ -17,7 +17,7 @@ export function Overview() {
     { direction: "column", gap: "6" },
     h(State, { overview }),
     h(Counts, { overview }),
-    h(Troubles, { troubles: overview.troubles ?? [] }),
+    h(UnhealthyPartitions, { troubles: overview.troubles ?? [] }),
     h(Controllers, { controllers: overview.controllers ?? [] }),
   );
 }
@@ -30,20 +30,20 @@ function State({ overview }) {
     h(
       Flex,
       { gap: "2", wrap: "wrap" },
-      h(Offer, { action: "create_topic" }, "Create topic"),
+      h(ActionButton, { action: "create_topic" }, "Create topic"),
       overview.not_preferred > 0 &&
         h(
-          Offer,
-          { action: "elect_leaders", values: { astray: overview.not_preferred }, plain: true },
+          ActionButton,
+          { action: "elect_leaders", values: { notPreferred: overview.not_preferred }, plain: true },
           "Elect preferred leaders",
         ),
-      h(Offer, { action: "recover_controller", plain: true }, "Recover controller"),
+      h(ActionButton, { action: "recover_controller", plain: true }, "Recover controller"),
     ),
   );
 }
 
 function quiet(overview) {
-  return overview.health === "ok" ? "Every partition is led and every replica is in sync." : "";
+  return overview.health === "ok" ? "Every partition has a leader and every replica is in sync." : "";
 }
 
 function Counts({ overview }) {
@@ -51,7 +51,7 @@ function Counts({ overview }) {
   const { brokers, controller } = overview;
   const to = (view, more) => (child) =>
     h(
-      Go,
+      PageLink,
       {
         to: place.to({ view, ...more }),
         color: "inherit",
@@ -108,7 +108,7 @@ function Counts({ overview }) {
   );
 }
 
-function Troubles({ troubles }) {
+function UnhealthyPartitions({ troubles }) {
   const { place } = useCluster();
   const columns = useMemo(
     () => [
@@ -128,9 +128,9 @@ function Troubles({ troubles }) {
       { id: "replicas", label: "Replicas", width: "12rem", cell: (row) => h(Replicas, row) },
       {
         id: "what",
-        label: "Trouble",
+        label: "Problem",
         width: "14rem",
-        cell: (row) => (row.offline ? "offline" : `lacks ${missing(row).join(", ")}`),
+        cell: (row) => (row.offline ? "offline" : `out of sync: ${missing(row).join(", ")}`),
       },
     ],
     [place],
@@ -138,9 +138,9 @@ function Troubles({ troubles }) {
   if (troubles.length === 0) return null;
   return h(
     Section,
-    { title: "In trouble" },
+    { title: "Unhealthy partitions" },
     h(Table, {
-      name: "Partitions in trouble",
+      name: "Unhealthy partitions",
       columns,
       rows: troubles,
       rowKey: (row) => `${row.topic}-${row.partition}`,
@@ -169,7 +169,7 @@ function Controllers({ controllers }) {
     Section,
     { title: "Controllers" },
     controllers.length === 0
-      ? h(Empty, { title: "No controller was seen yet." })
+      ? h(Empty, { title: "No controller is known yet." })
       : h(Table, {
           name: "Controllers",
           columns: CONTROLLER_COLUMNS,
@@ -177,12 +177,16 @@ function Controllers({ controllers }) {
           rowKey: (row) => `${row.since_ms}`,
           maxHeight: "20rem",
         }),
-    h(Box, { color: "fg.muted", fontSize: "xs", marginTop: "1" }, "As this API server saw them, the latest first."),
+    h(
+      Box,
+      { color: "fg.muted", fontSize: "xs", marginTop: "1" },
+      "As this API server has read them, the latest first.",
+    ),
   );
 }
 
 export function Unreachable({ overview }) {
   if (overview.reachable) return null;
-  const since = overview.taken_at_ms ? ` What is shown was seen at ${time(overview.taken_at_ms)}.` : "";
+  const since = overview.taken_at_ms ? ` The page shows the state of ${time(overview.taken_at_ms)}.` : "";
   return h(Notice, { status: "error" }, `${overview.problem ?? "The cluster does not answer."}${since}`);
 }

@@ -1,18 +1,18 @@
-// Logyard's view in Airflow's UI: the frame, its navigation, and which view is shown.
+// Logyard's page in Airflow's UI: the header, the navigation, and the chosen view.
 
-import { ours } from "./api.js";
+import { pageApi } from "./api.js";
 import { Broker, Brokers } from "./brokers.js";
 import { ClusterContext, useActions } from "./cluster_context.js";
 import { ActionDialog } from "./action_dialog.js";
 import { Group, Groups } from "./groups.js";
 import { RouterLink, UI, h, useCallback, useEffect, useMemo, useState } from "./airflow_ui.js";
-import { useLive } from "./polling.js";
+import { usePolled } from "./polling.js";
 import { ReplicaMap } from "./replica_map.js";
 import { Reassignments } from "./reassignments.js";
 import { Overview, Unreachable } from "./overview.js";
 import { Health, Loading, Problem } from "./components.js";
-import { useFollowing, usePlace } from "./page_address.js";
-import { Started } from "./dag_runs.js";
+import { useRowLinks, usePlace } from "./page_address.js";
+import { StartedRuns } from "./dag_runs.js";
 import { Topic } from "./topic.js";
 import { Topics } from "./topics.js";
 
@@ -26,7 +26,7 @@ const VIEWS = {
   map: [ReplicaMap, "Replica map"],
   groups: [Groups, "Groups"],
   reassignments: [Reassignments, "Reassignments"],
-  // One of a list: found below the list's entry.
+  // The view of one item: its list's entry is marked in the navigation.
   topic: [Topic, "", "topics"],
   broker: [Broker, "", "brokers"],
   group: [Group, "", "groups"],
@@ -35,11 +35,11 @@ const VIEWS = {
 function Logyard() {
   const place = usePlace();
   const { conn, view } = place;
-  const look = useLive(ours("overview", { conn_id: conn }));
+  const answer = usePolled(pageApi("overview", { conn_id: conn }));
   const actions = useActions(conn);
   const [asked, setAsked] = useState(null);
   const act = useCallback((action, values = {}) => setAsked({ action, values, key: Date.now() }), []);
-  const overview = look.data;
+  const overview = answer.data;
   const cluster = useMemo(
     () => ({ place, conn, overview, versions: overview?.versions, actions, act }),
     [place, conn, overview, actions, act],
@@ -58,21 +58,21 @@ function Logyard() {
         gap: "4",
         overflow: "auto",
         "data-testid": "logyard",
-        onClick: useFollowing(),
+        onClick: useRowLinks(),
       },
       h(Header, { place, overview }),
       h(Navigation, { place }),
-      h(Started),
-      h(Problem, { problem: look.problem }),
+      h(StartedRuns),
+      h(Problem, { problem: answer.problem }),
       overview && h(Unreachable, { overview }),
-      h(Shown, { key: `${conn} ${view}`, view, overview, problem: look.problem }),
+      h(Shown, { key: `${conn} ${view}`, view, overview, problem: answer.problem }),
       asked && h(ActionDialog, { key: asked.key, asked, close: () => setAsked(null) }),
     ),
   );
 }
 
-// A new place is a new view: nothing of what was typed or waited for elsewhere is left. Lists do not wait for the
-// overview, only what shows it does.
+// Every place has its own component: nothing that was typed or requested elsewhere remains. Lists do not wait for the
+// overview; only the view that shows it does.
 function Shown({ view, overview, problem }) {
   const [View] = VIEWS[view];
   const whole = view === "overview";
@@ -107,7 +107,7 @@ function Header({ place, overview }) {
 }
 
 function Connections({ place }) {
-  const { data } = useLive(ours("connections"), CONNECTIONS_MS);
+  const { data } = usePolled(pageApi("connections"), CONNECTIONS_MS);
   const known = (data?.connections ?? []).map((connection) => connection.conn_id);
   const all = known.includes(place.conn) ? known : [place.conn, ...known];
   if (all.length < 2) return h(Text, { color: "fg.muted", fontSize: "sm" }, `Connection ${place.conn}`);
@@ -177,6 +177,6 @@ function Navigation({ place }) {
 }
 
 globalThis.Logyard = Logyard;
-// Where a plugin gives the view another name, Airflow takes this one.
+// Airflow takes this name where a plugin gives the view another one.
 globalThis.AirflowPlugin = Logyard;
 export default Logyard;

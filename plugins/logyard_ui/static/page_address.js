@@ -1,4 +1,4 @@
-// Where the reader is, all of it in the address: view, topic, search, order. So a link can be shared and Back works.
+// The page's state is in its address: view, topic, search, order. So a link can be shared, and Back works.
 
 import { RouterLink, UI, h, useCallback, useMemo, useNavigate, useSearchParams } from "./airflow_ui.js";
 
@@ -8,7 +8,7 @@ export const PAGE = "/plugin/logyard";
 const VIEWS = ["overview", "topics", "brokers", "map", "groups", "reassignments"];
 const ONES = ["topic", "broker", "group"];
 
-// What stays when the reader goes on to another view.
+// What stays in the address when another view is opened.
 const KEPT = ["conn_id"];
 
 export function search(place) {
@@ -22,8 +22,8 @@ export function search(place) {
   return text ? `?${text}` : "";
 }
 
-// {conn, view, get, all, to, stay}: `all(name)` are its values where there are several, `to(place)` is another place (a
-// link's `to`), `stay(changes)` changes this one in place.
+// {conn, view, get, all, to, stay}: `all(name)` are the values of a name that may occur several times, `to(place)` is
+// the `to` of a link to another place, `stay(changes)` changes the current address.
 export function usePlace() {
   const [query, setQuery] = useSearchParams();
   const conn = query.get("conn_id") || DEFAULT_CONNECTION;
@@ -52,22 +52,22 @@ function several(query) {
 function viewOf(query) {
   const asked = query.get("view");
   if (VIEWS.includes(asked)) return asked;
-  // A task that touched several topics links to a list of them.
+  // A task that worked on several topics links to a list of them.
   if (query.getAll("topic").length > 1) return "topics";
-  // One of a list needs its name; a link from a task says only that.
+  // The view of one topic, broker or group needs its name; a link from a task has only the name.
   const one = ONES.filter((name) => query.get(name));
   return one.includes(asked) ? asked : (one[0] ?? "overview");
 }
 
-// A link for the rows of tables, by the hundred: a plain one. `useFollowing`, once at the root of all of them, makes
-// it a move within the UI.
+// A link in a table's row: a plain element, since there may be hundreds. `useRowLinks`, once at their root, opens them
+// within the UI.
 export function rowLink(to, text, more) {
   return h("a", { href: HERE + to.search, "data-place": to.search, title: text, ...more }, text);
 }
 
 const HERE = new URL(PAGE.slice(1), document.baseURI).href;
 
-export function useFollowing() {
+export function useRowLinks() {
   const navigate = useNavigate();
   return useCallback(
     (event) => {
@@ -81,7 +81,7 @@ export function useFollowing() {
   );
 }
 
-// A link of Airflow's look that moves within the UI.
-export function Go({ to, children, ...rest }) {
+// A link in Airflow's style that opens a place within the UI.
+export function PageLink({ to, children, ...rest }) {
   return h(UI.Link, { asChild: true, color: "fg.info", ...rest }, h(RouterLink, { to }, children));
 }

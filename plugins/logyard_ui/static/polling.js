@@ -1,14 +1,14 @@
-// Looks that repeat themselves. However many parts of the page watch one address, it is asked for once; a tab that is
-// hidden asks for nothing; what has not changed (ETag) is neither sent nor drawn again; trouble makes the looks rarer.
+// Polling. An address is requested once, however many components use it; a hidden tab requests nothing; an unchanged
+// answer (ETag) is neither sent nor rendered again; after errors the requests become rarer.
 
-import { look } from "./api.js";
+import { fetchJson } from "./api.js";
 import { useCallback, useEffect, useSyncExternalStore } from "./airflow_ui.js";
 
 const EVERY_MS = 3000;
 const RARELY_MS = 30000;
-// Times that the pause is doubled.
+// The most times that the pause is doubled.
 const MOST = 4;
-// Kept after the last watcher left, so that Back shows something at once.
+// Answers kept after their last component is gone, so that Back shows them at once.
 const KEPT = 12;
 
 const NOTHING = Object.freeze({ data: null, problem: null, loading: false });
@@ -62,14 +62,14 @@ class Source {
     const asking = new AbortController();
     this.asking = asking;
     try {
-      const { body, etag } = await look(this.url, { etag: this.etag, signal: asking.signal });
+      const { body, etag } = await fetchJson(this.url, { etag: this.etag, signal: asking.signal });
       this.failures = 0;
       this.etag = etag;
       if (body !== null || this.state.problem)
         this.set({ data: body ?? this.state.data, problem: null, loading: false });
     } catch (problem) {
       if (asking.signal.aborted) return;
-      // What the request itself is refused for is not likely to be answered in a moment.
+      // An error of the request itself (4xx) will hardly be gone in a moment.
       this.failures = problem.status >= 400 && problem.status < 500 ? MOST : Math.min(this.failures + 1, MOST);
       this.set({ ...this.state, problem, loading: false });
     }
@@ -82,7 +82,7 @@ class Source {
   }
 
   pause() {
-    // What is not there yet (pending, 504) or failed is asked for again even where nothing repeats.
+    // An answer that is pending (504) or failed is requested again, even where nothing is polled.
     return Math.min(RARELY_MS, (this.every || EVERY_MS) * 2 ** this.failures);
   }
 
@@ -105,16 +105,16 @@ function sourceOf(url, every) {
   return source;
 }
 
-// {data, problem, loading} of an address, kept up to date while the component is shown; nothing for an empty address.
-export function useLive(url, every = EVERY_MS) {
+// {data, problem, loading} of an address, polled while the component is shown; nothing for an empty address.
+export function usePolled(url, every = EVERY_MS) {
   const source = url ? sourceOf(url, every) : null;
   const subscribe = useCallback((listener) => (source ? source.subscribe(listener) : () => {}), [source]);
   return useSyncExternalStore(subscribe, () => (source ? source.state : NOTHING));
 }
 
-// The same for a list whose version is told elsewhere (`overview`): asked for again when that is another than its own.
+// The same for a list whose version is known from elsewhere (`overview`): requested again when its version differs.
 export function useVersioned(url, version) {
-  const live = useLive(url, 0);
+  const live = usePolled(url, 0);
   const own = live.data?.version;
   useEffect(() => {
     if (version && own && version !== own) sources.get(url)?.ask();
@@ -122,7 +122,7 @@ export function useVersioned(url, version) {
   return live;
 }
 
-// Look again now, at everything that is shown: after an action.
+// Request everything that is shown again now, after an action.
 export function refresh() {
   for (const source of sources.values()) if (source.listeners.size > 0) source.ask();
 }

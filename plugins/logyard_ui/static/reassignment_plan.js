@@ -1,14 +1,14 @@
-// A reassignment before it runs: the goals (in the address, so that a plan can be shared), and the difference they
-// would make: which replicas move, how many bytes, what each broker holds before and after.
+// A reassignment before it runs: the goals (in the address, so that a plan can be shared) and their effect: which
+// replicas move, how many bytes are copied, what each broker has before and after.
 
-import { ours } from "./api.js";
+import { pageApi } from "./api.js";
 import { useCluster, useList } from "./cluster_context.js";
 import { bytes, number, percent, plural, seconds } from "./format.js";
 import { Fragment, UI, h, useState } from "./airflow_ui.js";
-import { useLive } from "./polling.js";
-import { Offer } from "./action_button.js";
+import { usePolled } from "./polling.js";
+import { ActionButton } from "./action_button.js";
 import { Empty, Facts, Loading, Notice, Problem, Section } from "./components.js";
-import { Pick } from "./checkbox.js";
+import { CheckboxField } from "./checkbox.js";
 import { Table } from "./table.js";
 
 const { Box, Button, Field, Flex, Input, Text } = UI;
@@ -95,14 +95,14 @@ function Goals({ goals }) {
       { display: "grid", gap: "4", gridTemplateColumns: { base: "1fr", md: "2fr 1fr 1fr" } },
       h(Entry, {
         label: "Topics",
-        help: "Separated by commas; all of them where empty.",
+        help: "Separated by commas; empty: all topics.",
         value: topics,
         set: setTopics,
       }),
-      h(Entry, { label: "Replicas of each", help: "As now, where empty.", value: rf, set: setRf, numeric: true }),
+      h(Entry, { label: "Replicas of each", help: "Empty: as now.", value: rf, set: setRf, numeric: true }),
       h(Entry, {
         label: "Throttle, bytes per second",
-        help: "The connection's, where empty.",
+        help: "Empty: the connection's.",
         value: throttle,
         set: setThrottle,
         numeric: true,
@@ -111,8 +111,8 @@ function Goals({ goals }) {
     h(
       Flex,
       { gap: "6", wrap: "wrap", alignItems: "center" },
-      h(Pick, { label: "Even out replicas and leaders", on: balance, set: setBalance }),
-      h(Pick, { label: "Even out bytes", on: disk, set: setDisk }),
+      h(CheckboxField, { label: "Balance replicas and leaders", on: balance, set: setBalance }),
+      h(CheckboxField, { label: "Balance bytes", on: disk, set: setDisk }),
       ids.length > 0 &&
         h(
           Flex,
@@ -122,7 +122,9 @@ function Goals({ goals }) {
             { as: "legend", float: "left", fontSize: "sm", fontWeight: "medium", marginEnd: "2" },
             "Empty brokers",
           ),
-          ids.map((id) => h(Pick, { key: id, label: String(id), on: drain.has(id), set: (on) => turn(id, on) })),
+          ids.map((id) =>
+            h(CheckboxField, { key: id, label: String(id), on: drain.has(id), set: (on) => turn(id, on) }),
+          ),
         ),
     ),
     h(
@@ -153,8 +155,8 @@ function Entry({ label, help, value, set, numeric }) {
 
 function Preview({ goals, running }) {
   const { conn } = useCluster();
-  const look = useLive(
-    ours("plan", {
+  const answer = usePolled(
+    pageApi("plan", {
       conn_id: conn,
       topic: goals.topics,
       drain: goals.drain,
@@ -166,13 +168,14 @@ function Preview({ goals, running }) {
     }),
     0,
   );
-  if (look.problem) return h(Problem, { problem: look.problem });
-  if (!look.data) return h(Loading, { what: "the plan", rows: 4 });
-  return h(Difference, { plan: look.data, goals, running });
+  if (answer.problem) return h(Problem, { problem: answer.problem });
+  if (!answer.data) return h(Loading, { what: "the plan", rows: 4 });
+  return h(Difference, { plan: answer.data, goals, running });
 }
 
 function Difference({ plan, goals, running }) {
-  if (plan.partitions_total === 0) return h(Empty, { title: "Nothing would move." }, "The goals are met already.");
+  if (plan.partitions_total === 0)
+    return h(Empty, { title: "Nothing would move." }, "The cluster meets the goals already.");
   return h(
     Flex,
     { direction: "column", gap: "4", role: "region", "aria-label": "Difference" },
@@ -188,10 +191,14 @@ function Difference({ plan, goals, running }) {
             plan.throttle && [`At ${bytes(plan.throttle)} per second`, seconds(plan.seconds_at_throttle)],
         ],
       }),
-      h(Offer, { action: "reassign_replicas", values: toRun(plan, goals), disabled: running }, "Run this plan"),
+      h(ActionButton, { action: "reassign_replicas", values: toRun(plan, goals), disabled: running }, "Run this plan"),
     ),
     (running || plan.running) &&
-      h(Notice, { status: "warning" }, "Something moves already: wait for its end, or cancel it, before this can run."),
+      h(
+        Notice,
+        { status: "warning" },
+        "Another reassignment runs: wait for its end, or cancel it, before you run this plan.",
+      ),
     h(
       Section,
       { title: "Brokers before and after" },
@@ -221,7 +228,7 @@ function Difference({ plan, goals, running }) {
   );
 }
 
-// What the dialog sends: exactly what was shown where all of it was, else the goals.
+// What the dialog sends: the plan, if all of it was shown, else the goals.
 function toRun(plan, goals) {
   const exact = plan.complete;
   const partitions = plan.partitions.map(({ topic, partition, replicas }) => ({ topic, partition, replicas }));
@@ -246,14 +253,14 @@ const MOVE_COLUMNS = [
   },
   {
     id: "to",
-    label: "Then",
+    label: "Replicas after",
     width: "14rem",
     cell: (row) => h(Slots, { slots: row.replicas, others: row.from, sign: "+" }),
   },
-  { id: "size", label: "Bytes of one", end: true, width: "9rem", cell: (row) => bytes(row.size) },
+  { id: "size", label: "Bytes of each", end: true, width: "9rem", cell: (row) => bytes(row.size) },
 ];
 
-// Replicas, those that the other side lacks marked by colour and sign.
+// Replicas; those that the other list lacks are marked by colour and sign.
 function Slots({ slots, others, sign }) {
   return h(
     Fragment,
@@ -299,7 +306,7 @@ const BROKER_COLUMNS = [
   change("bytes", "Bytes", bytes),
   {
     id: "peak",
-    label: "Bytes at most",
+    label: "Peak bytes",
     end: true,
     cell: (row) => `${bytes(row.bytes_peak)}${row.capacity ? ` (${percent(row.bytes_peak / row.capacity)})` : ""}`,
   },

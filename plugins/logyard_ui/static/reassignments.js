@@ -1,12 +1,12 @@
-// Reassignments: what moves now and how far it is, a way to stop it, and below it the next one: plan, difference, run.
+// Reassignments: those that run, with their progress and a way to cancel them; below, the next one: plan and run it.
 
 import { airflow, sentence } from "./api.js";
 import { useCluster, useRoute } from "./cluster_context.js";
 import { bytes, percent, plural, seconds } from "./format.js";
 import { Fragment, RouterLink, UI, h, useMemo, useState } from "./airflow_ui.js";
-import { refresh, useLive } from "./polling.js";
-import { Offer } from "./action_button.js";
-import { Bar, Looked, Missing, Notice, Problem, Section } from "./components.js";
+import { refresh, usePolled } from "./polling.js";
+import { ActionButton } from "./action_button.js";
+import { Bar, Loaded, MissingParts, Notice, Problem, Section } from "./components.js";
 import { Planning } from "./reassignment_plan.js";
 import { cancel, runPath } from "./dag_runs.js";
 import { Table } from "./table.js";
@@ -14,32 +14,32 @@ import { Table } from "./table.js";
 const { Box, Button, Flex, Text } = UI;
 const MOVES_MS = 2000;
 const RUNS_MS = 5000;
-// Which task of which DAG holds the moves.
+// The task of each DAG that owns the moves.
 const WORKING = { reassign_replicas: "execute", decommission_broker: "decommission" };
 
 export function Reassignments() {
-  const look = useRoute("reassignments", {}, MOVES_MS);
+  const answer = useRoute("reassignments", {}, MOVES_MS);
   return h(
     Flex,
     { direction: "column", gap: "6" },
     h(
       Section,
       { title: "Moving now" },
-      h(Looked, { look, what: "reassignments", rows: 3 }, (data) => h(Moving, { data })),
+      h(Loaded, { answer, what: "reassignments", rows: 3 }, (data) => h(Moving, { data })),
     ),
-    h(Planning, { running: Boolean(look.data?.running) }),
+    h(Planning, { running: Boolean(answer.data?.running) }),
   );
 }
 
 function Moving({ data }) {
   if (data.running === null)
-    return h(Notice, { status: "warning" }, "No controller answers: nobody can say what moves.");
+    return h(Notice, { status: "warning" }, "No controller answers: the running reassignments are unknown.");
   const total = data.moves_total ?? data.moves.length;
   return h(
     Flex,
     { direction: "column", gap: "3" },
     h(Owners, { moves: total }),
-    h(Missing, { data }),
+    h(MissingParts, { data }),
     total === 0
       ? h(Text, { color: "fg.muted" }, "Nothing moves.")
       : h(
@@ -67,7 +67,7 @@ function Moving({ data }) {
                   .join(" · "),
               ),
             ),
-            h(Bar, { part: data.progress, label: "Bytes that are copied", height: "3" }),
+            h(Bar, { part: data.progress, label: "Copied bytes", height: "3" }),
           ),
           h(Table, {
             name: "Partitions that move",
@@ -115,7 +115,7 @@ const COLUMNS = [
   },
 ];
 
-// The runs that hold the moves; who may run them may stop them.
+// The runs that own the moves; a user who may start such a run may cancel it.
 function Owners({ moves }) {
   const { actions } = useCluster();
   const reassign = useRunning(actions.get("reassign_replicas"));
@@ -145,8 +145,8 @@ function Owners({ moves }) {
           borderRadius: "md",
           padding: "3",
         },
-        h(Text, null, "No DAG run holds these moves: somebody started them with another tool."),
-        h(Offer, { action: "cancel_reassignment", values: { moves }, danger: true }, "Cancel these moves"),
+        h(Text, null, "No DAG run owns these moves: they were started by another tool."),
+        h(ActionButton, { action: "cancel_reassignment", values: { moves }, danger: true }, "Cancel these moves"),
       ),
   );
 }
@@ -155,7 +155,7 @@ function useRunning(action) {
   const where = action
     ? `${airflow("dags", action.dag_id, "dagRuns")}?state=running&state=queued&order_by=-start_date&limit=5`
     : "";
-  const { data } = useLive(where, RUNS_MS);
+  const { data } = usePolled(where, RUNS_MS);
   return useMemo(() => {
     const runs = (data?.dag_runs ?? []).map((run) => ({
       dag_id: run.dag_id,
@@ -209,10 +209,10 @@ function Owner({ run, task, may }) {
             Text,
             { fontSize: "sm" },
             busy
-              ? "The run is told as soon as it listens …"
-              : "What is under way goes back to where it was; what is done stays.",
+              ? "Waiting for the run to accept the cancellation …"
+              : "Running moves go back to the former replicas; finished moves stay.",
           ),
-          h(Button, { size: "sm", variant: "ghost", disabled: busy, onClick: () => setAsking(false) }, "Go on moving"),
+          h(Button, { size: "sm", variant: "ghost", disabled: busy, onClick: () => setAsking(false) }, "Keep moving"),
           h(
             Button,
             { size: "sm", colorPalette: "red", loading: busy, autoFocus: true, onClick: stop },

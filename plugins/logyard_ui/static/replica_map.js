@@ -1,38 +1,38 @@
-// Replicas by topic and broker: each cell as dark as its share, so that what is uneven is seen before it is read.
+// Replicas by topic and broker. A cell is as dark as its share, so that an uneven distribution stands out.
 
 import { useCluster, useList } from "./cluster_context.js";
 import { number } from "./format.js";
 import { RouterLink, React, UI, h, useMemo } from "./airflow_ui.js";
-import { Offer } from "./action_button.js";
-import { Empty, Looked } from "./components.js";
+import { ActionButton } from "./action_button.js";
+import { Empty, Loaded } from "./components.js";
 import { rowLink } from "./page_address.js";
-import { Skew } from "./skew_bar.js";
+import { SkewBar } from "./skew_bar.js";
 import { Search, Table } from "./table.js";
-import { useTyped } from "./delayed_text.js";
+import { useDelayedText } from "./delayed_text.js";
 
 const { Box, Button, Flex, Text } = UI;
 const WHAT = { replicas: "Replicas", leaders: "Leaders" };
 
 export function ReplicaMap() {
-  const look = useList("replicas");
+  const answer = useList("replicas");
   return h(
     Flex,
     { direction: "column", gap: "4", flex: "1", minHeight: "0" },
-    h(Looked, { look, what: "the map", rows: 12 }, (data) => h(Content, { data })),
+    h(Loaded, { answer, what: "the map", rows: 12 }, (data) => h(Content, { data })),
   );
 }
 
 function Content({ data }) {
   const { place } = useCluster();
   const what = place.get("of") === "leaders" ? "leaders" : "replicas";
-  const [typed, setTyped] = useTyped(place, "q");
+  const [typed, setTyped] = useDelayedText(place, "q");
   const wanted = React.useDeferredValue(typed);
   const rows = useMemo(() => asRows(data, what), [data, what]);
   const found = useMemo(
     () => rows.filter((row) => row.name.toLowerCase().includes(wanted.trim().toLowerCase())),
     [rows, wanted],
   );
-  if (data.brokers.length === 0) return h(Empty, { title: "No broker holds anything yet." });
+  if (data.brokers.length === 0) return h(Empty, { title: "No broker has replicas yet." });
   return h(
     React.Fragment,
     null,
@@ -63,13 +63,13 @@ function Content({ data }) {
         h(
           Text,
           { color: "fg.muted", fontSize: "sm" },
-          "A cell’s colour is its broker’s share of the topic; even rows look even.",
+          "A cell’s colour shows its broker’s share of the topic: in an even row all cells look alike.",
         ),
       ),
       h(
-        Offer,
+        ActionButton,
         { action: "reassign_replicas", to: place.to({ view: "reassignments", balance: 1, preview: 1 }), plain: true },
-        "Plan an even spread",
+        "Plan an even distribution",
       ),
     ),
     h(Cells, { data, found, what }),
@@ -116,7 +116,7 @@ function Totals({ data, what }) {
         h(
           Box,
           { fontSize: "xs" },
-          h(Skew, { value: mean > 0 ? totals[index] / mean - 1 : null, label: `${WHAT[what]} of broker ${broker}` }),
+          h(SkewBar, { value: mean > 0 ? totals[index] / mean - 1 : null, label: `${WHAT[what]} of broker ${broker}` }),
         ),
       ),
     ),

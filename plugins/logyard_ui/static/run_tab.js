@@ -1,9 +1,9 @@
-// The tab on a DAG run: what the run was told, and what each of its tasks touched and returned.
+// The tab on a DAG run: the run's configuration, and what each of its tasks worked on and returned.
 
 import { airflow } from "./api.js";
 import { bytes, number, plural } from "./format.js";
 import { RouterLink, UI, h } from "./airflow_ui.js";
-import { useLive } from "./polling.js";
+import { usePolled } from "./polling.js";
 import { Empty, Loading, Problem, Section, State } from "./components.js";
 import { PAGE, search } from "./page_address.js";
 import { ended, taskPath, useRun } from "./dag_runs.js";
@@ -13,24 +13,24 @@ const LONGEST = 6000;
 
 function LogyardRun({ dagId, runId }) {
   if (!dagId || !runId) return null;
-  return h(Touched, { key: `${dagId} ${runId}`, run: { dag_id: dagId, run_id: runId } });
+  return h(RunDetails, { key: `${dagId} ${runId}`, run: { dag_id: dagId, run_id: runId } });
 }
 
-function Touched({ run }) {
+function RunDetails({ run }) {
   const { state, conf, tasks, problem } = useRun(run);
   const own = tasks.filter((task) => task.state !== "skipped" && task.state !== "removed");
   return h(
     Flex,
     { direction: "column", gap: "5", padding: "4", height: "100%", overflow: "auto", "data-testid": "logyard-run" },
     h(Problem, { problem }),
-    conf && Object.keys(conf).length > 0 && h(Section, { title: "What it was told" }, h(Document, { value: conf })),
+    conf && Object.keys(conf).length > 0 && h(Section, { title: "Configuration" }, h(Document, { value: conf })),
     h(
       Section,
-      { title: "What it touched" },
+      { title: "Tasks" },
       tasks.length === 0 && !ended(state)
         ? h(Loading, { what: "tasks", rows: 3 })
         : own.length === 0
-          ? h(Empty, { title: "No task of this run has done anything." })
+          ? h(Empty, { title: "No task of this run has run." })
           : h(
               Flex,
               { direction: "column", gap: "3" },
@@ -43,9 +43,9 @@ function Touched({ run }) {
 function Task({ run, task }) {
   const over = ["success", "failed", "upstream_failed"].includes(task.state);
   const where = airflow("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task.task_id);
-  // Asked once more when the task ends: what it returned is there then.
-  const links = useLive(over ? `${where}/links?map_index=${task.map_index}` : "", 0);
-  const result = useLive(
+  // Requested again when the task ends: then its result exists.
+  const links = usePolled(over ? `${where}/links?map_index=${task.map_index}` : "", 0);
+  const result = usePolled(
     task.state === "success" ? `${where}/xcomEntries/return_value?map_index=${task.map_index}&deserialize=false` : "",
     0,
   );
@@ -100,7 +100,7 @@ function Returned({ value: given }) {
     h(
       Box,
       { as: "details", fontSize: "sm" },
-      h("summary", { style: { cursor: "pointer" } }, "What it returned"),
+      h("summary", { style: { cursor: "pointer" } }, "Result"),
       h(Box, { marginTop: "2" }, h(Document, { value })),
     ),
   );
@@ -114,7 +114,7 @@ function parsed(text) {
   }
 }
 
-// One line on the documents that our operators return; nothing on what nobody knows.
+// One line about the results of Logyard's operators; empty for other results.
 function summary(value) {
   if (typeof value !== "object" || value === null) return "";
   const parts = [];
@@ -123,7 +123,7 @@ function summary(value) {
     parts.push(`a plan for ${plural(value.partitions.length, "partition")}, ${bytes(value.bytes_moved)} to copy`);
   if (typeof value.as_planned === "number") parts.push(`${plural(value.as_planned, "partition")} as planned`);
   if (Array.isArray(value.elected)) parts.push(`${plural(value.elected.length, "leader")} elected`);
-  if (typeof value.created === "boolean") parts.push(value.created ? "created" : "was there already");
+  if (typeof value.created === "boolean") parts.push(value.created ? "created" : "existed already");
   if (Array.isArray(value.changed))
     parts.push(value.changed.length ? `changed: ${value.changed.slice(0, 20).join(", ")}` : "nothing changed");
   if (typeof value.finding === "string") parts.push(`found: ${value.finding.toLowerCase().replaceAll("_", " ")}`);

@@ -1,15 +1,15 @@
-// Settings as a list; values are shown as text, whatever is in them.
+// A list of settings; values are shown as text.
 
 import { UI, h, useMemo, useState } from "./airflow_ui.js";
-import { Pick } from "./checkbox.js";
+import { CheckboxField } from "./checkbox.js";
 import { Search, Table } from "./table.js";
 
 const { Code, Flex } = UI;
 
 const SOURCES = {
   DYNAMIC_TOPIC_CONFIG: "this topic",
-  DYNAMIC_BROKER_CONFIG: "this broker, while it runs",
-  DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers, while they run",
+  DYNAMIC_BROKER_CONFIG: "this broker, dynamically",
+  DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers, dynamically",
   STATIC_BROKER_CONFIG: "the broker's file",
   DEFAULT_CONFIG: "default",
 };
@@ -46,7 +46,7 @@ export function Settings({ configs, name }) {
     h(
       Search,
       { label: "Search settings", value: wanted, onChange: setWanted },
-      h(Pick, { label: "Defaults too", on: all, set: setAll }),
+      h(CheckboxField, { label: "Include defaults", on: all, set: setAll }),
     ),
     h(Table, {
       name,
@@ -63,7 +63,7 @@ function isSet(config) {
   return config.override || config.source !== "DEFAULT_CONFIG";
 }
 
-// What is set on this very resource first, then what is set anywhere.
+// Settings of this resource first, then those set elsewhere, then defaults.
 function rank(config) {
   return config.override ? 0 : isSet(config) ? 1 : 2;
 }

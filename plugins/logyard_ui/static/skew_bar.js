@@ -1,11 +1,11 @@
-// How far from the mean: a bar to the left for less, to the right for more; a third of it off is strongly coloured.
+// The distance from the mean as a bar: to the left for less, to the right for more, red from 30 % on.
 
 import { UI, h } from "./airflow_ui.js";
 
 const { Box, Flex } = UI;
 const FULL = 1;
 
-export function Skew({ value, label }) {
+export function SkewBar({ value, label }) {
   if (typeof value !== "number") return h("span", { "data-quiet": "" }, "–");
   const share = Math.min(Math.abs(value) / FULL, 1) * 50;
   const tone = Math.abs(value) > 0.3 ? "red.solid" : Math.abs(value) > 0.1 ? "orange.solid" : "green.solid";

@@ -1,13 +1,13 @@
-// One table for all lists: sorted by a click, only the rows in sight are in the document, so that 10,000 of them
-// scroll like ten. Rows are plain elements styled from their root: styled components are too slow by the hundred.
+// One table for all lists, sorted by a click. Only the visible rows are in the document, so that 10,000 rows scroll as
+// fast as ten. Rows are plain elements styled by the table: hundreds of styled components are too slow.
 
 import { compare } from "./format.js";
 import { Fragment, UI, h, memo, useCallback, useLayoutEffect, useMemo, useRef, useState } from "./airflow_ui.js";
 
 export const ROW = 34;
-// Rows above and below what is seen.
+// Rows above and below the visible ones.
 const SPARE = 12;
-// Fewer rows than this are all drawn, and may have any height.
+// Up to this many rows, all are rendered and may have any height.
 const MANY = 100;
 
 const STYLE = {
@@ -48,9 +48,9 @@ const STYLE = {
   "& [data-quiet]": { color: "fg.muted" },
 };
 
-// Columns: {id, label, cell(row) to show, value(row) to sort by (without it they are not), width in rem, end (to the
-// right) or middle}.
-// `order` is a column's id, with "-" before it for the largest first. `maxHeight` bounds what a long list takes.
+// Columns: {id, label, cell(row) to show, value(row) to sort by (without it the column is not sortable), width in rem,
+// end (to the right) or middle}.
+// `order` is a column's id, with "-" before it for the largest first. `maxHeight` limits the height of a long list.
 export function Table({ name, columns, rows, rowKey, order = "", onOrder, maxHeight = "70vh", fill = false, empty }) {
   const sorted = useSorted(rows, columns, order);
   const box = useRef(null);
@@ -65,7 +65,7 @@ export function Table({ name, columns, rows, rowKey, order = "", onOrder, maxHei
       css: STYLE,
       "data-many": many ? "" : undefined,
       overflow: "auto",
-      // Rows that come and go lay out this box alone.
+      // Changing rows lay out this box only.
       contain: "layout paint",
       borderWidth: "1px",
       borderColor: "border",

@@ -1,10 +1,10 @@
-// One topic: its partitions with leader, replicas, ISR, offsets and sizes; its settings; who reads it and how far.
+// One topic: its partitions with leader, replicas, ISR, offsets and sizes; its settings; the groups that read it.
 
 import { useCluster, useRoute } from "./cluster_context.js";
 import { bytes, number, plural } from "./format.js";
 import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
-import { Offer } from "./action_button.js";
-import { Empty, Facts, Head, Looked, Missing, Replicas, Section, State } from "./components.js";
+import { ActionButton } from "./action_button.js";
+import { Empty, Facts, Head, Loaded, MissingParts, Replicas, Section, State } from "./components.js";
 import { rowLink } from "./page_address.js";
 import { editable, lines } from "./config_lines.js";
 import { Settings } from "./settings.js";
@@ -15,16 +15,16 @@ const { Code, Flex, Text } = UI;
 export function Topic() {
   const { place } = useCluster();
   const name = place.get("topic");
-  const look = useRoute("topic", { name });
+  const answer = useRoute("topic", { name });
   return h(
     Flex,
     { direction: "column", gap: "5" },
     h(
       Head,
       { list: "Topics", to: place.to({ view: "topics" }), name },
-      look.data && !look.problem && h(Actions, { topic: look.data }),
+      answer.data && !answer.problem && h(Actions, { topic: answer.data }),
     ),
-    h(Looked, { look, what: `topic ${name}`, rows: 8 }, (topic) => h(Content, { topic })),
+    h(Loaded, { answer, what: `topic ${name}`, rows: 8 }, (topic) => h(Content, { topic })),
   );
 }
 
@@ -33,17 +33,25 @@ function Actions({ topic }) {
   const { name } = topic;
   const partitions = topic.partitions_total ?? topic.partitions.length;
   const changed = editable(topic.configs ?? []);
-  const astray = topic.partitions.filter(isAstray).length;
+  const notPreferred = topic.partitions.filter(isNotPreferred).length;
   const offline = topic.partitions.filter((row) => row.offline).length;
   return h(
     Fragment,
     null,
     offline > 0 &&
-      h(Offer, { action: "elect_unclean", values: { topic: name, offline }, danger: true }, "Elect unclean leaders"),
-    astray > 0 &&
-      h(Offer, { action: "elect_leaders", values: { topics: [name], astray }, plain: true }, "Elect preferred leaders"),
+      h(
+        ActionButton,
+        { action: "elect_unclean", values: { topic: name, offline }, danger: true },
+        "Elect unclean leaders",
+      ),
+    notPreferred > 0 &&
+      h(
+        ActionButton,
+        { action: "elect_leaders", values: { topics: [name], notPreferred }, plain: true },
+        "Elect preferred leaders",
+      ),
     h(
-      Offer,
+      ActionButton,
       {
         action: "alter_topic",
         values: { topic: name, before: changed, configs: lines(changed) },
@@ -53,27 +61,27 @@ function Actions({ topic }) {
       "Settings",
     ),
     h(
-      Offer,
+      ActionButton,
       { action: "expand_topic", values: { topic: name, partitions, expand_to: String(partitions + 1) }, plain: true },
       "Add partitions",
     ),
     h(
-      Offer,
+      ActionButton,
       { action: "reassign_replicas", to: place.to({ view: "reassignments", topics: name }), plain: true },
       "Move replicas",
     ),
-    h(Offer, { action: "compact_segments", values: { topics: name }, plain: true }, "Compact"),
-    h(Offer, { action: "export_segments", values: { topics: name }, plain: true }, "Export"),
-    h(Offer, { action: "audit_replicas", values: { topics: name }, plain: true }, "Audit"),
+    h(ActionButton, { action: "compact_segments", values: { topics: name }, plain: true }, "Compact"),
+    h(ActionButton, { action: "export_segments", values: { topics: name }, plain: true }, "Export"),
+    h(ActionButton, { action: "audit_replicas", values: { topics: name }, plain: true }, "Audit"),
     h(
-      Offer,
+      ActionButton,
       { action: "delete_topic", values: { topic: name, records: topic.records, bytes: topic.bytes }, danger: true },
       "Delete",
     ),
   );
 }
 
-function isAstray({ leader, preferred }) {
+function isNotPreferred({ leader, preferred }) {
   return leader >= 0 && leader !== preferred;
 }
 
@@ -93,7 +101,7 @@ function Content({ topic }) {
         topic.internal && ["Internal", "yes"],
       ],
     }),
-    h(Missing, { data: topic }),
+    h(MissingParts, { data: topic }),
     h(Partitions, { topic }),
     h(Groups, { topic }),
     h(
@@ -196,7 +204,7 @@ function Partitions({ topic }) {
   const { place } = useCluster();
   const wanted = topic.partitions.some((row) => row.adding?.length || row.removing?.length);
   const columns = useMemo(() => PARTITION_COLUMNS.filter((column) => column.id !== "moving" || wanted), [wanted]);
-  const astray = topic.partitions.some(isAstray);
+  const notPreferred = topic.partitions.some(isNotPreferred);
   return h(
     Section,
     { title: "Partitions" },
@@ -208,7 +216,7 @@ function Partitions({ topic }) {
       order: place.get("sort") || "partition",
       onOrder: (sort) => place.stay({ sort }),
     }),
-    astray && h(Text, { color: "fg.muted", fontSize: "xs", marginTop: "1" }, "* not led by the first of its replicas"),
+    notPreferred && h(Text, { color: "fg.muted", fontSize: "xs", marginTop: "1" }, "* not led by the first replica"),
     topic.partitions_total > topic.partitions.length &&
       h(
         Text,
@@ -230,7 +238,7 @@ function Groups({ topic }) {
       { id: "state", label: "State", width: "10rem", cell: (row) => h(State, { state: row.state }) },
       { id: "members", label: "Members", end: true, width: "7rem", cell: (row) => number(row.members) },
       { id: "lag", label: "Lag", end: true, width: "8rem", cell: (row) => number(row.lag) },
-      { id: "most", label: "Most behind", width: "14rem", cell: (row) => furthest(row.partitions) },
+      { id: "most", label: "Largest lag", width: "14rem", cell: (row) => furthest(row.partitions) },
     ],
     [place],
   );

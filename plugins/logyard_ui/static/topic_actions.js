@@ -1,4 +1,4 @@
-// What may be done to one topic: made, altered, given more partitions, deleted. Pure; `actions.js` says what a spec is.
+// The actions on one topic: create, alter, add partitions, delete. Pure; `actions.js` describes a spec.
 
 import { bytes, number } from "./format.js";
 import { given, topicField, whole } from "./forms.js";
@@ -22,7 +22,7 @@ export const createTopic = {
       least: 1,
       help: "Empty: the broker's default.",
     },
-    { id: "configs", label: "Settings", kind: "lines", help: "One a line: cleanup.policy=compact" },
+    { id: "configs", label: "Settings", kind: "lines", help: "One on each line: cleanup.policy=compact" },
   ],
   check: (values) => parse(values.configs ?? "").problem,
   conf: (values) => {
@@ -36,7 +36,7 @@ export const createTopic = {
     });
   },
   say: (values) => [
-    `Topic ${values.topic} is made.`,
+    `Topic ${values.topic} is created.`,
     `Partitions: ${values.partitions || "the broker's default"}`,
     `Replicas of each: ${values.replication_factor || "the broker's default"}`,
     ...listed(parse(values.configs ?? "").settings),
@@ -53,7 +53,7 @@ export const alterTopic = {
       label: "Settings of the topic",
       kind: "lines",
       rows: 8,
-      help: "One a line. A line that is taken away is unset: the default holds again.",
+      help: "One on each line. If you remove a line, the setting is unset and its default applies.",
     },
   ],
   check: (values) => {
@@ -77,11 +77,11 @@ export const expandTopic = {
   check: (values) =>
     Number(values.expand_to) > values.partitions
       ? ""
-      : `There are ${values.partitions} already, and they never get fewer.`,
+      : `There are ${values.partitions} already, and partitions cannot be removed.`,
   conf: (values) => ({ topic: values.topic, expand_to: whole(values.expand_to) }),
   say: (values) => [
     `Topic ${values.topic} gets ${values.expand_to} partitions instead of ${values.partitions}; this cannot be undone.`,
-    "Records with keys go to other partitions from then on.",
+    "Records with keys go to other partitions than before from then on.",
   ],
 };
 
@@ -102,7 +102,7 @@ export const deleteTopic = {
     must_have_no_group: Boolean(values.must_have_no_group),
   }),
   say: (values) => [
-    `Topic ${values.topic} is deleted, with all its records. Nothing brings it back.`,
+    `Topic ${values.topic} is deleted with all its records. This cannot be undone.`,
     `Records: ${number(values.records)}; bytes on all brokers: ${bytes(values.bytes)}.`,
   ],
 };

@@ -1,38 +1,38 @@
-// All topics: searched, filtered and sorted here, so that typing answers at once.
+// All topics: searched, filtered and sorted in the browser, so that typing has an effect at once.
 
-import { Offer } from "./action_button.js";
+import { ActionButton } from "./action_button.js";
 import { useCluster, useList, useRoute } from "./cluster_context.js";
 import { bytes, number, plural } from "./format.js";
 import { React, UI, h, useMemo } from "./airflow_ui.js";
-import { Empty, Looked } from "./components.js";
-import { Pick } from "./checkbox.js";
-import { Go, rowLink } from "./page_address.js";
+import { Empty, Loaded } from "./components.js";
+import { CheckboxField } from "./checkbox.js";
+import { PageLink, rowLink } from "./page_address.js";
 import { Search, Table } from "./table.js";
-import { useTyped } from "./delayed_text.js";
+import { useDelayedText } from "./delayed_text.js";
 
 const { Flex, Text } = UI;
 const SIZES_MS = 15000;
 
 export function Topics() {
-  const look = useList("topics");
+  const answer = useList("topics");
   const sizes = useRoute("sizes", {}, SIZES_MS);
   return h(
     Flex,
     { direction: "column", gap: "3", flex: "1", minHeight: "0" },
-    h(Looked, { look, what: "topics", rows: 12 }, (data) => h(List, { data, sizes: sizes.data })),
+    h(Loaded, { answer, what: "topics", rows: 12 }, (data) => h(List, { data, sizes: sizes.data })),
   );
 }
 
 function List({ data, sizes }) {
   const { place, conn } = useCluster();
-  const [typed, setTyped] = useTyped(place, "q");
+  const [typed, setTyped] = useDelayedText(place, "q");
   const wanted = React.useDeferredValue(typed);
   const only = place.get("only");
   const internal = place.get("internal") === "1";
   const rows = useMemo(() => asRows(data, sizes), [data, sizes]);
   const named = place.all("topic").join("\n");
   const found = useMemo(() => filtered(rows, { wanted, only, internal, named }), [rows, wanted, only, internal, named]);
-  // Its links hold nothing of the place but the connection: typing and sorting leave the columns as they are.
+  // The columns' links depend on the connection only: typing and sorting do not make new columns.
   const columns = useMemo(() => columnsOf(place), [conn]);
   return h(
     React.Fragment,
@@ -43,12 +43,16 @@ function List({ data, sizes }) {
       h(
         Search,
         { label: "Search topics", value: typed, onChange: setTyped },
-        h(Pick, {
-          label: "In trouble only",
+        h(CheckboxField, {
+          label: "Unhealthy only",
           on: only === "trouble",
           set: (on) => place.stay({ only: on ? "trouble" : "" }),
         }),
-        h(Pick, { label: "Internal ones too", on: internal, set: (on) => place.stay({ internal: on ? "1" : "" }) }),
+        h(CheckboxField, {
+          label: "Include internal topics",
+          on: internal,
+          set: (on) => place.stay({ internal: on ? "1" : "" }),
+        }),
         h(
           Text,
           { color: "fg.muted", fontSize: "sm", role: "status" },
@@ -56,14 +60,14 @@ function List({ data, sizes }) {
             ? plural(rows.length, "topic")
             : `${number(found.length)} of ${plural(rows.length, "topic")}`,
         ),
-        named !== "" && h(Go, { to: place.to({ view: "topics" }), fontSize: "sm" }, "Show all"),
+        named !== "" && h(PageLink, { to: place.to({ view: "topics" }), fontSize: "sm" }, "Show all"),
       ),
       h(
         Flex,
         { gap: "2" },
-        h(Offer, { action: "retention_report", plain: true }, "Report"),
-        h(Offer, { action: "topics_as_code", values: { file: "topics.yaml" }, plain: true }, "From a file"),
-        h(Offer, { action: "create_topic" }, "Create topic"),
+        h(ActionButton, { action: "retention_report", plain: true }, "Report"),
+        h(ActionButton, { action: "topics_as_code", values: { file: "topics.yaml" }, plain: true }, "From a file"),
+        h(ActionButton, { action: "create_topic" }, "Create topic"),
       ),
     ),
     rows.length === 0

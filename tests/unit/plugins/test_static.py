@@ -115,8 +115,8 @@ def test_settings_are_lines(pure: Any) -> None:
     )
     assert pure("config_lines.js", asked) == [
         {"settings": {"a": "1", "b": "2=3"}, "problem": ""},
-        "“nonsense” is no setting: write name=value",
-        "a is there twice",
+        "“nonsense” is not a setting: write name=value",
+        "a is set twice",
         {"b": "9", "c": None, "d": ""},
         "a=1\nb=",
         {"x": "1"},
@@ -136,7 +136,7 @@ SAMPLES = {
         "throttle": "1000",
     },
     "cancel_reassignment": {"moves": 3},
-    "elect_leaders": {"topics": ["t"], "astray": 2},
+    "elect_leaders": {"topics": ["t"], "notPreferred": 2},
     "elect_unclean": {"topic": "t", "offline": 1},
     "reset_offsets": {"group": "g", "members": 0, "to": "shift", "shift": "5"},
     "decommission_broker": {"brokers": "3, 4", "replication_factor": "2", "throttle": ""},
@@ -211,8 +211,8 @@ def test_where_a_group_reads_on_is_asked_for_as_far_as_it_matters(pure: Any) -> 
     ]
 
 
-# A document, a server and as much of React as looks need; `served` is what was asked for.
-LOOKS = """
+# A document, a server and the part of React that polling uses; `served` lists the requests.
+BROWSER = """
 globalThis.document = { hidden: false, baseURI: 'http://page/', addEventListener(_, seen) { this.seen = seen; },
   removeEventListener() { this.seen = null; } };
 globalThis.ReactRouterDOM = {}; globalThis.ChakraUI = {};
@@ -230,10 +230,10 @@ const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 """
 
 
-def test_looks_are_shared_and_rest_while_nobody_sees_them(pure: Any) -> None:
+def test_polls_are_shared_and_stop_while_the_page_is_hidden(pure: Any) -> None:
     script = """(async () => {
       const told = [0, 0];
-      m.useLive('http://page/x', 20); m.useLive('http://page/x', 20);
+      m.usePolled('http://page/x', 20); m.usePolled('http://page/x', 20);
       const leave = subscribed.map((subscribe, index) => subscribe(() => { told[index] += 1; }));
       await wait(130);
       const busy = served.length;
@@ -247,23 +247,23 @@ def test_looks_are_shared_and_rest_while_nobody_sees_them(pure: Any) -> None:
       return { busy, rested: still - hidden, woke: again > still, after: served.length - left, told,
         tags: [...new Set(served.map((entry) => entry[1]))] };
     })()"""
-    found = pure("polling.js", script, LOOKS)
-    assert 2 <= found["busy"] <= 8  # one look each 20 ms, not two
+    found = pure("polling.js", script, BROWSER)
+    assert 2 <= found["busy"] <= 8  # one request each 20 ms, not two
     assert (found["rested"], found["woke"], found["after"]) == (0, True, 0)
-    assert found["told"] == [1, 1]  # what has not changed is not drawn again
+    assert found["told"] == [1, 1]  # an unchanged answer is not rendered again
     assert found["tags"] == ["", "one"]
 
 
-def test_what_is_refused_is_asked_for_seldom(pure: Any) -> None:
+def test_refused_requests_become_rare(pure: Any) -> None:
     script = """(async () => {
-      m.useLive('http://page/gone', 20);
+      m.usePolled('http://page/gone', 20);
       const leave = subscribed[0](() => {}); await wait(150);
-      const state = m.useLive('http://page/gone', 20);
+      const state = m.usePolled('http://page/gone', 20);
       leave();
       return { asked: served.length, problem: state.problem.message, status: state.problem.status };
     })()"""
-    # The first look, and none before sixteen times the pause.
-    assert pure("polling.js", script, LOOKS) == {"asked": 1, "problem": "no", "status": 404}
+    # The first request, and none before sixteen times the pause.
+    assert pure("polling.js", script, BROWSER) == {"asked": 1, "problem": "no", "status": 404}
 
 
 def test_what_is_wrong_with_a_form_is_said(pure: Any) -> None:
@@ -277,11 +277,11 @@ def test_what_is_wrong_with_a_form_is_said(pure: Any) -> None:
     assert pure("actions.js", asked, FORMS) == [
         {
             "topic": "1 to 249 letters, digits, dots, dashes and underscores",
-            "partitions": "A whole number, 1 or more.",
-            "replication_factor": "A whole number, 1 or more.",
+            "partitions": "A whole number, at least 1.",
+            "replication_factor": "A whole number, at least 1.",
         },
-        {"topic": "This is needed."},
-        "There are 3 already, and they never get fewer.",
+        {"topic": "This is required."},
+        "There are 3 already, and partitions cannot be removed.",
         "Nothing is changed yet.",
         {"brokers": "ids of brokers, such as 3, 4"},
     ]
