@@ -7,10 +7,10 @@ means the end. What is to be committed is worked out first (`plan_reset`), so th
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from logyard.admin.ports import EARLIEST, LATEST, ClusterClient
 from logyard.admin.settings import BadSettings
+from logyard.admin.times import parse_time_ms
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.model import TopicPartition
 
@@ -38,13 +38,11 @@ class Target:
         if re.fullmatch(r"[+-]\d+", given):
             return cls("shift", int(given))
         try:
-            moment = datetime.fromisoformat(given)
+            return cls("time", parse_time_ms(given))
         except ValueError:
             raise BadSettings(
                 f"to {text!r}: earliest, latest, current, an offset, +N, -N or a time in ISO 8601 is expected"
             ) from None
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return cls("time", round(aware.timestamp() * 1000))
 
 
 @dataclass(frozen=True, slots=True)

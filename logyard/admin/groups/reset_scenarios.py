@@ -2,18 +2,14 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Protocol
 
 from logyard.admin.groups.groups import BadGroups
 from logyard.admin.ports import EARLIEST, LATEST
+from logyard.admin.times import parse_duration_ms, parse_time_ms
 from logyard.broker.model import TopicPartition
-
-_DURATION = re.compile(r"(-?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
-_SECONDS = (86_400, 3_600, 60, 1)
 
 Say = Callable[[str], None]
 
@@ -113,19 +109,17 @@ def parse_topics(names: Iterable[str], count: Callable[[str], int]) -> list[Topi
 def parse_time(text: str) -> int:
     """Read `2026-11-21T10:00:00.000[Z|±hh[:]mm]`, UTC where nothing is said, into ms. Raises BadGroups."""
     try:
-        found = datetime.fromisoformat(text)
+        return parse_time_ms(text)
     except ValueError:
         raise BadGroups(f"--to-datetime {text}: write it as 2026-11-21T10:00:00.000") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def parse_duration(text: str) -> int:
     """Read `P1DT2H3M4.5S` into ms. Raises BadGroups."""
-    match = _DURATION.fullmatch(text)
-    if match is None or not any(match.groups()[1:]):
-        raise BadGroups(f"--by-duration {text}: write it as P1DT2H3M4S")
-    seconds = sum(float(part or 0) * unit for part, unit in zip(match.groups()[1:], _SECONDS, strict=True))
-    return round(seconds * 1000) * (-1 if match[1] else 1)
+    try:
+        return parse_duration_ms(text)
+    except ValueError:
+        raise BadGroups(f"--by-duration {text}: write it as P1DT2H3M4S") from None
 
 
 def write_csv(offsets: Mapping[str, Mapping[TopicPartition, int]], *, with_group: bool) -> str:
