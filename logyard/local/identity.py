@@ -1,6 +1,6 @@
 """Who a process is: its pid **and** the moment it started, so that a reused pid is never taken for it.
 
-Everything is read from /proc. A zombie counts as dead: it holds no port and no file any more.
+A zombie counts as dead: it holds no port and no file any more.
 """
 
 import os
@@ -10,17 +10,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-PROC = Path("/proc")
+import psutil
+
 POLL_S = 0.05
 EXEC_S = 0.2  # how long all processes in the midst of an exec are given, together, to have their environment
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The fields of /proc/PID/stat that matter here. `started` is in clock ticks since the machine booted."""
+    """What matters here of a process. `started` is in clock ticks since the machine booted."""
 
     pid: int
-    state: str
+    is_dead: bool
     parent: int
     session: int
     started: int
@@ -35,30 +38,44 @@ class Identity:
     boot: str
 
 
-def parse_stat(text: str) -> Stat:
-    """Read a line of /proc/PID/stat; the command in it may hold blanks and parentheses."""
-    head, _, tail = text.rpartition(")")
-    fields = tail.split()
-    return Stat(int(head.split(" ", 1)[0]), fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
-
-
 def stat_of(pid: int) -> Stat | None:
-    """What /proc says of that pid now; None when there is no such process."""
+    """What the system says of that pid now, a zombie's too; None when there is no such process."""
+    return next(iter(_stats([pid])), None)
+
+
+def _stats(pids: Iterable[int]) -> list[Stat]:
+    """What the system says of those of the pids that are there.
+
+    psutil tells starts as times of day, which change when somebody sets the clock. Ticks since the boot do not.
+    """
+    wanted = list(pids)
+    while True:
+        booted = psutil.boot_time()
+        found = [stat for pid in wanted if (stat := _stat(pid, booted)) is not None]
+        if psutil.boot_time() == booted:  # else the clock was set meanwhile
+            return found
+
+
+def _stat(pid: int, booted: float) -> Stat | None:
     try:
-        return parse_stat((PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError, IndexError):
+        process = psutil.Process(pid)
+        with process.oneshot():
+            is_dead = process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+            ticks = round((process.create_time() - booted) * _TICKS_PER_S)
+            return Stat(pid, is_dead, process.ppid(), os.getsid(pid), ticks)
+    except (psutil.Error, ProcessLookupError):
         return None
 
 
 def boot_id() -> str:
     """The kernel's name for this boot: start times are counted from it."""
-    return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
 def identify(pid: int) -> Identity | None:
     """The identity of the process that has that pid now; None when it is gone or a zombie."""
     stat = stat_of(pid)
-    return None if stat is None or stat.state in "ZX" else Identity(pid, stat.started, boot_id())
+    return None if stat is None or stat.is_dead else Identity(pid, stat.started, boot_id())
 
 
 def is_alive(identity: Identity) -> bool:
@@ -68,8 +85,7 @@ def is_alive(identity: Identity) -> bool:
 
 def snapshot() -> list[Stat]:
     """Every process of the machine that can be seen now, zombies left out."""
-    found = (stat_of(int(entry.name)) for entry in PROC.iterdir() if entry.name.isdigit())
-    return [stat for stat in found if stat is not None and stat.state not in "ZX"]
+    return [stat for stat in _stats(psutil.pids()) if not stat.is_dead]
 
 
 def family(leader: Identity) -> list[Identity]:
@@ -94,30 +110,31 @@ def family(leader: Identity) -> list[Identity]:
 
 def carriers(name: str, value: str) -> list[Identity]:
     """Every process that was started with `name=value` in its environment: what a token of ours marks."""
-    wanted = f"{name}={value}".encode()
     boot = boot_id()
     deadline = time.monotonic() + EXEC_S
     return [
         Identity(stat.pid, stat.started, boot)
         for stat in snapshot()
-        if wanted in _environment(stat.pid, deadline).split(b"\0")
+        if _environment(stat.pid, deadline).get(name) == value
     ]
 
 
-def _environment(pid: int, deadline: float) -> bytes:
+def _environment(pid: int, deadline: float) -> dict[str, str]:
     """What that process was started with; empty for one that is gone, somebody else's or the kernel's.
 
     In an exec there is a moment in which a process has its new program but no environment yet, and reads as
     empty. It would be left behind by whoever looks for what to end, so it is asked again until `deadline`.
     """
-    folder = PROC / str(pid)
     try:
-        while not (environment := (folder / "environ").read_bytes()) and time.monotonic() < deadline:
-            (folder / "exe").readlink()  # the kernel's own threads have no program: nothing to wait for
+        process = psutil.Process(pid)
+        while not (environment := process.environ()) and time.monotonic() < deadline:
+            if not process.exe():  # the kernel's own threads have no program: nothing to wait for
+                break
             time.sleep(POLL_S / 10)
-    except OSError:
-        return b""
-    return environment
+    except psutil.Error:
+        return {}
+    found: dict[str, str] = environment
+    return found
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:

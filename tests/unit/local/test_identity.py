@@ -2,16 +2,30 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from logyard.local import identity
 
 
-def test_a_command_with_blanks_and_parentheses_is_read() -> None:
-    stat = identity.parse_stat("42 (a (b) c) S 7 42 40 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 98765 0 0")
-    assert stat == identity.Stat(pid=42, state="S", parent=7, session=40, started=98765)
+def test_a_start_is_told_in_ticks_since_the_boot() -> None:
+    """As the kernel counts them: they hold whatever happens to the clock, and older records have them."""
+    found = identity.stat_of(os.getpid())
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    assert found is not None
+    assert (found.parent, found.session, found.started) == (int(fields[1]), int(fields[3]), int(fields[19]))
+    assert not found.is_dead
+
+
+def test_a_clock_that_is_set_meanwhile_changes_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = identity.stat_of(os.getpid())
+    boots = iter([psutil.boot_time() + 3600])
+    honest = psutil.boot_time
+    monkeypatch.setattr(identity.psutil, "boot_time", lambda: next(boots, None) or honest())
+    assert identity.stat_of(os.getpid()) == before
 
 
 def test_a_process_is_itself_and_not_another_start_of_its_pid() -> None:
@@ -54,25 +68,40 @@ def test_a_token_in_the_environment_finds_its_process() -> None:
         child.wait()
 
 
-def test_a_process_in_the_midst_of_its_exec_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As /proc shows it between the new program and its environment: a test that met this by chance failed so.
-    process = tmp_path / "42"
-    process.mkdir()
-    (process / "stat").write_text("42 (sleep) S 7 42 40 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 98765 0 0")
-    (process / "exe").symlink_to("/bin/sleep")
-    (process / "environ").touch()
-    monkeypatch.setattr(identity, "boot_id", lambda: "this boot")
-    monkeypatch.setattr(identity, "PROC", tmp_path)
-    monkeypatch.setattr(identity.time, "sleep", lambda _: (process / "environ").write_bytes(b"A=b\0TOKEN=mine\0"))
+class Seen:
+    """A process as psutil shows it."""
+
+    def __init__(self, program: str, environments: list[dict[str, str]]) -> None:
+        self._program, self._environments = program, environments
+
+    def environ(self) -> dict[str, str]:
+        return self._environments.pop(0) if len(self._environments) > 1 else self._environments[0]
+
+    def exe(self) -> str:
+        return self._program
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seen], None]:
+    """Have a machine with this one process."""
+
+    def seen(process: Seen) -> None:
+        monkeypatch.setattr(identity, "boot_id", lambda: "this boot")
+        monkeypatch.setattr(identity, "snapshot", lambda: [identity.Stat(42, False, 7, 40, 98765)])
+        monkeypatch.setattr(identity.psutil, "Process", lambda pid: process)
+
+    return seen
+
+
+def test_a_process_in_the_midst_of_its_exec_is_asked_again(only: Callable[[Seen], None]) -> None:
+    # As the system shows it between the new program and its environment: a test that met this by chance failed so.
+    only(Seen("/bin/sleep", [{}, {}, {"A": "b", "TOKEN": "mine"}]))
     assert identity.carriers("TOKEN", "mine") == [identity.Identity(42, 98765, "this boot")]
 
 
-def test_a_thread_of_the_kernel_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    thread = tmp_path / "2"
-    thread.mkdir()
-    (thread / "stat").write_text("2 (kthreadd) S 0 0 0 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0")
-    (thread / "environ").touch()
-    monkeypatch.setattr(identity, "boot_id", lambda: "this boot")
-    monkeypatch.setattr(identity, "PROC", tmp_path)
+def test_a_thread_of_the_kernel_is_not_waited_for(
+    only: Callable[[Seen], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(Seen("", [{}]))
     monkeypatch.setattr(identity.time, "sleep", lambda _: pytest.fail("waited for a thread of the kernel"))
     assert identity.carriers("TOKEN", "mine") == []
