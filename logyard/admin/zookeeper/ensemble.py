@@ -12,6 +12,7 @@ from typing import Any
 from logyard.admin.ports import EnsembleUnreachable, PartitionsView
 from logyard.admin.recovery import journal as step_journal
 from logyard.admin.recovery.witnesses import FENCE, ControllerView, Journal
+from logyard.admin.zookeeper.batch import read_znodes
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
 from logyard.broker.znodes import (
@@ -26,7 +27,6 @@ from logyard.broker.znodes import (
 from logyard.broker.znodes.ops import Znode
 from logyard.broker.znodes.paths import BROKER_IDS
 
-_IN_FLIGHT = 100
 _EXERCISE_POLL_S = 0.05
 # What a nudge writes into /controller for a moment: no broker has this id, so nobody takes itself for elected.
 _NOBODY = -1
@@ -252,21 +252,7 @@ class KazooEnsemble:
             return []
 
     def _read(self, paths: Sequence[str]) -> list[Znode | None]:
-        """Read znodes with up to 100 requests under way; None where there is none."""
-        found: list[Znode | None] = []
-        for first in range(0, len(paths), _IN_FLIGHT):
-            pending = [self._client.get_async(path) for path in paths[first : first + _IN_FLIGHT]]
-            found.extend(self._znode(answer) for answer in pending)
-        return found
-
-    def _znode(self, answer: Any) -> Znode | None:
-        from kazoo.exceptions import NoNodeError
-
-        try:
-            data, stat = self._done(answer)
-        except NoNodeError:
-            return None
-        return Znode(data, stat.version, stat.czxid, stat.mtime, stat.ephemeralOwner)
+        return read_znodes(self._client, paths, self._done)
 
 
 def _holder(znode: Znode | None) -> int | None:

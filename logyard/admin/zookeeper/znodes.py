@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from logyard.admin.ports import EnsembleUnreachable
+from logyard.admin.zookeeper.batch import read_znodes
 from logyard.broker.znodes.ops import ANY_VERSION, Check, Create, Delete, OpResult, SetData, ZkCode, ZkOp, Znode
 from logyard.broker.znodes.paths import TOPICS, ancestors
-
-_IN_FLIGHT = 100
 
 
 class ZnodeClient(Protocol):
@@ -63,11 +62,7 @@ class KazooZnodes:
             return None
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
-        found: list[Znode | None] = []
-        for first in range(0, len(paths), _IN_FLIGHT):
-            pending = [self._client.get_async(path) for path in paths[first : first + _IN_FLIGHT]]
-            found.extend(self._answer(one) for one in pending)
-        return found
+        return read_znodes(self._client, paths, lambda answer: self._asked(answer.get))
 
     def commit(self, ops: Sequence[ZkOp]) -> list[OpResult]:
         transaction = self._client.transaction()
@@ -82,15 +77,6 @@ class KazooZnodes:
                 case Check(path, version):
                     transaction.check(path, version)
         return [_result(answer) for answer in self._asked(transaction.commit)]
-
-    def _answer(self, pending: Any) -> Znode | None:
-        from kazoo.exceptions import NoNodeError
-
-        try:
-            data, stat = self._asked(pending.get)
-        except NoNodeError:
-            return None
-        return Znode(data, stat.version, stat.czxid, stat.mtime, stat.ephemeralOwner, stat.mzxid)
 
     def _asked(self, ask: Any) -> Any:
         from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, OperationTimeoutError, SessionExpiredError
