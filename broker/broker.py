@@ -22,11 +22,11 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.cleaner.worker import ChildProcess
 from logyard.broker.clock import SystemClock
-from logyard.broker.components import Node, read_identity
+from logyard.broker.components import Components, read_identity
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller import policies
 from logyard.broker.controller.runner import SystemChance
-from logyard.broker.environment import World
+from logyard.broker.environment import Environment
 from logyard.broker.errors import LogyardError
 from logyard.broker.http.server import HttpServer
 from logyard.broker.log.disk.real import OsDisk
@@ -50,7 +50,7 @@ SWITCH_INTERVAL_S = 0.0005
 log = structlog.get_logger("logyard.broker")
 
 
-def real_world(config: BrokerConfig) -> World:
+def real_environment(config: BrokerConfig) -> Environment:
     """The machine this process runs on; call it on the running loop."""
     loop = asyncio.get_running_loop()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -62,7 +62,7 @@ def real_world(config: BrokerConfig) -> World:
     admission = Admission(limits, lambda: clock.monotonic() * 1000)
     answers = Answers(config.int("logyard.queued.max.answer.bytes"), clock.monotonic)
     memory = RequestMemory(limits.memory_bytes) if limits.memory_bytes > 0 else None
-    return World(
+    return Environment(
         clock=clock,
         disk=OsDisk(),
         chance=SystemChance(),
@@ -107,14 +107,14 @@ def _end(admission: Admission, *pools: ThreadPoolExecutor) -> None:
 class Broker:
     """One broker from start to end; raises ConfigProblems where a configured policy cannot be loaded."""
 
-    def __init__(self, config: BrokerConfig, world: World | None = None) -> None:
+    def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
         self.config = config
         self._policies = policies.load(config)
-        self._world = world
+        self._environment = environment
         self._stopping = asyncio.Event()
         self._failure: str | None = None
         self._new_session: asyncio.Task[None] | None = None
-        self.node: Node | None = None
+        self.components: Components | None = None
         self._zk: Any = None
         self._registration: registration.BrokerRegistration | None = None
         self._listeners: list[Any] = []
@@ -133,50 +133,52 @@ class Broker:
 
     async def run(self) -> int:
         """Start, serve until `stop`, shut down; returns the exit status. Raises LogyardError where it cannot start."""
-        world = self._world = self._world or real_world(self.config)
+        environment = self._environment = self._environment or real_environment(self.config)
         try:
             await self.start()
             await self._stopping.wait()
         finally:
             await self.close()
-            world.close()
+            environment.close()
         return 1 if self._failure else 0
 
     async def start(self) -> None:
         """Everything up to and including serving requests."""
-        assert self._world is not None
-        world = self._world
-        self._zk = world.open_zookeeper()
+        assert self._environment is not None
+        environment = self._environment
+        self._zk = environment.open_zookeeper()
         await self._zk.wait_connected(self.config.int("zookeeper.connection.timeout.ms") / 1000)
         await registration.create_persistent_paths(self._zk)
-        cluster_id = await registration.get_or_create_cluster_id(self._zk, world.new_uuid)
+        cluster_id = await registration.get_or_create_cluster_id(self._zk, environment.new_uuid)
         if self.config.broker_id < 0:
             self.config = self.config.with_static({"broker.id": str(await self._own_id())})
             structlog.contextvars.bind_contextvars(broker=self.config.broker_id)
         log.info("starting", cluster=cluster_id, session=f"0x{self._zk.session_id & (2**64 - 1):x}")
-        node = self.node = Node(self.config, world, self._zk, cluster_id, self.fail, self._policies)
-        await node.load()
-        self._listeners = [world.open_listener(endpoint) for endpoint in self.config.listeners]
-        if world.open_http is not None:
-            self._http = world.open_http(*self.config.http_listener)
-            node.services.http_address = self._http_address()
+        components = self.components = Components(
+            self.config, environment, self._zk, cluster_id, self.fail, self._policies
+        )
+        await components.load()
+        self._listeners = [environment.open_listener(endpoint) for endpoint in self.config.listeners]
+        if environment.open_http is not None:
+            self._http = environment.open_http(*self.config.http_listener)
+            components.services.http_address = self._http_address()
         self._registration = registration.BrokerRegistration(self._zk)
         self._zk.on_session_lost = self._session_lost
         self._zk.on_session_established = self._take_session
         await self._register()
-        await node.start()
+        await components.start()
         if self._http is not None:
-            await self._http.start(node.http_app())
+            await self._http.start(components.http_app())
         self.before_serving()
         for listener in self._listeners:
-            await listener.serve(node.dispatcher)
+            await listener.serve(components.dispatcher)
         addresses = ", ".join(f"{li.name}://{li.host}:{li.port}" for li in self._listeners)
-        log.info("serving", listeners=addresses, http=self._http_address(), epoch=node.broker_epoch)
+        log.info("serving", listeners=addresses, http=self._http_address(), epoch=components.broker_epoch)
 
     async def _own_id(self) -> int:
         """The id that the log directories remember, else a new one out of ZooKeeper (facts §1, seqid)."""
-        assert self._world is not None
-        kept = await read_identity(self.config, self._world)
+        assert self._environment is not None
+        kept = await read_identity(self.config, self._environment)
         if kept is not None and kept.broker_id is not None:
             return kept.broker_id
         if not self.config.bool("broker.id.generation.enable"):
@@ -185,15 +187,15 @@ class Broker:
 
     async def close(self) -> None:
         """Hand over, drain, flush, leave; safe at any stage of the start."""
-        node = self.node
-        if node is not None and node.running and self._failure is None:
-            await node.hand_over()
+        components = self.components
+        if components is not None and components.running and self._failure is None:
+            await components.hand_over()
         for listener in self._listeners:
             await listener.close()
         if self._http is not None:
             await self._http.close()
-        if node is not None:
-            await node.close()
+        if components is not None:
+            await components.close()
         if self._new_session is not None:
             self._new_session.cancel()
         if self._zk is not None:
@@ -202,17 +204,17 @@ class Broker:
         log.info("stopped", clean=self._failure is None)
 
     async def _register(self) -> None:
-        assert self.node is not None
+        assert self.components is not None
         assert self._registration is not None
-        assert self._world is not None
+        assert self._environment is not None
         info = self.describe()
         epoch = await self._registration.register(
             info,
-            self._world.clock.now_ms(),
+            self._environment.clock.now_ms(),
             version=version_for(self.config.ibp),
             patience_s=1.5 * self.config.int("zookeeper.session.timeout.ms") / 1000,
         )
-        self.node.registered(info, epoch)
+        self.components.registered(epoch)
         log.info("registered", epoch=epoch)
 
     def describe(self) -> BrokerInfo:
@@ -234,14 +236,14 @@ class Broker:
 
     def _session_lost(self) -> None:
         log.warning("the ZooKeeper session is lost")
-        if self.node is not None:
-            self.node.controller.on_session_lost()
+        if self.components is not None:
+            self.components.controller.on_session_lost()
 
     async def _session_established(self) -> None:
-        assert self.node is not None
+        assert self.components is not None
         try:
             await self._register()
-            await self.node.session_restored()
+            await self.components.session_restored()
         except SessionExpired:
             log.warning("the new session ended at once; another follows")
         except LogyardError as error:

@@ -17,7 +17,7 @@ from logyard.broker.server.unread_answers import Answers
 
 
 @dataclass(slots=True)
-class World:
+class Environment:
     """Clock, disk, randomness, threads, ZooKeeper and sockets of one broker.
 
     `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py); `open_listener` something

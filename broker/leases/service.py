@@ -46,7 +46,7 @@ class LeaseService:
     def __init__(self, ports: LeasePorts, broker_id: int, cluster_id: str) -> None:
         self._leases = Leases(ports, broker_id)
         self._run = ports.run_blocking
-        self._cluster_id = cluster_id
+        self.cluster_id = cluster_id
         self.quarantines = Quarantine(self._leases)
 
     @property
@@ -56,7 +56,7 @@ class LeaseService:
 
     async def grant(self, body: Json) -> Json:
         """POST /leases."""
-        return await grants.grant(self._leases, GrantRequest.read(body), self._cluster_id)
+        return await grants.grant(self._leases, GrantRequest.read(body), self.cluster_id)
 
     # -- living ---------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class LeaseService:
             found += await self._run(partial(replica_status.directories_in, ports.disk, path))
         return {
             "broker_id": self._leases.broker_id,
-            "cluster_id": self._cluster_id,
+            "cluster_id": self.cluster_id,
             "now_ms": ports.clock.now_ms(),
             "log_dirs": [{"path": path, "online": path in online} for path in ports.store.log_dirs],
             "partitions": rows,

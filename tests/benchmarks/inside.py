@@ -13,8 +13,8 @@ from typing import Any
 
 import structlog
 
-from logyard.broker.broker import Broker, real_world
-from logyard.broker.components import Node
+from logyard.broker.broker import Broker, real_environment
+from logyard.broker.components import Components
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.server.connection import Connection
 from logyard.broker.zk.memory import MemoryZooKeeper
@@ -73,7 +73,7 @@ class InsideBroker:
 
     async def __aenter__(self) -> "InsideBroker":
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-        world = real_world(self._config)
+        world = real_environment(self._config)
         tree = ZooKeeperTree(world.clock)
         world.open_zookeeper = lambda: MemoryZooKeeper(tree)
         world.open_http = None
@@ -86,21 +86,21 @@ class InsideBroker:
         await self._broker.close()
 
     @property
-    def node(self) -> Node:
+    def components(self) -> Components:
         assert self._broker is not None
-        assert self._broker.node is not None
-        return self._broker.node
+        assert self._broker.components is not None
+        return self._broker.components
 
     def connect(self) -> "InsideConnection":
         """A connection as a listener would make it, with nothing behind its transport."""
-        dispatcher = self.node.dispatcher
+        dispatcher = self.components.dispatcher
         connection = Connection(dispatcher, "PLAINTEXT", 1, 100 << 20, lambda _: True, lambda _: None)
         return InsideConnection(connection)
 
     async def create_topic(self, name: str, partitions: int) -> None:
         """Ask for a topic on the wire and wait until every partition is led."""
         self.connect().feed(frames.create_topic(name, partitions))
-        led = self.node.replicas.hosted.partitions
+        led = self.components.replicas.hosted.partitions
         async with asyncio.timeout(60):
             while sum(tp.topic == name and p.is_leader for tp, p in led.items()) < partitions:
                 await asyncio.sleep(0.01)

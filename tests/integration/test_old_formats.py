@@ -40,7 +40,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneBroker]:
         async with InsideBroker(tmp_path_factory.mktemp("broker")) as inside:
             assert inside._broker is not None
             ports.append(inside._broker._listeners[0].port)
-            while inside.node.metadata.controller_id < 0:
+            while inside.components.metadata.controller_id < 0:
                 await asyncio.sleep(0.01)
             started.set()
             await asyncio.to_thread(ended.wait)

@@ -60,10 +60,10 @@ class BrokerRules:
         A replica is passed over while nothing has changed that is looked at: it was compared up to its high watermark.
         """
         for machine in self._cluster.machines.values():
-            node = machine.node
-            if node is None:
+            components = machine.components
+            if components is None:
                 continue
-            for tp, partition in node.replicas.hosted.partitions.items():
+            for tp, partition in components.replicas.hosted.partitions.items():
                 log = partition.log
                 if log is None or log.failure is not None:
                     continue
@@ -135,7 +135,9 @@ class BrokerRules:
         """(log end, high watermark) of the live replicas, by broker."""
         found = {}
         for machine in self._cluster.machines.values():
-            partition = machine.node.replicas.hosted.partitions.get(born.tp) if machine.node is not None else None
+            partition = (
+                machine.components.replicas.hosted.partitions.get(born.tp) if machine.components is not None else None
+            )
             if partition is not None and partition.log is not None:
                 found[machine.id] = (partition.log.log_end_offset, partition.log.high_watermark)
         return found
@@ -143,7 +145,9 @@ class BrokerRules:
     def values(self, tp: TopicPartition) -> dict[int, bytes]:
         """The records that the partition's leader has in the end, by offset."""
         for machine in self._cluster.machines.values():
-            partition = machine.node.replicas.hosted.partitions.get(tp) if machine.node is not None else None
+            partition = (
+                machine.components.replicas.hosted.partitions.get(tp) if machine.components is not None else None
+            )
             if partition is not None and partition.is_leader and partition.log is not None:
                 pieces = raw_batches(machine, partition.log)
                 return {r.offset: bytes(r.value or b"") for data in pieces for r in records(data)}

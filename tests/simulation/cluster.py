@@ -95,7 +95,7 @@ class Cluster:
 
     def controller(self) -> Machine | None:
         """The broker that believes it is controller, if just one does."""
-        active = [m for m in self.machines.values() if m.node is not None and m.node.controller.is_active]
+        active = [m for m in self.machines.values() if m.components is not None and m.components.controller.is_active]
         return active[0] if len(active) == 1 else None
 
     # ZooKeeper's own work

@@ -41,7 +41,11 @@ class Rules:
         for born, _, _ in self.zookeeper.partitions():
             held: list[tuple[Machine, int, list[Batch]]] = []
             for machine in self._cluster.machines.values():
-                partition = machine.node.replicas.hosted.partitions.get(born.tp) if machine.node is not None else None
+                partition = (
+                    machine.components.replicas.hosted.partitions.get(born.tp)
+                    if machine.components is not None
+                    else None
+                )
                 if partition is None or partition.log is None or machine.id not in partition.replicas:
                     continue
                 log = partition.log
@@ -59,7 +63,11 @@ class Rules:
             found = self._cluster.tree.read(configs.path(configs.TOPICS, topic))
             wanted = configs.decode(found.data, topic).get("segment.bytes") if found is not None else None
             for machine in self._cluster.machines.values():
-                known = machine.node.configs.topic_config(topic).segment_bytes if machine.node is not None else None
+                known = (
+                    machine.components.configs.topic_config(topic).segment_bytes
+                    if machine.components is not None
+                    else None
+                )
                 if wanted is not None and known != int(wanted):
                     return f"{topic}: segment.bytes is {wanted}, {machine} believes {known}"
         return ""
@@ -79,7 +87,7 @@ class Rules:
                 return f"{born}: still reassigning, {place} {state}"
             if state is None or state.leader < 0 or set(state.isr) != set(place.replicas):
                 return f"{born}: {place.replicas}, {state}"
-            partition = cluster.machines[state.leader].node.replicas.hosted.partitions.get(born.tp)  # type: ignore[union-attr]
+            partition = cluster.machines[state.leader].components.replicas.hosted.partitions.get(born.tp)  # type: ignore[union-attr]
             if partition is None or not partition.is_leader or partition.leader_epoch != state.leader_epoch:
                 return f"{born}: {state.leader} does not know that it leads, {state}"
             held = self.brokers.ends(born)

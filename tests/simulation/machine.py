@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from logyard.broker.broker import Broker
-from logyard.broker.components import Node
+from logyard.broker.components import Components
 from logyard.broker.config.broker import BrokerConfig
-from logyard.broker.environment import World
+from logyard.broker.environment import Environment
 from logyard.broker.log.disk.memory import Choose, MachineStopped, MemoryDisk, MemoryFile
 from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.model import Endpoint
@@ -206,14 +206,14 @@ class Machine:
         return self.process is not None
 
     @property
-    def node(self) -> Node | None:
+    def components(self) -> Components | None:
         """The broker's parts, while its process lives."""
-        return self.broker.node if self.broker is not None and self.process is not None else None
+        return self.broker.components if self.broker is not None and self.process is not None else None
 
     @property
     def is_serving(self) -> bool:
-        node = self.node
-        return node is not None and node.running
+        components = self.components
+        return components is not None and components.running
 
     # Life
 
@@ -229,7 +229,7 @@ class Machine:
         process.spawn(self._run(process, tree))
 
     async def _run(self, process: Process, tree: ZooKeeperTree) -> None:
-        broker = self.broker = Broker(self._config(), self._world(process, tree))
+        broker = self.broker = Broker(self._config(), self._environment(process, tree))
         failure = ""
         try:
             status = await broker.run()
@@ -249,14 +249,14 @@ class Machine:
         }
         return BrokerConfig.parse("\n".join(f"{key}={value}" for key, value in settings.items()))
 
-    def _world(self, process: Process, tree: ZooKeeperTree) -> World:
+    def _environment(self, process: Process, tree: ZooKeeperTree) -> Environment:
         loop, chance = self._loop, random.Random(self._chance.getrandbits(64))
 
         def open_zookeeper() -> SimZooKeeper:
             self.zk = SimZooKeeper(tree, process, loop, chance)
             return self.zk
 
-        return World(
+        return Environment(
             clock=self.clock,
             disk=self.disk,
             chance=SeededChance(chance),

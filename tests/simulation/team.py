@@ -155,9 +155,9 @@ class Team:
         """Why the group is not what it should be when nothing is broken; "" where it is."""
         alive = {member.member_id for member in self.members}
         for machine in self._cluster.serving():
-            node = machine.node
-            group = node.groups._roster.get(GROUP) if node is not None else None
-            if group is None or node is None or node.groups.availability(GROUP) is not ErrorCode.NONE:
+            components = machine.components
+            group = components.groups._roster.get(GROUP) if components is not None else None
+            if group is None or components is None or components.groups.availability(GROUP) is not ErrorCode.NONE:
                 continue
             if group.state is GroupState.STABLE and set(group.members) == alive:
                 return ""

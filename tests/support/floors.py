@@ -21,6 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.broker",),
     ("broker.components",),
     ("broker.environment",),
+    ("broker.settings_changes",),
     ("broker.cleaner",),
     ("broker.server", "broker.http"),
     ("broker.security",),

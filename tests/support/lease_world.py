@@ -101,8 +101,6 @@ class LeaseWorld:
         )
         self.lease_service = LeaseService(self.ports, 1, "cluster")
         self.leases = self.lease_service.leases
-        self.replicas.add_listener(self.leases)
-        self.store.on_cut = self.leases.log_truncated
         await self.store.load()
         await restart.restore(self.leases)
         asgi = routes.build(self.lease_service, TOKEN, lambda: (True, {"status": "ready"}), lambda: b"metrics\n")

@@ -89,7 +89,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "plugins.logyard_ui.cluster.clusters:CachedCluster.sizes.read",
         "plugins.logyard_ui.cache.cache:ClusterCache._read",
     ),
-    "a number that no counting can have reached, where the count is lost": ("broker.components:Node._producer_ids",),
+    "a number that no counting can have reached, where the count is lost": (
+        "broker.components:Components._producer_ids",
+    ),
     "a date in a file's head, a report or a name": (
         "broker.log.store:LogStore.claim",
         "local.demo.run:run",

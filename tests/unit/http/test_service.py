@@ -21,9 +21,7 @@ class Api:
 
 def side(world: LeaseWorld, ready: bool = True) -> HttpService:
     return HttpService(
-        world.ports,
-        broker_id=1,
-        cluster_id="cluster",
+        world.lease_service,
         controller_gauges=lambda: {"ActiveControllerCount": 1, "ReassigningPartitions": 3},
         apis={0: Api()},
         health=lambda: (ready, {"status": "said"}),
@@ -50,7 +48,7 @@ async def test_metrics_need_no_token_and_carry_kafkas_names(tmp_path: Path) -> N
         log = world.lead()
         fill(log, 60)
         http_side = side(world)
-        await http_side.lease_service.grant({"topic": "t", "partition": 0, "run_id": "r", "purpose": "audit"})
+        await world.lease_service.grant({"topic": "t", "partition": 0, "run_id": "r", "purpose": "audit"})
         world.replicas.counters.isr_shrinks = 4
         response = await asked(http_side, tmp_path, "/metrics")
         assert response.status_code == 200
@@ -71,7 +69,7 @@ async def test_metrics_need_no_token_and_carry_kafkas_names(tmp_path: Path) -> N
         assert found["logyard_log_directory_online", "/data"] == 1
         assert found["logyard_segment_leases", "audit"] == 1
         assert found["logyard_segment_leases", "compact"] == 0
-        await http_side.close()
+        http_side.close()
 
 
 @pytest.mark.parametrize(("ready", "status"), [(True, 200), (False, 503)])
@@ -79,15 +77,6 @@ async def test_health(tmp_path: Path, ready: bool, status: int) -> None:
     async with LeaseWorld() as world:
         response = await asked(side(world, ready), tmp_path, "/health")
         assert (response.status_code, response.json()) == (status, {"status": "said"})
-
-
-async def test_replicas_tell_the_side_of_deletions(tmp_path: Path) -> None:
-    async with LeaseWorld() as world:
-        world.lead()
-        http_side = side(world)
-        lease = await http_side.lease_service.grant({"topic": "t", "partition": 0, "run_id": "r", "purpose": "audit"})
-        world.delete()
-        assert http_side.lease_service.show(lease["lease_id"])["state"] == "lost"
 
 
 async def test_the_token_is_kept_and_private(tmp_path: Path) -> None:

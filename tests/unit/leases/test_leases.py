@@ -185,3 +185,11 @@ class TestRead:
             log.truncate_to(log.active.base_offset)
             with pytest.raises(LogyardError, match="was leased"):
                 await world.http.get(path)
+
+
+async def test_leases_of_a_deleted_replica_are_lost() -> None:
+    async with LeaseWorld() as world:
+        fill(world.lead(), 60)
+        lease = await world.take("audit")
+        world.delete()
+        assert (await world.ok("GET", f"/leases/{lease['lease_id']}"))["state"] == "lost"

@@ -250,7 +250,7 @@ async def test_a_new_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     async def session_restored() -> None:
         restored.append(True)
 
-    broker.node = cast(Any, SimpleNamespace(session_restored=session_restored))
+    broker.components = cast(Any, SimpleNamespace(session_restored=session_restored))
     monkeypatch.setattr(broker, "_register", fails_once(register))
     broker._take_session(1)
     await until(lambda: restored)

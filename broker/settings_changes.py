@@ -1,0 +1,72 @@
+"""Settings that change in ZooKeeper while the broker runs, handed to the parts that go by them (facts §20)."""
+
+from collections.abc import Mapping
+
+import structlog
+
+from logyard.broker.cleaner.service import CleaningService
+from logyard.broker.config.broker import BrokerConfig, topic_config
+from logyard.broker.config.stored_overrides import readable
+from logyard.broker.controller.policies import Policies
+from logyard.broker.controller.runner import ControllerRunner
+from logyard.broker.controller.settings import settings_from
+from logyard.broker.log.store import LogStore
+from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.replication.replicas import Replicas
+from logyard.broker.security import quota_settings
+from logyard.broker.server.admission import Admission
+
+log = structlog.get_logger("logyard.broker")
+
+
+class SettingsChanges:
+    """Hears of every changed entity below /config; `cleaning` and `admission` are None where the broker has none."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        policies: Policies,
+        *,
+        configs: DynamicConfigs,
+        controller: ControllerRunner,
+        replicas: Replicas,
+        store: LogStore,
+        cleaning: CleaningService | None,
+        admission: Admission | None,
+    ) -> None:
+        self._config, self._policies = config, policies
+        self._configs, self._controller, self._replicas, self._store = configs, controller, replicas, store
+        self._cleaning, self._admission = cleaning, admission
+
+    def take(self, kind: str, name: str, settings: Mapping[str, str]) -> None:
+        """Go by these overrides of an entity from now on.
+
+        :param kind: "topics", "brokers", or a kind of quota entity, as below /config.
+        :raises ConfigProblems: the broker's settings do not fit each other.
+        """
+        if kind == "topics":
+            before = self._configs.topic_config(name).unclean_leader_election_enable
+            self._configs.set_topic(name, settings)
+            if self._configs.topic_config(name).unclean_leader_election_enable and not before:
+                self._controller.on_topic_unclean_election_enabled(name)
+        elif kind == "brokers":
+            self._configs.set_broker(name, settings)
+            self._take_broker_settings()
+        else:
+            quota_settings.changed(self._configs, kind, name, settings)
+
+    def _take_broker_settings(self) -> None:
+        own, every = (
+            readable(self._configs.entity_overrides(entity), lambda text: log.warning("config", note=text))
+            for entity in (str(self._config.broker_id), DEFAULT_ENTITY)
+        )
+        effective = self._config.with_dynamic(own, every)
+        defaults = effective.topic_defaults()
+        self._configs.set_build(lambda overrides: topic_config(defaults, overrides))
+        self._controller.update_settings(settings_from(effective, self._policies))
+        if self._cleaning is not None:
+            self._cleaning.configure(effective)
+        self._replicas.settings.take_over(effective)
+        self._store.producer_id_expiration_ms = effective.int("producer.id.expiration.ms")
+        if self._admission is not None:
+            self._admission.take_over(effective)
