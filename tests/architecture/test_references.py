@@ -52,7 +52,7 @@ def test_facts_are_cited_in_one_form() -> None:
 
 
 def test_the_index_of_the_facts_lists_each_section_on_its_page() -> None:
-    listed = {}
+    listed: dict[str, str] = {}
     for line in (references.FACTS / "README.md").read_text().splitlines():
         if row := re.match(r"\| \[([\w-]+\.md)\]\(\1\) \| (.*) \|", line):
             for number, last in re.findall(rf"§({references.NUMBER})(?: to §({references.NUMBER}))?", row[2]):
@@ -90,6 +90,11 @@ def test_what_pages_name_is_there() -> None:
     assert missing == {}
 
 
+def test_examples_import_what_is_there() -> None:
+    missing = {name: lost for name, text in references.texts(".md") if (lost := references.missing_imports(text))}
+    assert missing == {}
+
+
 def test_no_exception_is_left_over() -> None:
     used = {one for name, text in references.texts(".md") if name not in HISTORY for one in references.unknown(text)}
     assert set(OTHERS) - used == set()
@@ -119,5 +124,8 @@ def test_planted_faults_are_found() -> None:
     assert references.dead_links(page, "[a](ARCHITECTURE.md#the-floors) [b](https://kafka.apache.org/)") == []
     wrong = "`broker/none.py` `none_such.py` `logyard.broker.none` `test_none_such` `floors.NoSuch` `Path.no_such`"
     assert len(references.unknown(wrong)) == 6
+    assert references.missing_imports("from logyard.broker.model import NoSuch, TopicPartition") == [
+        "logyard.broker.model.NoSuch"
+    ]
     right = "`architecture/test_references.py` `tests/{unit,support}` `tests.support.floors` `floors.FLOORS`"
     assert references.unknown(right) == []

@@ -116,6 +116,19 @@ def known(name: str) -> bool:
     return True
 
 
+def missing_imports(text: str) -> list[str]:
+    """Imports from this repository, in a page's examples, that would fail."""
+    missing: list[str] = []
+    for module, imported in re.findall(r"^ *from (logyard[\w.]*) import ([\w, ]+)", text, re.MULTILINE):
+        names_here = re.findall(r"\w+", imported.split(" as ")[0])
+        missing += [
+            f"{module}.{name}"
+            for name in names_here
+            if not _dotted_exists(f"{module}.{name}") and not _imports(module, name)
+        ]
+    return missing
+
+
 def defines(path: str, name: str) -> bool:
     """Whether the file defines this function, class, `Class.method` or constant at its top."""
     first, _, member = name.partition(".")
@@ -169,6 +182,12 @@ def _dotted_exists(name: str) -> bool:
         if f"{path}/__init__.py" in _python() or any(one.startswith(f"{path}/") for one in _python()):
             return not rest
     return False
+
+
+def _imports(module: str, name: str) -> bool:
+    text = _python().get(LINKED.sub("", module.replace(".", "/")) + ".py", "")
+    imported = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom))
+    return any((alias.asname or alias.name) == name for node in imported for alias in node.names)
 
 
 def _is_a_setting(name: str) -> bool:

@@ -76,6 +76,9 @@ def wrong(line: str) -> str | None:
         return None if re.search(rf"^{re.escape(words[1])}:", _makefile(), re.MULTILINE) else f"no target: {line}"
     if words[:2] == ["python", "-m"] and len(words) > 2 and words[2].startswith(("logyard.", "tests.")):
         return None if find_spec(words[2]) else f"no module: {line}"
+    if words[:1] == ["spark-submit"]:
+        script = next((word for word in words if word.endswith(".py")), "")
+        return None if not script or references.known(script) else f"no file {script}: {line}"
     if words[:1] != ["logyard"]:
         return None
     command = logyard()
@@ -151,5 +154,6 @@ def test_planted_faults_are_found() -> None:
     assert wrong("logyard topics no-such-command")
     assert wrong("logyard topics list --no-such-option")
     assert wrong("python -m logyard.no_such_module")
+    assert wrong("spark-submit spark_jobs/no_such.py --topic t")
     assert wrong("make demo") is None
     assert wrong(shlex.join(["logyard", "topics", "list", "--bootstrap-server", "127.0.0.1:9092"])) is None
