@@ -1,7 +1,7 @@
-"""Comparing replicas record by record, where their batches differ: after a cleaning that has not reached all of
-them, or in earnest.
+"""Comparing replicas record by record where their batches differ: either one of them was cleaned and another was not
+yet, or their contents diverged.
 
-Pure over plain rows; the records come from `record_rows`, inside a task.
+Pure over plain rows; `record_rows` reads the records, inside a task.
 """
 
 from bisect import bisect_right
@@ -32,8 +32,8 @@ NAMED_MAX = 20
 
 
 class Row(NamedTuple):
-    """One record of one replica: digests of the whole and of its key (0: no key), and what excuses its absence
-    elsewhere."""
+    """One record of one replica: digests of the record and of its key (0: no key), and what allows other replicas to
+    lack it: no value, or `special` (control or transactional)."""
 
     replica: int
     offset: int
@@ -45,14 +45,14 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The offsets [first, last] of one partition that are to be compared."""
+    """Offsets [first, last] of one partition to compare."""
 
     first: int
     last: int
 
 
 def record_rows(segment: SegmentFile) -> Iterator[Row]:
-    """Yield the records of a segment; damaged batches (found elsewhere) are left out."""
+    """Yield the records of a segment without those of damaged batches (audit/segment.py reports these)."""
     for chunk in read_chunks(segment.open()):
         if isinstance(chunk, Damage):
             return
@@ -74,7 +74,7 @@ def record_rows(segment: SegmentFile) -> Iterator[Row]:
 
 
 def _walked(chunk: Chunk) -> tuple[Chunk, Array]:
-    """The batches of a chunk whose records parse, and the records."""
+    """Return the batches of a chunk whose records parse, and those records."""
     while True:
         try:
             return chunk, walk(chunk)
@@ -85,8 +85,8 @@ def _walked(chunk: Chunk) -> tuple[Chunk, Array]:
 def compare(replicas: Sequence[Replica], rows: Iterable[Row], extents: Sequence[Extent]) -> list[Finding]:
     """Compare one partition's replicas by record inside `extents` (ascending, apart).
 
-    :param rows: **all** records of all its replicas below the lowest high watermark: whether a record was superseded
-        is seen from records behind it.
+    :param rows: **all** records of all its replicas below the lowest high watermark: later records tell whether a
+        record was superseded.
     """
     by_offset, last_of_key = _tabulate(rows, extents)
     findings: list[Finding] = []
@@ -119,7 +119,7 @@ def _tabulate(rows: Iterable[Row], extents: Sequence[Extent]) -> tuple[dict[int,
 
 
 def _may_be_missing(replica: Replica, offset: int, held: Mapping[int, Row], last_of_key: Mapping[int, int]) -> bool:
-    """Whether cleaning explains that a record others hold is not here."""
+    """Whether cleaning explains that this replica lacks a record that others hold."""
     if offset >= replica.clean_offset:
         return False
     row = next(iter(held.values()))

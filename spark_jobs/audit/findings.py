@@ -1,4 +1,4 @@
-"""What an audit says: one thing that is wrong or odd, where exactly, and what."""
+"""A finding: what an audit reports."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +8,10 @@ OK, WARN, BAD = "ok", "warn", "bad"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong (bad) or odd (warn): where exactly, and what."""
+    """One thing that is wrong (BAD) or odd (WARN): which check found it, where exactly, and what it is.
+
+    `position` is in bytes of `file`; position and offset are -1 where they do not apply.
+    """
 
     level: str
     check: str

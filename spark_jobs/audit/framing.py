@@ -1,8 +1,7 @@
-"""What an audit believes of a segment's batches: of a sound one all that its header says; of a damaged one only where
-it lies, and where its neighbours end and begin.
+"""Which statements of a segment's batches an audit trusts: of a sound batch its whole header; of a damaged one only
+its position, and the offsets between which its neighbours leave it.
 
-What is not believed accuses nobody: offsets that only damaged bytes tell of are `Blind`, and what other files say of
-them is not held against the log.
+Offsets that only damaged bytes tell of are `Blind`: no finding is derived from what other files say of them.
 """
 
 from collections.abc import Sequence
@@ -19,25 +18,25 @@ OPEN_END = 2**63 - 1
 
 
 class Blind(NamedTuple):
-    """Offsets [first, last] of which nothing is known; OPEN_END: to the segment's end, wherever that is."""
+    """Offsets [first, last] of which nothing is known; `last` is OPEN_END where the segment's end is not known."""
 
     first: int
     last: int
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether all offsets of [first, last] are among them."""
+        """Whether it contains all offsets of [first, last]."""
         return self.first <= first and last <= self.last
 
     def meets(self, first: int, last: int) -> bool:
-        """Whether any offset of [first, last] is among them."""
+        """Whether it contains any offset of [first, last]."""
         return self.first <= last and first <= self.last
 
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """The batches of a segment in the order of the file; times are NO_TIME where they are not believed.
+    """The batches of a segment in file order, an array per column; a damaged batch's time is NO_TIME.
 
-    `end`: up to where bytes are batches; `is_whole`: that is the file's end.
+    `end`: the position up to which batches could be framed; `is_whole`: whether that is the file's end.
     """
 
     position: Array
@@ -54,22 +53,26 @@ class Framed:
         return int(self.last[-1]) if len(self.last) else -1
 
     def blind(self) -> list[Blind]:
-        """Return what is not known: damaged batches, and what lies behind the last one that could be framed."""
+        """Return the offsets of damaged batches, and those after the last batch that could be framed."""
         rows = np.flatnonzero(~self.sound)
         spans = [Blind(int(self.base[row]), int(self.last[row])) for row in rows]
         if len(rows) and rows[-1] == len(self.sound) - 1:
-            spans[-1] = Blind(spans[-1].first, OPEN_END)  # how far it reached only its header says
+            spans[-1] = Blind(spans[-1].first, OPEN_END)  # only its damaged header tells its last offset
         if not self.is_whole:
             spans.append(Blind(self.last_offset + 1, OPEN_END))
         return spans
 
 
 def framed(headers: Sequence[Array], sound: Sequence[Array], end: int, *, is_whole: bool) -> Framed:
-    """Return what is believed of batches, chunk by chunk as they were read; `sound`: whose checksum is right."""
+    """Return the trusted view of a segment's batches.
+
+    :param headers: header rows (kernels.HEADER_COLUMNS), one array per chunk, in file order.
+    :param sound: for each of those arrays, which batches have a right checksum.
+    """
     rows = np.concatenate(headers) if headers else np.empty((0, k.HEADER_COLUMNS), np.int64)
     is_sound = np.concatenate(sound) if sound else np.empty(0, bool)
     base, last = rows[:, k.BASE_OFFSET], believed_last(rows, is_sound)
-    # A damaged message of the old formats says its last offset only.
+    # A message of format v0 or v1 stores only its last offset.
     old = ~is_sound[1:] & (rows[1:, k.MAGIC] < 2)
     base[1:] = np.where(old, last[:-1] + 1, base[1:])
     return Framed(
@@ -84,8 +87,8 @@ def framed(headers: Sequence[Array], sound: Sequence[Array], end: int, *, is_who
 
 
 def believed_last(rows: Array, sound: Array) -> Array:
-    """Return each batch's last offset: of a damaged one the offset before the next batch, its own first where none
-    follows."""
+    """Return each batch's last offset; for a damaged batch, the offset before the next batch (its own base offset if
+    it is the last)."""
     base = rows[:, k.BASE_OFFSET]
     following = np.append(base[1:] - 1, base[-1:])
     return np.where(sound, base + rows[:, k.LAST_DELTA], np.maximum(following, base))

@@ -1,7 +1,7 @@
-"""A closed segment's offset index and time index, held against its batches.
+"""A closed segment's offset index and time index, checked against its batches.
 
-An index is accused only of what sound batches contradict. Where the log ends before its index does, the log is accused:
-an index never knows a batch that was not there.
+An index is at fault only where sound batches contradict it. Where the log ends before its index does, the log is at
+fault: an index never has an entry for a batch that was not written.
 """
 
 import bisect
@@ -19,7 +19,7 @@ INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
-# The check that a log fails which ends before its index does.
+# The check that fails where a log ends before its index does.
 TAIL = "tail"
 
 
@@ -35,7 +35,7 @@ class Fault(NamedTuple):
 
 
 def index_faults(segment: SegmentFile, batches: Framed, *, compacted: bool) -> Iterator[Fault]:
-    """Hold the indexes of a closed segment against its batches; raises what reading them raises."""
+    """Check the indexes of a closed segment against its batches; raises LeaseError and OSError of reading them."""
     lost = False
     if segment.size and "index" not in segment.files:
         yield Fault(BAD, "index", -1, segment.base_offset, "there is none", ".index")
@@ -66,22 +66,23 @@ def _offset_index(segment: SegmentFile, batches: Framed, compacted: bool) -> Ite
         text += f" (offset {offset}): its tail was lost"
         yield Fault(BAD, TAIL, segment.size, batches.last_offset + 1, text, ".log")
         positions, offsets = positions[: beyond[0]], offsets[: beyond[0]]
-    # Behind the last batch that could be framed nothing can be said.
+    # Entries for positions after the last batch that could be framed cannot be checked.
     known = len(positions) if batches.is_whole else int(np.searchsorted(positions, batches.end))
     yield from _entry_faults(offsets[:known], positions[:known], batches, compacted)
 
 
 def _is_sound(offsets: Array, positions: Array, below: int, batches: Framed) -> bool:
-    """Whether all before an entry that leads beyond the log is sound: then the log is short, else the index lies."""
+    """Whether all entries before one that points beyond the log are right: then the log is too short, otherwise the
+    index is wrong."""
     starts = np.isin(positions[:below], batches.position)
     return bool(offsets[below] > batches.last_offset) and bool(starts.all())
 
 
 def _entry_faults(offsets: Array, positions: Array, batches: Framed, compacted: bool) -> Iterator[Fault]:
     starts, last = batches.position.tolist(), batches.last
-    # Kafka indexes an append by the last offset of its last batch and the position of its first.
+    # An entry of Kafka's is the last offset of an append's last batch, and the position of its first batch.
     ends = np.isin(offsets, last) | compacted
-    # How far the last batch reached is not known where it is damaged, or where more was there.
+    # The last batch's last offset is unknown where it is damaged, or where bytes that are no batch follow it.
     top = batches.last_offset if len(last) and batches.sound[-1] and batches.is_whole else 2**63 - 1
     unsure = {int(b) for b in last[~batches.sound]}
     for number, (offset, position) in enumerate(zip(offsets.tolist(), positions.tolist(), strict=True)):
@@ -113,7 +114,7 @@ def _time_index(segment: SegmentFile, batches: Framed, *, is_cut: bool) -> Itera
     last = batches.last
     ends_sound = len(last) > 0 and bool(batches.sound[-1])
     for number, (timestamp, offset) in enumerate(zip(timestamps.tolist(), offsets.tolist(), strict=True)):
-        # A search for `timestamp` + 1 starts at `offset`: nothing that ends before it may be later.
+        # A search for `timestamp` + 1 starts at `offset`, so no batch that ends before it may be younger.
         before = int(np.searchsorted(last, offset)) - 1
         text = f"entry {number} ({timestamp} at {offset})"
         if not len(last) or offset > last[-1]:
@@ -151,5 +152,5 @@ def _falls(check: str, first: Array, second: Array, offsets: Array, *, strictly:
 
 
 def _base_at(batches: Framed, starts: list[int], position: int) -> int:
-    """The base offset of the batch at a position, or of the one behind it."""
+    """Return the base offset of the batch at a position, or of the next one."""
     return int(batches.base[min(bisect.bisect_left(starts, position), len(starts) - 1)])

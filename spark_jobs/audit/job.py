@@ -1,11 +1,11 @@
-"""Audit every replica of topics (or of directories): checksums, records, offsets, indexes, epochs, and replicas
-against each other.
+"""Audit every replica of topics (or of directories): checksums, records, offsets, indexes, epochs, and whether
+replicas agree.
 
     spark-submit spark_jobs/audit.py --cluster-file DIR/cluster.json --topic flights --report audit/
     spark-submit spark_jobs/audit.py --log-dir 1=/data/1 --log-dir 2=/data/2 --topic flights
 
-The last line printed is the summary as JSON. Exit status: 0 ok or warnings, 2 findings that are bad, 1 the audit
-could not be done.
+The last line printed is the summary as JSON. Exit status: 0 if there are no findings or only warnings, 2 if a finding
+is bad, 1 if the audit could not be done.
 """
 
 import argparse
@@ -47,17 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="audit a directory instead of a cluster; repeatable",
     )
     parser.add_argument("--cleanup-policy", metavar="POLICY", help="with --log-dir: the topics' cleanup.policy")
-    parser.add_argument("--shallow", action="store_true", help="headers and checksums only, records are not opened")
+    parser.add_argument("--shallow", action="store_true", help="check headers and checksums only, not records")
     parser.add_argument(
         "--quarantine",
         action="store_true",
-        help="have brokers set damaged followers aside: their files are kept, and all is fetched from the leader",
+        help="have brokers move damaged followers' files aside, keep them, and fetch the log from the leader",
     )
     parser.add_argument(
         "--re-replicate",
         type=float,
         metavar="S",
-        help="--quarantine, and wait up to S seconds until those replicas are in sync again",
+        help="like --quarantine, and wait up to S seconds until those replicas are in sync again",
     )
     parser.add_argument("--report", metavar="DIR", help="write index.html, findings.parquet and replicas.parquet there")
     return run_job(parser, argv, audit)
@@ -68,7 +68,7 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     began = time.monotonic()
     wants_quarantine = arguments.quarantine or arguments.re_replicate is not None
     if wants_quarantine and arguments.log_dir:
-        raise JobFailed("--quarantine asks brokers: it does not go with --log-dir")
+        raise JobFailed("--quarantine needs brokers: it cannot be combined with --log-dir")
     with ExitStack() as stack:
         findings: list[Finding] = []
         leases: list[Lease] = []
@@ -92,13 +92,16 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _leased(arguments: argparse.Namespace, findings: list[Finding], leases: list[Lease]) -> list[Replica]:
-    """Lease every replica before anything is read; one that cannot be had is a warning, a partition without any bad."""
+    """Lease every replica before anything is read.
+
+    A replica that cannot be leased is a warning; a partition of which none can be leased is a bad finding.
+    """
     cluster = clusters.connect(arguments)
     run_id = clusters.run_id("audit")
     topics = arguments.topic or sorted(set(cluster.metadata.topics) - cluster.metadata.internal)
     for tp, place in cluster.partitions(topics):
         had = 0
-        # The leader last: whatever a follower then knows to be acknowledged, the leader must have.
+        # The leader last: it must have every record that a follower knew to be acknowledged before.
         for broker_id in sorted(place.replicas, key=place.leader.__eq__):
             try:
                 leases.append(cluster.lease(broker_id, tp, run_id, "audit"))
@@ -108,7 +111,7 @@ def _leased(arguments: argparse.Namespace, findings: list[Finding], leases: list
         if not had:
             findings.append(Finding(BAD, "replica", *tp, -1, "", -1, -1, "no replica could be audited"))
     if not arguments.topic:
-        said = "not audited: the brokers had no answer for this topic"
+        said = "not audited: the brokers returned no metadata for this topic"
         findings += [Finding(WARN, "replica", name, -1, -1, "", -1, -1, said) for name in cluster.metadata.missing]
     if not leases and not findings:
         raise JobFailed("there is no topic to audit")
@@ -134,8 +137,8 @@ def _of_directories(arguments: argparse.Namespace) -> list[Replica]:
 
 
 def _inspect(context: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[list[Finding], list[dict[str, Any]]]:
-    """Go through every segment, then judge each partition where its batches meet; returns findings and rows per
-    replica."""
+    """Check every segment in a task of its own, then each partition as a whole; returns findings, and totals (a row
+    per replica)."""
     work = [
         SegmentAudit(segment, deep, r.leader_epochs, r.compacted, r.now_ms, r.log_start_offset)
         for r in replicas
@@ -163,7 +166,7 @@ def _inspect(context: Any, replicas: Sequence[Replica], *, deep: bool) -> tuple[
 
 
 def _quarantine(replicas: Sequence[Replica], findings: Sequence[Finding], wait_s: float | None) -> list[Any]:
-    """Have damaged followers set aside, their leases having ended; returns a row for each damaged replica."""
+    """Have brokers set damaged followers aside, after the audit's leases ended; returns a row per damaged replica."""
     brokers = {r.broker_id: r.lease.broker for r in replicas if r.lease is not None}
     rows = quarantine.set_aside(quarantine.suspects(replicas, findings), brokers, say)
     if wait_s is not None:
@@ -172,8 +175,8 @@ def _quarantine(replicas: Sequence[Replica], findings: Sequence[Finding], wait_s
 
 
 def _without_lost(findings: list[Finding], replicas: Sequence[Replica], lost: dict[str, str]) -> list[Finding]:
-    """Take back what was said of a replica whose lease was lost meanwhile (its files may have gone): it was not
-    audited."""
+    """Drop the findings on a replica whose lease was lost during the audit, since its files may have been deleted;
+    report it as not audited instead."""
     gone = {
         (r.tp, r.broker_id): lost[r.lease.lease_id]
         for r in replicas

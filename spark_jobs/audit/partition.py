@@ -1,7 +1,7 @@
-"""The part of an audit that needs neighbours or other replicas: one partition, one row per batch of each replica,
-in numpy.
+"""Checks that need neighbouring segments or other replicas: one partition in one task, with numpy, from a row per batch
+of each replica.
 
-No Spark SQL here: measured, windows and joins cost more than everything else an audit does (docs/decisions).
+No Spark SQL: windows and joins cost more than the rest of an audit (docs/decisions/0009-audit-without-spark-sql.md).
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ Columns = Mapping[str, Array]
 
 @dataclass(slots=True)
 class PartitionVerdict:
-    """What the audit of one partition found, and one row of totals per replica."""
+    """The findings on one partition, and a row of totals per replica."""
 
     findings: list[Finding] = field(default_factory=list)
     totals: list[dict[str, Any]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class PartitionVerdict:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRows:
-    """What a task says of one segment: its batches as an Arrow stream, and its findings."""
+    """What a task returns for one segment: its batches as an Arrow stream, and its findings."""
 
     replica: int
     batches: bytes
@@ -72,7 +72,7 @@ def audit_bin(work: Iterable[SegmentAudit]) -> Iterator[tuple[str, SegmentRows]]
 
 
 def judge_rows(replicas: Sequence[Replica], rows: Iterable[SegmentRows]) -> PartitionVerdict:
-    """Judge one partition from what its segments' tasks said, inside a task."""
+    """Judge one partition from what the tasks of its segments returned; runs in a task."""
     tables: dict[int, list[pa.Table]] = defaultdict(list)
     aborted: dict[int, dict[int, tuple[AbortedTxn, ...]]] = defaultdict(dict)
     findings: list[Finding] = []
@@ -91,7 +91,7 @@ def judge_rows(replicas: Sequence[Replica], rows: Iterable[SegmentRows]) -> Part
 
 
 def _following(replica: Replica) -> dict[int, int]:
-    """The last offset that each segment's successor leaves it."""
+    """Return, by base offset, the last offset that a segment can have before its successor begins."""
     bases = [segment.base_offset for segment in replica.segments]
     return {base: following - 1 for base, following in pairwise(bases)}
 
@@ -106,9 +106,9 @@ def judge_partition(
 
     :param tables: the batches (BATCH_SCHEMA) of each broker's segments, in any order.
     :param aborted: what each broker's transaction indexes say, by the base offset of closed segments.
-    :param blind: offsets of each broker's log of which only damaged bytes tell: those are findings already.
+    :param blind: offsets of each broker's log of which only damaged bytes tell; the damage is a finding already.
     """
-    # A replica may have been fetched from one that was cleaned, and has no checkpoint of its own then.
+    # A replica that was fetched from a cleaned one has no checkpoint of its own, so the highest one counts for all.
     cleaned_to = max((r.clean_offset for r in replicas), default=-1)
     replicas = [replace(r, clean_offset=cleaned_to) for r in replicas]
     verdict = PartitionVerdict()
@@ -136,8 +136,8 @@ def _columns(tables: Sequence[pa.Table]) -> Columns:
 
 
 def order_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) -> Iterator[Finding]:
-    """Find offsets that repeat, gaps that cleaning does not explain, epochs that fall, a log that ends too early or
-    late."""
+    """Find offsets that repeat, gaps that cleaning does not explain, leader epochs that decrease, and files that end at
+    another offset than the log."""
     base, last, epoch = c["base"], c["last"], c["epoch"].astype(np.int64)
     if not len(base):
         return
@@ -160,27 +160,26 @@ def order_findings(replica: Replica, c: Columns, blind: Sequence[Blind] = ()) ->
 
 
 def _before(replica: Replica, c: Columns) -> Array:
-    """The offset that each batch has to follow."""
+    """Return, for each batch, the last offset before it."""
     return np.concatenate([[replica.log_start_offset - 1], c["last"][:-1]])
 
 
 def gaps(replica: Replica, c: Columns) -> Iterator[tuple[int, int, int]]:
-    """Yield row, first and last offset of what is missing before a batch, where nothing explains it."""
+    """Yield (row of the batch, first and last missing offset before it) for each gap that nothing explains."""
     if not len(c["base"]):
         return
     base, before = c["base"], _before(replica, c)
-    # Below the cleaner's checkpoint a gap is what cleaning leaves; at the log's start it may be what DeleteRecords
-    # leaves.
+    # Cleaning leaves gaps below the cleaner's checkpoint, DeleteRecords one at the log's start.
     explained = max(replica.clean_offset, replica.log_start_offset)
     for row in np.flatnonzero((base > before + 1) & (base > explained)).tolist():
         yield row, int(before[row]) + 1, int(base[row]) - 1
 
 
 def _gap(replica: Replica, c: Columns, row: int, first: int) -> Finding:
-    """Offsets that are missing before a batch; where it begins a segment, the one before may have lost its tail."""
+    """Report a gap before a batch; where the batch begins a segment, the previous segment may have lost its tail."""
     text = f"offsets {first} to {c['base'][row] - 1} are missing, and nothing cleaned there"
     if replica.clean_offset <= 0 and "compact" in (replica.policy or ""):
-        # Every replica may have been fetched anew since the cleaning: no checkpoint tells of it any more.
+        # If every replica was fetched anew after a cleaning, no checkpoint tells of that cleaning any more.
         return _finding(replica, c, row, WARN, "gap", f"{text} as far as its replicas know")
     if not row or c["segment"][row] == c["segment"][row - 1]:
         return _finding(replica, c, row, BAD, "gap", text)
@@ -214,7 +213,7 @@ def replica_findings(
 ) -> list[Finding]:
     """Compare replicas below what all of them hold: by batch, and by record where one of them was cleaned.
 
-    :param blind: offsets that are damaged on one of them: that is a finding already.
+    :param blind: offsets that are damaged on one of them; the damage is a finding already.
     """
     start = max(r.log_start_offset for r in replicas)
     end = min((r.high_watermark for r in replicas if r.high_watermark >= 0), default=2**62)
@@ -234,7 +233,7 @@ def replica_findings(
         try:
             findings += compare_partition(replicas, merged(spans), end)
         except (LogyardError, OSError) as error:
-            # A replica that went meanwhile: what is said of the partition otherwise stands.
+            # A replica became unreachable: the other findings on the partition still hold.
             findings.append(_plain(replicas[0], WARN, "replicas", start, f"its records were not compared: {error}"))
     return findings
 
@@ -242,8 +241,8 @@ def replica_findings(
 def unlike_batches(
     replicas: Sequence[Replica], rows: Mapping[int, Columns], start: int, end: int
 ) -> Iterator[tuple[int, int, list[int], str]]:
-    """Yield first offset, last offset, holders and the difference of batches with records in [start, end) that are not
-    the same on every replica. Empty batches are each replica's own."""
+    """Yield (first offset, last offset, holders, difference) of each batch in [start, end) that is not the same on
+    every replica. Batches without records are not compared: each replica may keep others."""
     parts = []
     for replica in replicas:
         c = rows[replica.broker_id]
@@ -287,7 +286,7 @@ def _totals(replica: Replica, c: Columns) -> dict[str, Any]:
         "last_offset": int(c["last"][-1]) if count else -1,
         "high_watermark": replica.high_watermark,
         "clean_offset": replica.clean_offset,
-        # What cleaning has not seen yet; -1 where the log is not compacted.
+        # Bytes that were not cleaned yet; -1 where the log is not compacted.
         "dirty_bytes": int(c["length"][c["last"] >= replica.clean_offset].sum()) if replica.compacted else -1,
         # The wrapping sum of all records' digests: equal on replicas that hold the same records.
         "digest": f"{int(c['content'].astype(np.uint64).sum()):016x}",
@@ -309,7 +308,7 @@ def _names(brokers: Sequence[int]) -> str:
 
 
 def _cut(findings: Iterator[Finding]) -> list[Finding]:
-    """Name the first ones, count the rest."""
+    """Keep the first NAMED_MAX findings, and one that counts the rest."""
     every = list(findings)
     if len(every) <= NAMED_MAX:
         return every

@@ -1,7 +1,7 @@
-"""Which replicas an audit has set aside, and how that is asked of their brokers: driver only.
+"""Which damaged replicas brokers are asked to set aside, and the requests: driver only.
 
-A replica is a suspect where something is wrong with it alone. Where replicas only differ from each other nobody knows
-which of them is right; where the leader is damaged as well there is nothing sound to fetch.
+A replica is a suspect if its own files are damaged. If replicas only differ from each other, it is unknown which is
+right; if the leader is damaged too, there is no sound replica to fetch from.
 """
 
 import time
@@ -14,15 +14,15 @@ from logyard.spark_jobs.audit.findings import BAD, Finding
 from logyard.spark_jobs.leases.client import BrokerHttp, LeaseError, partition_status, quarantine_replica
 from logyard.spark_jobs.segments.replicas import Replica
 
-# What is said of a replica only in comparison with others, of a broker's belief rather than its files, or of a file
-# that did not come (a connection may have broken).
+# Checks whose findings do not prove that a replica's own files are damaged: they compare it with others, concern the
+# broker's state rather than its files, or may come from a broken connection.
 NO_PROOF = frozenset({"replicas", "replica", "watermark", "topic", "readable"})
 LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A damaged replica: what the first finding says of it, and why it stays where it is ("": it is set aside)."""
+    """A damaged replica: its first finding as `reason`, and why it is not set aside ("": it is)."""
 
     tp: TopicPartition
     broker_id: int
@@ -31,7 +31,7 @@ class Suspect:
 
 
 def suspects(replicas: Sequence[Replica], findings: Iterable[Finding]) -> list[Suspect]:
-    """Name the damaged replicas, each once, in the replicas' order."""
+    """Return the damaged replicas, each once, in the order of `replicas`."""
     damage: dict[tuple[TopicPartition, int], Finding] = {}
     for finding in findings:
         if finding.level == BAD and finding.check not in NO_PROOF:
@@ -55,7 +55,7 @@ def suspects(replicas: Sequence[Replica], findings: Iterable[Finding]) -> list[S
 
 
 def set_aside(found: Sequence[Suspect], brokers: dict[int, BrokerHttp], say: Callable[[str], None]) -> list[Any]:
-    """Have brokers set the suspects aside, one after the other; returns a row of the summary for each."""
+    """Have brokers set the suspects aside, one after the other; returns a summary row for each."""
     rows = []
     for suspect in found:
         row: dict[str, Any] = {"partition": str(suspect.tp), "replica": suspect.broker_id, "reason": suspect.reason}
@@ -73,7 +73,7 @@ def set_aside(found: Sequence[Suspect], brokers: dict[int, BrokerHttp], say: Cal
 
 
 def wait_in_sync(rows: Sequence[dict[str, Any]], brokers: dict[int, BrokerHttp], wait_s: float) -> None:
-    """Wait until what was set aside is in the ISR again; notes in each row whether it is."""
+    """Wait until the replicas that were set aside are in the ISR again; sets `in_sync` in each row."""
     deadline = time.monotonic() + wait_s
     waiting = [row for row in rows if not row["refused"]]
     for row in waiting:

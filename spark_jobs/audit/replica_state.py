@@ -1,4 +1,4 @@
-"""What replicas say of themselves, held against each other, before a byte is read."""
+"""Checks of what replicas report about themselves (offsets, leader, ISR, topic id), before any segment is read."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,8 +9,8 @@ from logyard.spark_jobs.segments.replicas import UNKNOWN, Replica
 def standing_findings(replicas: Sequence[Replica]) -> Iterator[Finding]:
     """Judge the replicas of one partition: offsets beyond the log, no leader, not in the ISR, other topic ids.
 
-    :param replicas: in the order in which they were leased: while records come in, only a leader that was looked at
-        after a follower must have everything that this follower knows to be acknowledged.
+    :param replicas: in the order in which they were leased. While producers write, only a leader that was leased after
+        a follower is sure to have every record that this follower knows to be acknowledged.
     """
     leader = next((r for r in replicas if r.is_leader), None)
     leader_seen = False

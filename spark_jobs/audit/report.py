@@ -1,5 +1,5 @@
 """An audit's report directory: `findings.parquet`, `replicas.parquet`, `history.jsonl` (a line per run) and
-`index.html`, which needs nothing beside itself."""
+`index.html` (audit/page.py), which needs no other file."""
 
 import json
 import os

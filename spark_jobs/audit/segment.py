@@ -1,4 +1,4 @@
-"""Auditing one segment inside one task: its batches as rows, and what is wrong with them as findings.
+"""Checks of one segment, in one task: returns its batches as rows, and what is wrong with them as findings.
 
 Checked here: framing, checksums, records (deep), order inside the file, leader epochs, timestamps; the indexes with
 indexes.py. What needs neighbours or other replicas is partition.py's.
@@ -63,7 +63,7 @@ BATCH_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SegmentAudit:
-    """What a task is told of the segment: its file, and what its replica says of it."""
+    """What a task needs to check a segment: its files, and what its replica reports."""
 
     segment: SegmentFile
     deep: bool
@@ -74,13 +74,13 @@ class SegmentAudit:
 
 
 class SegmentAuditor:
-    """Goes through one segment once; `findings` fill as it goes."""
+    """Reads one segment once, in `run`; `findings`, `aborted` and `blind` are complete when it returns."""
 
     def __init__(self, work: SegmentAudit) -> None:
         self._work = work
         self._segment = work.segment
         self.findings: list[Finding] = []
-        self.aborted: tuple[AbortedTxn, ...] | None = None  # what the transaction index says, where it can be read
+        self.aborted: tuple[AbortedTxn, ...] | None = None  # the transaction index; None where it cannot be read
         self.blind: tuple[Blind, ...] = ()  # offsets of which only damaged bytes tell
         self._headers: list[Array] = []
         self._sound: list[Array] = []
@@ -141,7 +141,7 @@ class SegmentAuditor:
         bad = {d.position - chunk.file_position for d in damaged}
         out = np.zeros(len(chunk.headers), np.int64)
         sound = ~np.isin(chunk.headers[:, k.POSITION], list(bad))
-        # One damaged batch must not hide those behind it: walk all, and on damage one by one.
+        # One damaged batch must not hide those after it: walk all at once, and one by one only if that fails.
         try:
             part = chunk.select(sound)
             out[sound] = self._walk(part)
@@ -208,8 +208,8 @@ class SegmentAuditor:
         epochs, starts = (np.array(c, np.int64) for c in zip(*self._work.leader_epochs, strict=True))
         at = np.searchsorted(starts, headers[:, k.BASE_OFFSET], side="right") - 1
         expected = np.where(at >= 0, epochs[np.maximum(at, 0)], -1)
-        # Messages before v2 carry none, and end what is known of those before them. What lies below the log's start is
-        # no part of the log.
+        # Messages before v2 carry no epoch, and the epoch file says nothing of records before them. Batches below the
+        # log's start are no part of the log.
         is_told = (headers[:, k.MAGIC] == 2) & (headers[:, k.BASE_OFFSET] >= self._work.log_start_offset)
         is_told &= (at >= 0) | (headers[:, k.LEADER_EPOCH] >= epochs[0])
         differs = expected != headers[:, k.LEADER_EPOCH]
@@ -250,7 +250,7 @@ class SegmentAuditor:
             self._note_epochs(-1, str(error))
             return
         for epoch, start in entries:
-            # One that begins behind what was leased is younger than the lease.
+            # An epoch that begins after the leased offsets was added after the lease was taken.
             if (epoch, start) not in self._work.leader_epochs and start <= self._segment.last_offset:
                 self._note_epochs(start, f"it says that epoch {epoch} begins at {start}, the broker does not")
 

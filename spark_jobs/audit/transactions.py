@@ -24,10 +24,10 @@ Columns = Mapping[str, Array]
 def transaction_findings(
     replica: Replica, c: Columns, indexes: Mapping[int, Sequence[AbortedTxn]], blind: Sequence[Blind] = ()
 ) -> Iterator[Finding]:
-    """Find transaction indexes that do not say what the markers in their segments say; one that reaches into `blind`
-    offsets is not judged by what is missing there.
+    """Find transaction indexes that contradict the markers in their segments.
 
-    Where cleaning or retention took batches away, only what is left can be compared.
+    A transaction that reaches into `blind` offsets is not judged by what is missing there. Where cleaning or retention
+    removed batches, only what is left is compared.
     """
     is_whole = replica.log_start_offset == 0 and replica.clean_offset <= 0
     expected, begun = aborted_by_markers(c)
@@ -38,7 +38,7 @@ def transaction_findings(
                 continue
             entry = listed.pop(last, None)
             if found.first_offset < 0:
-                continue  # its records are gone, or it never had any
+                continue  # its records were removed, or it had none
             is_seen = is_whole and not any(b.meets(0, last) for b in blind)
             if entry is None:
                 yield _finding(replica, base, last, BAD, f"the transaction aborted at {last} is not listed")
@@ -58,7 +58,11 @@ def transaction_findings(
 
 
 def _is_stable(said: int, found: AbortedTxn, begun: frozenset[int]) -> bool:
-    """Where nothing was open behind it, a follower may say where the next transaction of the same fetch begins."""
+    """Whether the last stable offset that an index entry gives is possible.
+
+    Where no transaction was open after the marker, a follower may give the first offset of the next transaction in the
+    same fetch.
+    """
     if found.last_stable_offset <= found.last_offset:
         return said == found.last_stable_offset
     return said == found.last_stable_offset or (said > found.last_offset and said in begun)
@@ -66,7 +70,7 @@ def _is_stable(said: int, found: AbortedTxn, begun: frozenset[int]) -> bool:
 
 def aborted_by_markers(c: Columns) -> tuple[dict[int, tuple[int, AbortedTxn]], frozenset[int]]:
     """Return the aborted transactions by their marker's offset, each with its marker's segment (`first_offset` is -1
-    where no batch of it is there), and where transactions began."""
+    where none of its batches is left), and the first offsets of all transactions."""
     rows = np.flatnonzero(c["attributes"] & TRANSACTIONAL)
     names = ("segment", "base", "last", "producer_id", "marker")
     columns = (c[name][rows].tolist() for name in names)

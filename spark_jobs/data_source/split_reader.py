@@ -122,7 +122,7 @@ def _check_same(old: Replica, new: Replica, at: int, end: int) -> None:
     """Raise Changed unless [at, end) of a replica is what it was."""
     lost = f"{new.tp}: the lease on broker {new.broker_id} was lost while offsets {at} to {end - 1} waited to be read"
     if new.topic_id != old.topic_id:
-        raise Changed(f"{lost}, and the topic was deleted and made again: read again")
+        raise Changed(f"{lost}, and the topic was deleted and created again: read again")
     if new.log_start_offset > at:
         raise Changed(f"{lost}, and offsets below {new.log_start_offset} were deleted: read again")
     kept = kept_until(new.leader_epochs, new.log_end_offset, end, epoch_before(old.leader_epochs, end))

@@ -1,7 +1,7 @@
 """`spark.readStream.format("logyard")`: micro-batches up to the high watermark, offsets in Spark's checkpoint.
 
 An offset is `{"topics": {"flights": {"id": topic id, "next": {"0": 42}, "epochs": {"0": 3}}}}`, its keys sorted (Spark
-compares texts). The topic id tells a topic that was deleted and made again: that is data loss, as an offset that is
+compares texts). The topic id tells a topic that was deleted and created again: that is data loss, as an offset that is
 gone is. The epoch is the leader epoch of the last record before the offset: it tells records that were lost after they
 were read, and others in their place (epochs.py). Offsets never go back: a leader's high watermark does, after a
 failover.
@@ -109,7 +109,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         ends = {tp: head.end_after(begun.get(tp)) for tp, head in current.items()}
         ids = {tp.topic: end.topic_id for tp, end in ends.items()}
         for tp, known in begun.items():
-            # Its leader is away: it waits; in a topic that was made again, to be read from its start.
+            # Its leader is away: it waits; in a topic that was created again, to be read from its start.
             if ids.get(tp.topic, known.topic_id) == known.topic_id:
                 ends.setdefault(tp, known)
         if isinstance(limit, ReadMaxRows):
@@ -176,7 +176,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         if begun is not None and begun.topic_id != replica.topic_id:
             if fail:
                 raise BadOption(
-                    f"topic {replica.topic} was deleted and made again since it was read (id {begun.topic_id}, now"
+                    f"topic {replica.topic} was deleted and created again since it was read (id {begun.topic_id}, now"
                     f" {replica.topic_id}): failOnDataLoss=false reads the new one from its start"
                 )
             begun = None

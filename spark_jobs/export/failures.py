@@ -1,6 +1,6 @@
-"""One partition's trouble is that partition's: it is named, the work on it ends, and the others go on.
+"""Failures of single partitions: the partition is named in the summary and given up, the others go on.
 
-A task hands its failure back as a value; what fails otherwise (the destination, the program) ends the whole job.
+A task returns such a failure as a value; any other failure (of the destination, of the program) ends the whole job.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 
 class PartitionsFailed(LogyardError):
-    """Some partitions cannot be worked on; `reasons` says why, by partition."""
+    """Some partitions cannot be exported; `reasons` says why, by partition."""
 
     def __init__(self, reasons: Mapping[TopicPartition, str]) -> None:
         super().__init__("; ".join(reasons.values()))
@@ -25,14 +25,14 @@ class PartitionsFailed(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFailure:
-    """What a task hands back instead of its answer."""
+    """What a task returns instead of its result if its partition failed."""
 
     tp: TopicPartition
     reason: str
 
 
 def guarded(function: Callable[[Split], Answer]) -> Callable[[Split], Answer | PartitionFailure]:
-    """Return a task's function that hands back the trouble of its split's log: damage, a file that cannot be read."""
+    """Return a task's function that returns failures of its split's log (damage, an unreadable file) as values."""
 
     def run(split: Split) -> Answer | PartitionFailure:
         try:
@@ -48,15 +48,15 @@ def guarded(function: Callable[[Split], Answer]) -> Callable[[Split], Answer | P
 
 
 def _is_of_log(error: Exception, split: Split) -> bool:
-    """Whether the split's log is to blame: of what the system says only what it says of its files (those of a lease may
-    be gone with it)."""
+    """Whether the error concerns the split's log. An OSError does only if it names a file of the log, and not under a
+    lease, whose end deletes the files."""
     if not isinstance(error, OSError):
         return True
     return split.segment.lease is None and str(error.filename or "").startswith(split.segment.directory)
 
 
 def answers(given: Iterable[Answer | PartitionFailure]) -> list[Answer]:
-    """Return what tasks answered; raises PartitionsFailed where one failed."""
+    """Return the results of tasks; raises PartitionsFailed if one failed."""
     good: list[Answer] = []
     reasons: dict[TopicPartition, str] = {}
     for one in given:
@@ -70,21 +70,21 @@ def answers(given: Iterable[Answer | PartitionFailure]) -> list[Answer]:
 
 
 def splits_or_failure(plan: Callable[[Range], Iterator[Split]]) -> Callable[[Range], Iterator[Split]]:
-    """Return a plan that raises PartitionsFailed where a range's log cannot be read."""
+    """Return `plan` changed so that it raises PartitionsFailed if a range's log cannot be read."""
 
     def planned(span: Range) -> Iterator[Split]:
         try:
             yield from plan(span)
         except (CorruptData, OSError) as error:
             if isinstance(error, OSError) and span.replica.lease is not None:
-                raise  # its lease may be gone
+                raise  # its lease may have ended
             raise PartitionsFailed({span.replica.tp: str(error)}) from error
 
     return planned
 
 
 class FailedPartitions:
-    """The partitions that a run has given up, and why."""
+    """The partitions that a run gave up, and why."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -99,7 +99,7 @@ class FailedPartitions:
         self._tell(f"{tp} is given up: {reason}")
 
     def attempt(self, tp: TopicPartition, function: Callable[[], Answer]) -> Answer | None:
-        """Return what the function, which touches nothing but the partition, returns; None where it fails."""
+        """Call a function that concerns one partition only; returns its result, or None and gives the partition up."""
         try:
             return function()
         except (LogyardError, OSError) as error:
@@ -107,6 +107,6 @@ class FailedPartitions:
             return None
 
     def raise_if_none_left(self, tps: Iterable[Any]) -> None:
-        """Raise the first trouble again where no partition is left of these."""
+        """Raise the first failure again if all of these partitions were given up."""
         if self._first is not None and not [tp for tp in tps if tp not in self.reasons]:
             raise self._first

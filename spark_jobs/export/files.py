@@ -1,4 +1,5 @@
-"""Writing one split: its rows to files of the table, what does not fit its format to files of the dead-letter table."""
+"""Writing one split's files, in a task: its rows to files of the table, records that do not fit their format to files
+of the dead-letter table."""
 
 import os
 import uuid
@@ -15,12 +16,12 @@ import pyarrow.parquet as pq
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.manifest import DATA, DEAD_LETTERS
 from logyard.spark_jobs.export.partition_columns import PartitionColumn, directories
-from logyard.spark_jobs.export.schema.formats import Bad, Formats, good_rows
+from logyard.spark_jobs.export.schema.formats import BadRecord, Formats, good_rows
 from logyard.spark_jobs.segments.splits import Split, field_of, split_rows
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 DIRECTORIES_MAX = 512
-# A dictionary pays where at most half of these values are different.
+# A column gets a dictionary if at most half of the values in a sample this large are different.
 SAMPLE_ROWS = 4096
 SAMPLE_BYTES = 256 * 1024
 DEAD_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
@@ -30,8 +31,8 @@ _RISING = ("offset", "timestamp", "sequence")
 
 @dataclass(frozen=True)
 class Output:
-    """What the files hold and where they go: the columns in order, formats, partition columns; `upsert`: the latest
-    row of each key."""
+    """What the files hold and where they go: columns in order, formats of key and value, partition columns; `upsert`:
+    only the latest row of each key."""
 
     columns: tuple[str, ...]
     formats: Formats = field(default_factory=Formats)
@@ -40,13 +41,13 @@ class Output:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The table's schema, partition columns left out (their directories say them)."""
+        """The table's schema without partition columns (the names of directories hold those)."""
         named = {column.name for column in self.partition_by}
         return pa.schema([self.formats.field(c) or field_of(c) for c in self.columns if c not in named])
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """The columns to decode: those written, and what a dead letter and a directory are made of."""
+        """The columns to decode: those written, and those that dead letters and names of directories need."""
         extra: tuple[str, ...] = ()
         sides = (self.formats.key, self.formats.value)
         if self.upsert or any(side.name != "binary" and side.side in self.columns for side in sides):
@@ -83,8 +84,8 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSplit:
-    """What a task made of one split: rows of the table, dead letters, the digest of all, and the files; `scattered`
-    are those of an upsert that wait for their bucket."""
+    """What a task wrote for one split: counts of rows and dead letters, the digest of all, and the files; `scattered`:
+    an upsert's files that are merged into buckets next."""
 
     topic: str
     partition: int
@@ -101,14 +102,14 @@ class WrittenSplit:
         return sum(file.bytes for file in self.files)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """What the manifest says of its files."""
+        """Return the manifest's rows for its files."""
         owner = {"topic": self.topic, "partition": self.partition, "start": self.start, "end": self.end}
         return [owner | file.to_json() for file in self.files]
 
 
 def write_split(split: Split, output: Output, directory: str, staging: str) -> WrittenSplit:
-    """Write one split's files to staging (each aside, then renamed); raises CorruptBatch where the log cannot be
-    trusted."""
+    """Write one split's files to staging (under a temporary name, then renamed); raises CorruptBatch where the log is
+    damaged."""
     staged = Staged(directory, staging)
     total = np.int64(0)
     try:
@@ -123,7 +124,7 @@ def write_split(split: Split, output: Output, directory: str, staging: str) -> W
 
 
 def written(split: Split, files: Sequence[WrittenFile], total: Any) -> WrittenSplit:
-    """Return what a task hands back."""
+    """Return what a task returns for a split."""
     owner = (split.segment.topic, split.segment.partition, split.start, split.end)
     counts = [sum(f.rows for f in files if f.table == table) for table in (DATA, DEAD_LETTERS)]
     return WrittenSplit(*owner, counts[0], counts[1], int(total), tuple(files))
@@ -131,7 +132,7 @@ def written(split: Split, files: Sequence[WrittenFile], total: Any) -> WrittenSp
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some of a split's rows: those that fit their formats with their digests, and dead letters with theirs."""
+    """Some rows of a split: those that fit their formats and their digests, dead letters and their digests."""
 
     good: pa.RecordBatch
     hashes: Any
@@ -151,7 +152,7 @@ def read_split(split: Split, output: Output) -> Iterator[Rows]:
         good, bad = output.formats.apply(batch, output.columns)
         if output.upsert:
             keyless = np.flatnonzero(batch.column("key").is_null().to_numpy(zero_copy_only=False)).tolist()
-            bad += [Bad(row, "key", "it has none, and rows are told apart by it") for row in keyless]
+            bad += [BadRecord(row, "key", "it has none, and rows are told apart by it") for row in keyless]
         if not bad:
             yield Rows(good, hashes, None, hashes[:0])
             continue
@@ -165,7 +166,7 @@ def added(total: Any, hashes: Any) -> Any:
         return total + np.int64(np.sum(hashes))
 
 
-def dead_letters(raw: pa.RecordBatch, bad: Sequence[Bad]) -> pa.RecordBatch:
+def dead_letters(raw: pa.RecordBatch, bad: Sequence[BadRecord]) -> pa.RecordBatch:
     """Return the dead-letter rows of bad records, one for each record, as its bytes were, in order of offsets."""
     first = {one.row: one for one in reversed(bad)}
     rows = sorted(first)
@@ -183,9 +184,9 @@ def _spread(staged: "Staged", split: Split, output: Output, batch: pa.RecordBatc
     if not output.partition_by:
         staged.add(DATA, os.path.join(DATA, topic, str(split.segment.partition), name), plain, hashes)
         return
-    # Of several topics and partitions in one directory, each has files of its own.
+    # Several topics and partitions may share a directory: each has its own files there.
     name = f"{topic}-{split.segment.partition}-{name}"
-    # One without a time (decode.record_batch) goes where those of no calendar go.
+    # A record without a time (chunks.record_batch) goes where records with impossible times go.
     times = batch.column("timestamp").cast(pa.int64()).fill_null(2**62).to_numpy(zero_copy_only=False)
     found, rows = directories(output.partition_by, topic, times)
     for index, place in enumerate(found):
@@ -195,7 +196,7 @@ def _spread(staged: "Staged", split: Split, output: Output, batch: pa.RecordBatc
 
 
 class Staged:
-    """The files under way: rows gather until a row group is full, then all that have rows write one."""
+    """The open files of a split: rows are held until a row group is full, then every file with rows writes one."""
 
     def __init__(self, directory: str, staging: str) -> None:
         self._directory, self._staging = directory, staging
@@ -226,7 +227,7 @@ class Staged:
             self.add(DEAD_LETTERS, path, rows.dead, rows.dead_hashes)
 
     def finish(self) -> list[WrittenFile]:
-        """Close the files and rename them to their staging place."""
+        """Close the files and rename them to their staging paths."""
         return [file.finish(self._directory) for _, file in sorted(self._open.items())]
 
     def close(self) -> None:
@@ -236,7 +237,7 @@ class Staged:
 
 
 class OpenFile:
-    """One Parquet file, under a name of its own until it is whole."""
+    """One Parquet file, under a temporary name until it is complete."""
 
     def __init__(self, table: str, path: str, staged: str, schema: pa.Schema) -> None:
         self._table, self._path, self._staged, self._schema = table, path, staged, schema
@@ -258,7 +259,7 @@ class OpenFile:
             self.flush()
 
     def flush(self) -> None:
-        """Write what gathered as a row group."""
+        """Write the rows held so far as a row group."""
         if not self._pending:
             return
         table = pa.Table.from_batches(self._pending, self._schema)
@@ -269,7 +270,7 @@ class OpenFile:
         self._pending, self._held = [], 0
 
     def finish(self, directory: str) -> WrittenFile:
-        """Close the file and rename it to its staging place."""
+        """Close the file and rename it to its staging path."""
         self.flush()
         assert self._writer is not None, "a file is opened with its first rows"
         self._writer.close()
@@ -290,8 +291,11 @@ class OpenFile:
 
 
 def open_parquet(path: str, sample: pa.Table) -> pq.ParquetWriter:
-    """Open a file for tables like `sample`, each column in the way that pays: numbers that rise as differences,
-    dictionaries where values repeat, no compression where it gains nothing, no bounds of what nobody compares."""
+    """Open a file for tables like `sample`.
+
+    Columns are encoded by what the sample shows: rising numbers as deltas, repeating values by dictionary, and values
+    that hardly shrink uncompressed. Values and headers get no statistics, since no query compares them.
+    """
     leaves = [leaf for f in sample.schema for leaf in _leaves(f.name, f.type)]
     sides = [name for name in ("key", "value") if name in leaves]
     rising = [name for name in _RISING if name in leaves]
@@ -319,7 +323,7 @@ def _shrinks(column: pa.ChunkedArray) -> bool:
 
 
 def _leaves(path: str, kind: pa.DataType) -> list[str]:
-    """The paths of Parquet's columns under one of Arrow's."""
+    """Return the paths of the Parquet columns that one Arrow column becomes."""
     if pa.types.is_struct(kind):
         return [leaf for f in kind for leaf in _leaves(f"{path}.{f.name}", f.type)]
     if pa.types.is_map(kind):

@@ -1,10 +1,10 @@
-"""Export topics to Parquet, Delta Lake or Iceberg, every acknowledged record once: a run goes on where the last
-committed one ended.
+"""Export topics to Parquet, Delta Lake or Iceberg, every acknowledged record once: a run continues where the last
+commit ended.
 
     spark-submit spark_jobs/export.py --cluster-file DIR/cluster.json --topic flights --destination exports/flights
 
-The last line printed is the summary as JSON. Exit status: 0 done (also if there was nothing new), 1 not done, or not
-for the partitions that the summary names under `failed`.
+The last line printed is the summary as JSON. Exit status: 0 if all was exported (or nothing was new), 1 if the export
+failed, or failed for the partitions that the summary names under `failed`.
 """
 
 import argparse
@@ -40,13 +40,13 @@ from logyard.spark_jobs.session import SparkWorkers, Workers
 from logyard.spark_jobs.tables.table_formats import publisher, settings
 
 MEBIBYTE = 1024 * 1024
-# What a version holds of the log, at least, where nothing else is asked for, and in files for each of Spark's slots.
+# Without --commit-mib, a version holds at least this much of the log, and this many splits per core of Spark.
 COMMIT_MIB = 4096
 SPLITS_PER_SLOT = 4
 
 
 class LeasesGone(LogyardError):
-    """A piece came to nothing, for these leases were lost."""
+    """A piece could not be committed because these leases were lost."""
 
     def __init__(self, lost: dict[TopicPartition, str]) -> None:
         super().__init__("; ".join(f"{tp}: {reason}" for tp, reason in lost.items()))
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tuple[int, dict[str, Any]]:
-    """Do the export; returns the exit status and the summary. Without `workers`, Spark's are used."""
+    """Export; returns the exit status and the summary. Spark does the work unless `workers` are given."""
     began = time.monotonic()
     output = options.output_of(arguments)
     workers = workers or SparkWorkers("logyard export", settings(arguments.format))
@@ -72,7 +72,7 @@ def export(arguments: argparse.Namespace, workers: Workers | None = None) -> tup
 
 
 class Export:
-    """One run, step by step."""
+    """One run of an export."""
 
     def __init__(self, arguments: argparse.Namespace, output: Output, workers: Workers) -> None:
         self._arguments, self._output, self._workers = arguments, output, workers
@@ -91,7 +91,7 @@ class Export:
         self._failed = FailedPartitions(lambda text: say(f"export: {text}"))
 
     def all(self) -> dict[str, Any]:
-        """Finish what was left undone, export, merge; returns the summary."""
+        """Publish what an earlier run left unpublished, export, merge small files; returns the summary."""
         self._tables.check()
         manifest = self._store.latest()
         layout = options.checked_layout(self._arguments, self._output, manifest)
@@ -110,7 +110,7 @@ class Export:
         return {**self._summary(manifest, ranges), "merged_files": merged}
 
     def _replicas(self) -> list[Replica]:
-        """Return the leader's replica of every partition, leased; or those of a directory."""
+        """Return the leased leader replica of every partition, or the replicas of --log-dir."""
         arguments = self._arguments
         if arguments.log_dir:
             there = list(of_log_directory(arguments.log_dir, 0, arguments.topic))
@@ -122,8 +122,8 @@ class Export:
         return self._leaders.take(self._failed)
 
     def _export(self, ranges: Sequence[Range], manifest: Manifest, layout: dict[str, Any]) -> Manifest:
-        """Export piece by piece, each a version of its own; returns the last one. Where leases are lost meanwhile they
-        are taken again, and what is left is planned anew."""
+        """Export piece by piece, each as a version; returns the last version. If leases are lost on the way, they are
+        taken again and the rest is planned anew."""
         pieces = self._pieces(ranges)
         total = pieces.offsets_left
         say(f"export: {total:,} offsets of {len(ranges)} partitions")
@@ -144,7 +144,7 @@ class Export:
         return manifest
 
     def _pieces(self, ranges: Sequence[Range]) -> Pieces:
-        """Cut the ranges into pieces, without those whose log cannot be read."""
+        """Return the pieces of all ranges but those whose log cannot be read."""
         while True:
             try:
                 return Pieces(self._kept(ranges), splits_or_failure(self._splits))
@@ -161,7 +161,7 @@ class Export:
     def _replanned(
         self, ranges: Sequence[Range], trouble: LeasesGone | PartitionsFailed, manifest: Manifest
     ) -> list[Range]:
-        """Plan anew what is not committed by now: under new leases, or without the partitions that failed."""
+        """Plan anew what is not committed yet: under new leases, or without the partitions that failed."""
         replicas = {r.replica.tp: r.replica for r in ranges}
         if isinstance(trouble, LeasesGone):
             replicas |= {replica.tp: replica for replica in self._leaders.take_again(trouble.lost, self._failed)}
@@ -170,14 +170,14 @@ class Export:
 
         def plan(span: Range) -> Range:
             found = self._range(replicas[span.replica.tp], manifest)
-            # To where it was to end at first: what came since is left to the next run.
+            # Up to the end of the first plan: the next run exports what came since.
             return Range(found.replica, found.start, max(found.start, min(found.end, span.end)))
 
         planned = [self._failed.attempt(r.replica.tp, partial(plan, r)) for r in self._kept(ranges)]
         return [span for span in planned if span is not None]
 
     def _piece(self, pieces: Pieces, manifest: Manifest, layout: dict[str, Any]) -> Manifest:
-        """Write and commit the next piece; raises LeasesGone where it came to nothing for a lost lease."""
+        """Write and commit the next piece; raises LeasesGone if a lost lease prevents it."""
         self._tries += 1
         run_id = f"{self._run_id}-{self._tries}"
         with self._store.working(run_id):
@@ -186,7 +186,7 @@ class Export:
                 assert piece is not None, "something is left"
                 made = self._writing.write(piece, manifest, run_id)
             except Exception as error:
-                # Whatever it was called on its way through Spark: a lost lease explains it.
+                # Spark wraps the errors of tasks, so the leases are checked, not the error's type.
                 if lost := self._leaders.lost_leases(failed=True):
                     raise LeasesGone(lost) from error
                 raise
@@ -198,14 +198,14 @@ class Export:
         return following
 
     def _piece_bytes(self) -> int:
-        """How much of the log a version holds: as many files as keep all executors busy for a while, at least."""
+        """Return how much of the log a version holds: at least enough splits to keep all executors busy."""
         arguments = self._arguments
         if arguments.commit_mib:
             return int(arguments.commit_mib) * MEBIBYTE
         return max(COMMIT_MIB, SPLITS_PER_SLOT * int(arguments.split_mib) * self._workers.slots()) * MEBIBYTE
 
     def _planned(self, replica: Replica, manifest: Manifest) -> Range | None:
-        """Plan a partition; None where it is given up."""
+        """Return a partition's range; None if the partition is given up."""
 
         def plan() -> Range:
             self._check_schema(replica.topic, manifest)
@@ -223,7 +223,7 @@ class Export:
         )
 
     def _check_schema(self, topic: str, manifest: Manifest) -> None:
-        """Raise SchemaRefused where the topic's committed rows have a schema that this run's do not fit."""
+        """Raise SchemaRefused if this run's schema does not extend that of the topic's committed rows."""
         known = manifest.topics.get(topic)
         if known is None or not known.schema:
             return
@@ -261,14 +261,14 @@ class Export:
         return following
 
     def _checkpoint(self) -> None:
-        """Keep the manifests short; what is committed is committed, whether that works or not."""
+        """Write a checkpoint of the manifests if one is due; a failure is only logged, since commits do not need it."""
         try:
             self._store.checkpoint()
         except (CorruptData, OSError) as error:
             say(f"export: no checkpoint of the manifests was made: {error}")
 
     def _merge(self, manifest: Manifest) -> tuple[int, Manifest]:
-        """Merge small files, piece by piece, in versions of their own; returns how many went, and the newest one."""
+        """Merge small files, in versions of their own; returns how many files were replaced, and the newest version."""
         arguments = self._arguments
         if arguments.format != "parquet" or self._output.upsert or not arguments.target_file_mib:
             return 0, manifest

@@ -1,5 +1,5 @@
-"""The leaders' replicas that a job reads under leases: kept alive from the driver for as long as it runs, and taken
-again where one is lost."""
+"""Leases on the leaders' replicas that an export reads: renewed by the driver while it runs, and taken again if one is
+lost."""
 
 import argparse
 import time
@@ -18,9 +18,9 @@ from logyard.spark_jobs.leases.client import Lease, end_leases
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.segments.replicas import Replica, of_leased
 
-# A partition whose lease is lost this often in a row is given up.
+# A partition is given up after its lease was lost this many times in a row.
 ATTEMPTS = 3
-# How long an election is waited for, and how long between looks.
+# How long to wait for the election of a leader, and how long between attempts.
 ELECTION_S, PAUSE_S = 60.0, 2.0
 
 
@@ -29,7 +29,7 @@ class LeaseLost(JobFailed):
 
 
 class Leaders:
-    """Leases on the leader of every partition of some topics, from `with` to its end."""
+    """Leases on the leader of every partition of some topics, for the duration of a `with` block."""
 
     def __init__(self, arguments: argparse.Namespace, run_id: str, purpose: str) -> None:
         self._arguments, self._run_id, self._purpose = arguments, run_id, purpose
@@ -47,7 +47,7 @@ class Leaders:
         self._stack.close()
 
     def take(self, failed: FailedPartitions) -> list[Replica]:
-        """Lease the leader of every partition; one that cannot be had is noted. Raises JobFailed."""
+        """Lease the leader of every partition; those that cannot be leased are given up. Raises JobFailed."""
         cluster = clusters.connect(self._arguments)
         replicas = []
         for tp, _ in cluster.partitions(self._arguments.topic):
@@ -58,9 +58,9 @@ class Leaders:
         return [replica for replica in replicas if replica is not None]
 
     def lost_leases(self, *, failed: bool = False) -> dict[TopicPartition, str]:
-        """Ask for every lease; returns the partitions whose lease is lost, and why.
+        """Renew every lease; returns the partitions whose lease is lost, and why.
 
-        :param failed: something that was read under them failed: then a broker that does not answer counts as well.
+        :param failed: a read under these leases failed, so a lease whose broker does not answer counts as lost.
         """
         self._beats.beat()
         gone = dict(self._beats.lost)
@@ -69,12 +69,14 @@ class Leaders:
         return {lease.tp: gone[lease.lease_id] for lease in self._leases if lease.lease_id in gone}
 
     def reset_attempts(self) -> None:
-        """Something was done under the leases as they are: those lost before do not count any more."""
+        """Forget earlier losses, after a piece was written under the present leases."""
         self._attempts = 0
 
     def take_again(self, lost: dict[TopicPartition, str], failed: FailedPartitions) -> list[Replica]:
-        """Lease the leaders of these partitions anew, whoever they are by now: what is read of them has to be planned
-        anew. Those that cannot be had, or were lost too often in a row, are noted."""
+        """Lease the present leaders of these partitions; what is left to read of them has to be planned anew.
+
+        Partitions that cannot be leased, or whose lease was lost too often in a row, are given up.
+        """
         self._leases[:] = [lease for lease in self._leases if lease.tp not in lost]
         tp, reason = next(iter(lost.items()))
         self._attempts += 1
@@ -89,7 +91,7 @@ class Leaders:
         return [replica for replica in replicas if replica is not None]
 
     def _take_soon(self, tps: Iterable[TopicPartition], failed: FailedPartitions) -> list[Lease]:
-        """Lease these, waiting for a leader that is about to be elected."""
+        """Lease these partitions, waiting up to ELECTION_S for a leader to be elected."""
         deadline = time.monotonic() + ELECTION_S
         left, taken = list(tps), list[Lease]()
         while True:

@@ -1,15 +1,15 @@
-"""What an export has committed: numbered versions in `_manifest/` (versions.py), none ever changed.
+"""What an export has committed: numbered, immutable versions in `_manifest/` (versions.py).
 
-Rule 1: a version is made by linking a finished file to a name that must not exist yet: of two writers one fails
-        (`Fenced`).
-Rule 2: offsets only grow; a version repeats every partition's next offset, and names the files that it added and the
-        earlier ones that it took out (merged into larger ones, or replaced by newer rows).
-Rule 3: files are moved from their staging place to their final one after the version that names them exists;
-        whoever comes next finishes what a crash left undone (`finish_moves`). So a reader of `data/` never sees a
-        row that is not committed. What a version took out is removed last; a reader that must not see such rows
-        twice for a moment reads the files of `live_files`.
-Rule 4: a version names nothing that its writer has not seen with its own eyes (staged_files.py): executors may write
-        to a disk that is not the driver's.
+Rule 1: a version is created by linking a finished file to a name that must not exist yet: if two writers try, one
+        fails (`Fenced`).
+Rule 2: offsets only grow. A version repeats every partition's next offset, and names the files that it added and the
+        earlier files that it removed (merged into larger ones, or replaced by newer rows).
+Rule 3: files are moved from staging to their final paths after the version that names them exists; the next run
+        finishes what a crash left undone (`finish_moves`). So a reader of `data/` never sees an uncommitted row.
+        Removed files are deleted last: a reader that must not see such rows twice for a moment reads the files of
+        `live_files`.
+Rule 4: a version names only files that the driver itself has checked (staged_files.py): executors may write to a disk
+        that the driver does not see.
 """
 
 import os
@@ -32,8 +32,8 @@ class Fenced(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """How far one topic was exported: its id then, the next offset of each partition, the table's schema (DDL), and
-    the leader epoch of each partition's last exported record, where that is known."""
+    """How far one topic was exported: its id, the next offset of each partition, the table's schema (DDL), and, where
+    known, the leader epoch of each partition's last exported record."""
 
     topic_id: str | None
     next_offsets: Mapping[int, int]
@@ -41,7 +41,7 @@ class TopicOffsets:
     epochs: Mapping[int, int] = field(default_factory=dict)
 
     def after(self, old: "TopicOffsets") -> "TopicOffsets":
-        """Return both together, of the same topic id: an offset never goes back, and its epoch goes with it."""
+        """Return both merged, for the same topic id: the larger offset of each partition, with its epoch."""
         offsets, epochs = dict(old.next_offsets), dict(old.epochs)
         for partition, offset in self.next_offsets.items():
             if offset > offsets.get(partition, -1):
@@ -68,9 +68,10 @@ class TopicOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One version; version 0 is that of an empty directory and exists nowhere.
+    """One version; version 0 stands for an empty directory and is never written.
 
-    `layout` is what all runs must agree on (partition columns, mode); `removed` are paths of earlier versions' files.
+    `layout`: what all runs must agree on (format, partition columns, mode). `removed`: paths of earlier versions' files
+    that this version removes.
     """
 
     version: int = 0
@@ -139,8 +140,8 @@ class ManifestStore:
         return self._versions.live_files()
 
     def commit(self, manifest: Manifest) -> None:
-        """Make this the newest version; raises Fenced if its number is taken, NotShared if a file it names is not to
-        be seen here."""
+        """Make this the newest version; raises Fenced if its number is taken, NotShared if the driver does not see a
+        file that it names."""
         check_seen(self.directory, manifest.files)
         sync_staged(self.directory, manifest.files)
         try:
@@ -152,16 +153,16 @@ class ManifestStore:
             ) from None
 
     def checkpoint(self) -> None:
-        """Make a checkpoint of the manifests and trim old ones, where that is due; raises CorruptData, OSError."""
+        """Write a checkpoint and trim old versions, if that is due; raises CorruptData, OSError."""
         self._versions.checkpoint()
 
     def finish_moves(self, manifest: Manifest, *, without: str = "", keep_staging: bool = False) -> None:
-        """Move the files that `manifest` names from staging to their place, those that are still there, and remove
-        those that it took out.
+        """Move the files that `manifest` names and that are still staged to their final paths, then delete those that
+        it removes.
 
-        :param without: a table whose files stay where they are.
+        :param without: a table whose files are not moved.
 
-        Raises CorruptData where a file is in neither place, Fenced where that is another export's work.
+        Raises CorruptData if a file is at neither path, Fenced if that is because another export went on.
         """
         directories = {self.directory} if manifest.files else set()
         added = {str(file["path"]) for file in manifest.files}
@@ -178,12 +179,12 @@ class ManifestStore:
             self.drop_staging(manifest.run_id)
 
     def _move(self, manifest: Manifest, file: Mapping[str, Any], directories: set[str]) -> None:
-        """Put one file in its place; names the directories whose entries changed."""
+        """Move one file to its final path; adds the directories whose entries changed to `directories`."""
         path = str(file["path"])
         staged, final = os.path.join(self.directory, str(file["staged"])), os.path.join(self.directory, path)
         if os.path.exists(staged):
             os.makedirs(os.path.dirname(final), exist_ok=True)
-            # Whoever came next may move it in this moment.
+            # Another run may move it at the same moment.
             with suppress(FileNotFoundError):
                 os.replace(staged, final)
         if not os.path.exists(final):
@@ -199,14 +200,14 @@ class ManifestStore:
             above = os.path.dirname(above)
 
     def is_unpublished(self, manifest: Manifest) -> bool:
-        """Whether a crash left moves or removals of this version undone: its staging directory goes last."""
+        """Whether moves or deletions of this version are left to do: its staging directory is deleted last."""
         gone = (os.path.join(self.directory, path) for path in manifest.removed)
         return bool(manifest.run_id) and (
             os.path.isdir(self.staging(manifest.run_id)) or any(map(os.path.exists, gone))
         )
 
     def staging(self, run_id: str) -> str:
-        """Return the directory where a run puts what it has not committed."""
+        """Return the directory of a run's uncommitted files."""
         return os.path.join(self.directory, STAGING, run_id)
 
     def drop_staging(self, run_id: str) -> None:
@@ -214,13 +215,13 @@ class ManifestStore:
         remove(self.staging(run_id))
 
     def drop_uncommitted(self, run_id: str) -> None:
-        """Remove what a run staged, unless it is what the newest version is made of and was not moved yet."""
+        """Delete a run's staged files, unless the newest version names them."""
         if self.latest().run_id != run_id:
             self.drop_staging(run_id)
 
     @contextmanager
     def working(self, run_id: str) -> Iterator[None]:
-        """Keep a run's staging directory alive; what it has not committed at the end is removed."""
+        """Keep a run's staging directory marked as alive; uncommitted files are deleted at the end."""
         with Alive(self.staging(run_id)):
             try:
                 yield
@@ -228,7 +229,7 @@ class ManifestStore:
                 self.drop_uncommitted(run_id)
 
     def drop_stale_staging(self) -> None:
-        """Remove what dead runs staged and did not commit."""
+        """Delete what dead runs staged and did not commit."""
         for path in stale(os.path.join(self.directory, STAGING), self.latest().run_id):
             remove(path)
 

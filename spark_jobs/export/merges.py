@@ -1,5 +1,5 @@
-"""Small files of an export merged into larger ones: which go together, and writing one of them. The same manifest
-gives the same groups and names."""
+"""Merging small files of an export into larger ones: which files go together, and writing one merged file. The same
+manifest gives the same groups and names."""
 
 import hashlib
 import os
@@ -15,22 +15,22 @@ from logyard.broker.errors import CorruptData
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import OpenFile
 
-# Fewer small files wait for others, so that a file is not written again at every run.
+# Fewer small files than this are left alone, so that a file is not rewritten in every run.
 TOGETHER_MIN = 8
-# A file this many times smaller than the target is small. Two would write nearly everything twice: a split of the log
-# that compresses at all makes a file a little below half of the target.
+# A file is small if it is this many times smaller than the target. With 2, nearly every file would be written twice:
+# a split of the log that compresses at all makes a file a little below half of the target.
 SMALLER = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Files, in order of offsets, that become one."""
+    """Files that become one, in order of offsets."""
 
     files: tuple[Mapping[str, Any], ...]
 
     @property
     def path(self) -> str:
-        """Where the merged file goes, beside those that it replaces."""
+        """The path of the merged file, beside the files that it replaces."""
         paths = [str(f["path"]) for f in self.files]
         digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:12]
         first, last = self.files[0], self.files[-1]
@@ -67,7 +67,7 @@ def plan_merges(
 
 
 def fitting(plan: Sequence[Merge], bytes_max: int) -> int:
-    """Return how many of these, from the first on, make about so many bytes; at least one."""
+    """Return how many merges, from the first on, add up to about `bytes_max`; at least one."""
     total = 0
     for count, merge in enumerate(plan, 1):
         total += merge.bytes
@@ -77,7 +77,7 @@ def fitting(plan: Sequence[Merge], bytes_max: int) -> int:
 
 
 def write_merge(merge: Merge, directory: str, staging: str) -> dict[str, Any]:
-    """Write the merged file to staging; returns what the manifest says of it. Raises ExportRefused, CorruptData."""
+    """Write the merged file to staging; returns its row for the manifest. Raises ExportRefused, CorruptData."""
     first = merge.files[0]
     path = merge.path
     out: OpenFile | None = None
@@ -109,4 +109,4 @@ def _batches(path: str, rows: int) -> Iterator[Any]:
                 raise CorruptData(f"{path}: it has {source.metadata.num_rows} rows, {rows} were committed")
             yield from source.iter_batches()
     except FileNotFoundError:
-        raise ExportRefused(f"{path} is gone: another export of this directory is at work") from None
+        raise ExportRefused(f"{path} is gone: another export of this directory is running") from None

@@ -1,4 +1,5 @@
-"""How the rows of one piece get into files: every record (Appending), or the latest of each key (Upserting)."""
+"""The two modes of an export, that is how a piece's rows become files: `append` writes every record, `upsert` the
+latest of each key."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,8 @@ from logyard.spark_jobs.session import Workers
 
 @dataclass(frozen=True, slots=True)
 class WrittenPiece:
-    """What was made of a piece: what tasks said, what the manifest is to say of files, and paths to take out."""
+    """What was written for a piece: results of its tasks, the manifest's rows of new files, and paths that these
+    replace."""
 
     written: tuple[WrittenSplit, ...] = ()
     files: tuple[Mapping[str, Any], ...] = ()
@@ -27,10 +29,10 @@ class WrittenPiece:
 
 
 class Writing(Protocol):
-    """One of the two."""
+    """A mode."""
 
     def piece_bytes(self, wanted: int, manifest: Manifest) -> int:
-        """How many bytes of the log a piece takes, where `wanted` are wanted."""
+        """Return how many bytes of the log a piece should have, if `wanted` are asked for."""
         ...
 
     def write(self, piece: Piece, manifest: Manifest, run_id: str) -> WrittenPiece:
@@ -58,14 +60,14 @@ class Appending:
 
 
 class Upserting:
-    """The latest row of each key: new rows are scattered to buckets, and buckets with news are written again."""
+    """The latest row of each key: new rows are scattered to buckets, and buckets with new rows are rewritten."""
 
     def __init__(self, store: ManifestStore, workers: Workers, output: Output, bucket_bytes: int) -> None:
         self._store, self._workers, self._output, self._bucket_bytes = store, workers, output, bucket_bytes
 
     def piece_bytes(self, wanted: int, manifest: Manifest) -> int:
-        """At least as many as the table has: each piece may write all of it again, and pieces of one size would do so
-        ever more often as it grows."""
+        """Return at least the size of the table: each piece may rewrite all of it, so pieces of a constant size would
+        rewrite it ever more often as it grows."""
         return max(wanted, sum(int(f["bytes"]) for f in self._store.live_files() if f["table"] == DATA))
 
     def write(self, piece: Piece, manifest: Manifest, run_id: str) -> WrittenPiece:
@@ -105,7 +107,7 @@ class Upserting:
         return plan
 
     def _live_by_partition(self, piece: Piece, manifest: Manifest) -> dict[TopicPartition, list[Any]]:
-        """The committed files of the latest rows, of topics that are still the same."""
+        """Return the committed files of the table by partition, without those of topics that were created again."""
         known = {r.replica.topic: manifest.topics.get(r.replica.topic) for r in piece.ranges}
         same = {
             r.replica.topic for r in piece.ranges if (k := known[r.replica.topic]) and k.topic_id == r.replica.topic_id
@@ -117,7 +119,7 @@ class Upserting:
         return live
 
     def _outdated(self, piece: Piece, manifest: Manifest) -> list[str]:
-        """The latest rows of topics that were deleted and made again."""
+        """Return the paths of files of topics that were deleted and created again."""
         ids = {r.replica.topic: r.replica.topic_id for r in piece.ranges}
         gone = {name for name, known in manifest.topics.items() if name in ids and known.topic_id != ids[name]}
         return [str(f["path"]) for f in self._store.live_files() if f["table"] == DATA and f["topic"] in gone]
@@ -128,7 +130,7 @@ def _size(split: Split) -> int:
 
 
 def _rows(written: Sequence[WrittenSplit], output: Output) -> list[dict[str, Any]]:
-    """What the manifest says of files, in one order whoever wrote them first."""
+    """Return the manifest's rows of files, in an order that does not depend on which task ended first."""
     schema = options.schema_id(output)
     ordered = sorted(written, key=lambda w: (w.topic, w.partition, w.start))
     rows = [row for w in ordered for row in w.to_json()]
@@ -138,7 +140,7 @@ def _rows(written: Sequence[WrittenSplit], output: Output) -> list[dict[str, Any
 def _bucket_counts(
     splits: Sequence[Split], live: Mapping[TopicPartition, Sequence[Any]], bucket_bytes: int
 ) -> dict[TopicPartition, int]:
-    """Into how many buckets each partition with news goes: by the log's bytes and those of its files."""
+    """Return how many buckets each partition with new rows has: by the bytes of its log and of its files."""
     news: dict[TopicPartition, int] = defaultdict(int)
     for split in splits:
         news[TopicPartition(split.segment.topic, split.segment.partition)] += split.size

@@ -13,7 +13,11 @@ from logyard.spark_jobs.segments.splits import Range
 def plan_range(
     replica: Replica, manifest: Manifest, *, committed_only: bool, allow_data_loss: bool, accept_new_topic: bool
 ) -> Range:
-    """Return what to export of one partition; raises ExportRefused (see there)."""
+    """Return the range to export of one partition.
+
+    Raises ExportRefused where the high watermark is not known, the cluster or topic is another than before, or the log
+    lost records since the last run.
+    """
     if replica.watermark_trouble:
         raise ExportRefused(f"{replica.tp}: {replica.watermark_trouble}")
     if manifest.cluster_id is not None and replica.cluster_id is not None and manifest.cluster_id != replica.cluster_id:
@@ -25,7 +29,7 @@ def plan_range(
     if known is not None and known.topic_id != replica.topic_id:
         if not accept_new_topic:
             raise ExportRefused(
-                f"topic {replica.topic} was deleted and made again since it was exported (id {known.topic_id}, now"
+                f"topic {replica.topic} was deleted and created again since it was exported (id {known.topic_id}, now"
                 f" {replica.topic_id}): --accept-new-topic exports the new one from its start"
             )
         known = None
@@ -43,12 +47,12 @@ def plan_range(
     end = replica.high_watermark
     if committed_only and replica.last_stable_offset >= 0:
         end = min(end, replica.last_stable_offset)
-    # Right after a failover the leader's high watermark lags behind what was exported: there is nothing to do yet.
+    # Right after a failover the new leader's high watermark may be below the exported offset: then the range is empty.
     return Range(replica, start, max(start, end))
 
 
 def topic_offsets(ranges: Sequence[Range], schema: str) -> dict[str, TopicOffsets]:
-    """Return how far topics are exported when these ranges are, by name."""
+    """Return the offsets, by topic, that are exported once these ranges are."""
     offsets: dict[str, dict[int, int]] = defaultdict(dict)
     epochs: dict[str, dict[int, int]] = defaultdict(dict)
     for span in ranges:
@@ -60,8 +64,8 @@ def topic_offsets(ranges: Sequence[Range], schema: str) -> dict[str, TopicOffset
 
 
 def _check_kept(replica: Replica, start: int, epoch: int, *, allow_data_loss: bool) -> None:
-    """Raise ExportRefused where the log no longer holds what was exported up to `start`, whose last record had this
-    leader epoch, or where the replica is not the one to say so."""
+    """Raise ExportRefused if the log no longer holds the records that were exported up to `start` (the last one with
+    leader epoch `epoch`), or if the replica's leader epoch is too old to tell."""
     if 0 <= replica.leader_epoch < epoch:
         raise ExportRefused(
             f"{replica.tp}: broker {replica.broker_id} leads it in epoch {replica.leader_epoch}, and epoch {epoch} was"

@@ -1,4 +1,4 @@
-"""What an export is asked for on its command line, and what all runs into one directory must agree on."""
+"""The options of an export's command line, and which of them all runs into one directory must share."""
 
 import argparse
 import hashlib
@@ -15,7 +15,7 @@ from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.files import Output
 from logyard.spark_jobs.export.manifest import Manifest
 from logyard.spark_jobs.export.schema import ddl
-from logyard.spark_jobs.export.schema.formats import FORMATS, SideFormat
+from logyard.spark_jobs.export.schema.formats import SIDE_FORMATS, SideFormat
 from logyard.spark_jobs.export.schema.formats import Formats as SideFormats
 from logyard.spark_jobs.segments import splits
 from logyard.spark_jobs.segments.chunks import (
@@ -26,16 +26,16 @@ from logyard.spark_jobs.tables import table_formats
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what only an export takes."""
+    """Add the options that only an export has."""
     add = parser.add_argument
-    add("--destination", required=True, metavar="DIR", help="where the export lives; executors must see it too")
+    add("--destination", required=True, metavar="DIR", help="directory of the export; executors must see it too")
     add("--log-dir", metavar="PATH", help="export a directory of a stopped broker instead of a cluster")
     add("--columns", default=",".join(splits.COLUMNS), metavar="A,B,…", help="columns to write")
     add("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
-    add("--format", choices=table_formats.TABLE_FORMATS, default="parquet", help="the table (parquet)")
+    add("--format", choices=table_formats.TABLE_FORMATS, default="parquet", help="format of the table (parquet)")
     add("--mode", choices=["append", "upsert"], default="append", help="every record, or the latest of each key")
-    add("--key-format", choices=FORMATS, default="binary", help="what keys become (binary)")
-    add("--value-format", choices=FORMATS, default="binary", help="what values become (binary)")
+    add("--key-format", choices=SIDE_FORMATS, default="binary", help="what keys become (binary)")
+    add("--value-format", choices=SIDE_FORMATS, default="binary", help="what values become (binary)")
     add("--key-schema", metavar="FILE", help="the columns of JSON keys, in Spark's DDL: id BIGINT NOT NULL, …")
     add("--value-schema", metavar="FILE", help="the columns of JSON values, likewise")
     add(
@@ -49,25 +49,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--commit-mib",
         type=_positive,
         metavar="MIB",
-        help="log bytes that are committed at once (4096, or four files for each core of Spark's, if that is more)",
+        help="log bytes per committed version (4096, or four files per Spark core if that is more)",
     )
     add(
         "--target-file-mib",
         type=_natural,
         default=128,
         metavar="MIB",
-        help=f"merge neighbours {merges.SMALLER} times smaller than this; 0: never (128)",
+        help=f"merge neighbouring files that are {merges.SMALLER} times smaller than this; 0: never (128)",
     )
     add(
         "--merge-files",
         type=_positive,
         default=merges.TOGETHER_MIN,
         metavar="N",
-        help=f"merge so many small ones though they do not fill a file ({merges.TOGETHER_MIN})",
+        help=f"merge this many small files even if they do not fill one ({merges.TOGETHER_MIN})",
     )
-    add("--bucket-mib", type=_positive, default=128, metavar="MIB", help="upsert: about how much one task holds (128)")
-    add("--allow-data-loss", action="store_true", help="go on behind offsets deleted before they were exported")
-    add("--accept-new-topic", action="store_true", help="export a topic that was made again from its start")
+    add(
+        "--bucket-mib",
+        type=_positive,
+        default=128,
+        metavar="MIB",
+        help="upsert: about how much of the table one task holds (128)",
+    )
+    add(
+        "--allow-data-loss", action="store_true", help="go on after offsets that were deleted before they were exported"
+    )
+    add(
+        "--accept-new-topic",
+        action="store_true",
+        help="export a topic that was deleted and created again, from its start",
+    )
 
 
 def _natural(text: str) -> int:
@@ -83,12 +95,10 @@ def _positive(text: str) -> int:
 
 
 def directory_of(destination: str) -> str:
-    """Return the directory that `--destination` names, as a path or a file: URL; raises ExportRefused.
+    """Return the directory that `--destination` (a path or a file: URL) names; raises ExportRefused.
 
-    Absolute: executors have working directories of their own.
-
-    A version is committed by a link that fails where its name is taken. Object stores have no links (and until lately
-    no write that fails where something is), HDFS has none either.
+    The result is absolute, because executors have working directories of their own. Object stores and HDFS are refused:
+    a version is committed by a hard link that fails if its name is taken, and they have none.
     """
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", destination):
         return os.path.abspath(destination)
@@ -102,7 +112,7 @@ def directory_of(destination: str) -> str:
 
 
 def output_of(arguments: argparse.Namespace) -> Output:
-    """Return what the files are to hold; raises ExportRefused, BadFormat, BadSchema, BadPartitioning, JobFailed."""
+    """Return what the files will hold; raises ExportRefused, BadFormat, BadSchema, BadPartitioning, JobFailed."""
     columns = check_columns(arguments.columns.split(","))
     formats = SideFormats(_side("key", arguments), _side("value", arguments))
     by = partition_columns.parse(arguments.partition_by.split(",")) if arguments.partition_by else ()
@@ -110,7 +120,7 @@ def output_of(arguments: argparse.Namespace) -> Output:
     if output.upsert:
         _check_upsert(output, arguments)
     if not output.schema.names:
-        raise ExportRefused("--columns: nothing is left but partition columns")
+        raise ExportRefused("--columns: all of them are partition columns, so files would have none")
     return output
 
 
@@ -141,8 +151,8 @@ def _side(side: str, arguments: argparse.Namespace) -> SideFormat:
 
 
 def checked_layout(arguments: argparse.Namespace, output: Output, manifest: Manifest) -> dict[str, Any]:
-    """Return what this and every other run into the directory must agree on; raises ExportRefused naming what
-    differs."""
+    """Return the layout that this and every other run into the directory share; raises ExportRefused naming an option
+    that differs from earlier runs."""
     layout = {
         "format": arguments.format,
         "mode": arguments.mode,
@@ -159,14 +169,14 @@ def checked_layout(arguments: argparse.Namespace, output: Output, manifest: Mani
 
 
 def words_of(output: Output) -> str:
-    """What tells files of one kind of output from another's."""
+    """Return text that differs where two outputs would write different files for the same split."""
     sides = (output.formats.key, output.formats.value)
     words = [[side.name, side.schema] for side in sides if side.name != "binary"]
     return repr([words, [column.text for column in output.partition_by]]) if words or output.partition_by else ""
 
 
 def schema_id(output: Output) -> str:
-    """A short name of the table's schema: files of one are alike."""
+    """Return a short name of the table's schema: files with the same name have the same columns."""
     return hashlib.sha256(ddl.render(output.schema).encode()).hexdigest()[:12]
 
 

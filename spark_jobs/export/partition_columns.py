@@ -1,7 +1,7 @@
 """Partition columns of an export: which directory (`date=2026-01-31/topic=flights`) a record's row goes to. Pure.
 
-A column is `topic`, `date` (of the record's timestamp, UTC), or `NAME=PATTERN`, the timestamp written by strftime's
-letters: `hour=%Y-%m-%dT%H`. The same record always goes to the same directory.
+A column is `topic`, `date` (of the record's timestamp, UTC), or `NAME=PATTERN`, the timestamp formatted by strftime:
+`hour=%Y-%m-%dT%H`. The same record always goes to the same directory.
 """
 
 import re
@@ -17,15 +17,15 @@ from logyard.broker.errors import LogyardError
 from logyard.spark_jobs.segments.chunks import RECORD_SCHEMA
 
 DATE = "%Y-%m-%d"
-# What Hive and Spark call a value that is not there (a time that no calendar has).
+# The value that Hive and Spark use for null: here, a time outside the years that dates can express.
 NOWHERE = "__HIVE_DEFAULT_PARTITION__"
-# How many milliseconds each letter can tell apart at best.
+# The shortest time that each letter of a pattern can tell apart.
 _STEPS_MS = {**dict.fromkeys("YymdjGVu", 86_400_000), "H": 3_600_000, "M": 60_000, "%": 86_400_000}
 _OWNED = {"partition", *RECORD_SCHEMA.names}
 
 
 class BadPartitioning(LogyardError):
-    """A partition column that cannot be; the text says what is allowed."""
+    """A partition column is not valid; the text says what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def parse(texts: Sequence[str]) -> tuple[PartitionColumn, ...]:
     names = [column.name for column in columns]
     for name in names:
         if names.count(name) > 1:
-            raise BadPartitioning(f"--partition-by: {name} is there twice")
+            raise BadPartitioning(f"--partition-by: {name} is given twice")
     return columns
 
 

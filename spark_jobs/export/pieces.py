@@ -1,4 +1,4 @@
-"""An export cut into pieces, each of which is committed by itself: a run of any size makes progress, and one that is
+"""An export's pieces, each committed as a version of its own: so a run of any size makes progress, and one that is
 killed keeps what it has committed."""
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +10,8 @@ from logyard.spark_jobs.segments.splits import Range, Split
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one version holds: the files to write, and the range of every partition of the run that is exported once
-    they are committed (an empty one where nothing of it is in this piece)."""
+    """What one version holds: the splits to write, and for every partition of the run the range that is exported when
+    they are committed (empty if the piece has nothing of the partition)."""
 
     splits: tuple[Split, ...]
     ranges: tuple[Range, ...]
@@ -22,10 +22,10 @@ class Piece:
 
 
 class Pieces:
-    """Hands out pieces of ranges, split by split, and fairly: of every partition about as many bytes."""
+    """Hands out ranges piece by piece, with about as many bytes of every partition in each."""
 
     def __init__(self, ranges: Sequence[Range], splits_of: Callable[[Range], Iterator[Split]]) -> None:
-        """:param splits_of: plans a range's splits, in order of offsets; asked for as they are needed."""
+        """:param splits_of: plans a range's splits, in order of offsets; called once per range, consumed lazily."""
         self._ranges = {span.replica.tp: span for span in ranges}
         self._at = {tp: span.start for tp, span in self._ranges.items()}
         self._left: dict[TopicPartition, Iterator[Split]] = {}
@@ -39,7 +39,7 @@ class Pieces:
         return sum(span.end - self._at[tp] for tp, span in self._ranges.items())
 
     def take(self, bytes_max: int) -> Piece | None:
-        """Return the next piece, of about so many bytes of the log and at least one split; None at the end."""
+        """Return the next piece, of about `bytes_max` bytes of the log and at least one split; None at the end."""
         if not self.offsets_left:
             return None
         taken: dict[TopicPartition, list[Split]] = {tp: [] for tp in self._ranges}
@@ -59,7 +59,7 @@ class Pieces:
         return Piece(tuple(split for splits in taken.values() for split in splits), tuple(ranges))
 
     def _advance(self, tp: TopicPartition, splits: Sequence[Split]) -> Range:
-        """What is exported of a partition with these splits: to its end, where no more follows."""
+        """Return the range that is exported with these splits: to the partition's end if they are its last ones."""
         span, start = self._ranges[tp], self._at[tp]
         end = span.end if self._next[tp] is None else splits[-1].end if splits else start
         self._at[tp] = end

@@ -1,4 +1,4 @@
-"""Looking at what executors say they have staged: by the driver before a version names it, by an executor before it
+"""Checking files that executors report as staged: the driver does it before a version names them, an executor before it
 reads what another one wrote."""
 
 import os
@@ -12,15 +12,15 @@ from logyard.broker.errors import LogyardError
 
 
 class NotShared(LogyardError):
-    """Who looks for a staged file does not find it as it was written: the destination is not the same for all."""
+    """A staged file is not there as it was written: driver and executors do not share the destination."""
 
 
 def check_seen(directory: str, files: Iterable[Mapping[str, Any]]) -> None:
-    """Look at every staged file of an export's directory: is it there, of its size, with its rows in its footer?
+    """Check that every staged file of an export's directory exists, with its size and the rows of its footer.
 
     :param files: `staged` (relative to the directory), `bytes` and `rows` of each, as in a manifest.
 
-    Raises NotShared naming the first that is not.
+    Raises NotShared naming the first file that differs.
     """
     for file in files:
         path = os.path.join(directory, str(file["staged"]))
@@ -33,7 +33,7 @@ def check_seen(directory: str, files: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _difference(path: str, size: int, rows: int) -> str:
-    """What is not as the executor said, "" where all is."""
+    """Return how a file differs from what its executor reported, "" if it does not."""
     try:
         there = os.path.getsize(path)
     except FileNotFoundError:
@@ -48,8 +48,8 @@ def _difference(path: str, size: int, rows: int) -> str:
 
 
 def sync_staged(directory: str, files: Iterable[Mapping[str, Any]]) -> None:
-    """Make the names of staged files durable, which their executors renamed: a version that names them must not
-    outlive them."""
+    """Make the names of staged files durable, after executors renamed them: no version may name a file that a power
+    failure can lose."""
     above: set[str] = set()
     for file in files:
         place = os.path.dirname(str(file["staged"]))

@@ -1,9 +1,9 @@
-"""A run's staging directory: the mark by which others know that the run is alive, and which directories may go.
+"""A run's staging directory: the mark that tells other runs that it is alive, and which directories may be deleted.
 
-Rule 1: while a run lives, its process holds a lock on the mark and touches it again and again (BEAT_S).
-Rule 2: a staging directory may go when nobody holds its lock and nothing in it was touched for a day (STALE_S), by the
-        file system's own clock. Either alone may err: locks of other hosts are not seen on every file system, and
-        clocks jump; a directory's own time says nothing, it stands still while files are added below.
+Rule 1: while a run lives, its process holds a lock on the mark and touches it every BEAT_S seconds.
+Rule 2: a staging directory may be deleted when nobody holds its lock and nothing in it was touched for STALE_S (a day),
+        by the file system's own clock. Neither is enough alone: not every file system shows locks of other hosts, and
+        clocks jump. A directory's own time does not count: it does not change when files are added further below.
 """
 
 import fcntl
@@ -20,10 +20,10 @@ MARK = ".alive"
 
 
 class Alive:
-    """Keeps the mark of one staging directory, from `with` to its end or the process's."""
+    """Keeps the mark of one staging directory until the `with` block or the process ends."""
 
     def __init__(self, directory: str) -> None:
-        """:param directory: is made if need be."""
+        """:param directory: is created if it does not exist."""
         self._mark = os.path.join(directory, MARK)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="staging-mark", daemon=True)
@@ -32,7 +32,7 @@ class Alive:
     def __enter__(self) -> "Alive":
         os.makedirs(os.path.dirname(self._mark), exist_ok=True)
         self._descriptor = os.open(self._mark, os.O_RDWR | os.O_CREAT, 0o666)
-        with suppress(OSError):  # without locks the beats have to do
+        with suppress(OSError):  # on a file system without locks, touching the mark has to be enough
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._thread.start()
         return self
@@ -44,7 +44,7 @@ class Alive:
 
     def _beat(self) -> None:
         while not self._stop.wait(BEAT_S):
-            # A disk that is away may come back; the directory goes when its version is published.
+            # The disk may come back, or the directory was deleted because its version is published.
             with suppress(OSError):
                 os.utime(self._mark)
 
@@ -62,7 +62,7 @@ def stale(root: str, kept: str) -> Iterator[str]:
 
 
 def remove(path: str) -> None:
-    """Remove a staging directory; what another removes at the same time is no error."""
+    """Delete a staging directory; another run may delete it at the same time."""
     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -71,7 +71,7 @@ def _listed(root: str) -> list[str]:
 
 
 def _now(root: str) -> float:
-    """What time it is where the files are."""
+    """Return the time by the clock of the file system that holds `root`."""
     path = os.path.join(root, f".now.{uuid.uuid4().hex}")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -82,7 +82,7 @@ def _now(root: str) -> float:
 
 
 def _last_touched(path: str) -> float:
-    """The newest time of anything in a directory; of one that goes meanwhile, now and for ever."""
+    """Return the newest time of anything in a directory; infinity if it is deleted meanwhile."""
     try:
         newest = os.stat(path).st_mtime
         for place, _, names in os.walk(path):
@@ -93,7 +93,7 @@ def _last_touched(path: str) -> float:
 
 
 def _is_locked(mark: str) -> bool:
-    """Whether another process says that it lives; False where there is no mark, or no locks."""
+    """Whether another process holds the mark's lock; False if there is no mark or the file system has no locks."""
     try:
         descriptor = os.open(mark, os.O_RDWR)
     except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""A table of the latest row of each key: new rows are scattered to buckets by key, then each bucket that has some is
-written again. A tombstone takes its key's row out.
+"""A table of the latest row of each key: new rows are scattered to buckets by key, then every bucket with new rows is
+rewritten. A tombstone removes its key's row.
 
-Rule 1: a key's bucket is its hash modulo a power of two, so when a partition grows, buckets divide in halves.
-Rule 2: within a partition the larger offset wins; a bad record (formats.py) never replaces a good one.
-Rule 3: a partition's rows replace none of another partition's, as in the log itself.
+Rule 1: a key's bucket is its hash modulo a power of two, so when a partition grows, buckets split in halves.
+Rule 2: within a partition the larger offset wins; a bad record (schema/formats.py) never replaces a good one.
+Rule 3: a partition's rows never replace those of another partition, as in the log itself.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ _SCATTERED = "_scattered"
 
 
 def bucket_count(total_bytes: int, before: int, bucket_bytes: int = BUCKET_BYTES) -> int:
-    """Return into how many buckets a partition's rows go: a power of two, never fewer than `before`."""
+    """Return how many buckets a partition has: a power of two, never fewer than `before`."""
     count = max(before, 1)
     while count * bucket_bytes < total_bytes:
         count *= 2
@@ -65,7 +65,7 @@ def buckets_of(keys: pa.Array, count: int) -> Array:
 
 
 def latest(rows: pa.Table) -> pa.Table:
-    """Return the row of the largest offset of each key, in order of offsets."""
+    """Return each key's row with the largest offset, in order of offsets."""
     last = rows.select(["key", "offset"]).group_by("key").aggregate([("offset", "max")]).column("offset_max")
     kept = rows.filter(pc.is_in(rows.column("offset"), value_set=last))
     return kept.sort_by("offset")
@@ -97,12 +97,12 @@ def scatter(split: Split, output: Output, buckets: int, directory: str, staging:
 
 
 def scattered(topic: str, partition: int) -> str:
-    """Where the scattered rows of a partition lie in the staging directory: a directory for each bucket."""
+    """Return the path of a partition's scattered rows in the staging directory, which has a directory per bucket."""
     return os.path.join(_SCATTERED, topic, str(partition))
 
 
 def by_bucket(made: Iterable[WrittenSplit]) -> dict[tuple[str, int, int], list[WrittenFile]]:
-    """Return what was scattered by topic, partition and bucket."""
+    """Return the scattered files by (topic, partition, bucket)."""
     found: dict[tuple[str, int, int], list[WrittenFile]] = defaultdict(list)
     for one in made:
         for file in one.scattered:
@@ -112,8 +112,8 @@ def by_bucket(made: Iterable[WrittenSplit]) -> dict[tuple[str, int, int], list[W
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One bucket to write: `before` are the committed files (as the manifest says) that may hold rows of it, `news`
-    those scattered by this run."""
+    """One bucket to rewrite. `before`: the manifest's rows of committed files that may hold rows of it; `news`: the
+    files that this run scattered."""
 
     topic: str
     partition: int
@@ -132,7 +132,7 @@ def plan_buckets(
     live: Sequence[Mapping[str, Any]],
     news: Mapping[tuple[str, int, int], Sequence[WrittenFile]],
 ) -> list[Bucket]:
-    """Return the buckets that have news, or whose file divides. `live`: the partition's committed files."""
+    """Return the buckets with new rows, and those whose file splits. `live`: the partition's committed files."""
     plan = []
     for bucket in range(buckets):
         before = tuple(f for f in live if bucket % int(f["buckets"]) == int(f["bucket"]))
@@ -143,8 +143,7 @@ def plan_buckets(
 
 
 def write_bucket(bucket: Bucket, output: Output, directory: str, staging: str) -> tuple[WrittenFile, ...]:
-    """Write a bucket's rows anew to staging; no file where none is left. Raises ExportRefused, NotShared,
-    CorruptData."""
+    """Rewrite a bucket to staging; returns no file if no row is left. Raises ExportRefused, NotShared, CorruptData."""
     tables = [_committed(directory, f, output.schema) for f in bucket.before]
     if any(int(f["buckets"]) != bucket.buckets for f in bucket.before):
         tables = [t.filter(pa.array(_buckets_of_all(t, bucket.buckets) == bucket.bucket)) for t in tables]
@@ -165,7 +164,7 @@ def write_bucket(bucket: Bucket, output: Output, directory: str, staging: str) -
 
 
 def to_json(bucket: Bucket, file: WrittenFile) -> dict[str, Any]:
-    """What the manifest says of a bucket's file."""
+    """Return the manifest's row for a bucket's file."""
     return {
         "table": DATA,
         "topic": bucket.topic,
@@ -183,7 +182,7 @@ def to_json(bucket: Bucket, file: WrittenFile) -> dict[str, Any]:
 
 
 def size_of(bucket: Bucket) -> int:
-    """How much a bucket has to read, as far as one knows before."""
+    """Return about how many bytes a bucket has to read."""
     return sum(int(f["bytes"]) for f in bucket.before) + 1
 
 
@@ -202,7 +201,7 @@ def _committed(directory: str, file: Mapping[str, Any], schema: pa.Schema) -> pa
     try:
         return _read(path, int(file["rows"]), schema)
     except FileNotFoundError:
-        raise ExportRefused(f"{path} is gone: another export of this directory is at work") from None
+        raise ExportRefused(f"{path} is gone: another export of this directory is running") from None
 
 
 def _scattered_rows(directory: str, file: WrittenFile, schema: pa.Schema) -> pa.Table:
@@ -211,13 +210,13 @@ def _scattered_rows(directory: str, file: WrittenFile, schema: pa.Schema) -> pa.
         return _read(path, file.rows, schema)
     except FileNotFoundError:
         raise NotShared(
-            f"another executor wrote {path}, and here it is not to be seen: executors do not share {directory}:"
+            f"another executor wrote {path}, and this one does not see it: executors do not share {directory}:"
             " nothing was committed; give a --destination that is one directory for all of them"
         ) from None
 
 
 def _read(path: str, rows: int, schema: pa.Schema) -> pa.Table:
-    """Read a file; columns that it lacks (added since) are null. Raises CorruptData, FileNotFoundError."""
+    """Read a file; columns that were added after it was written are null. Raises CorruptData, FileNotFoundError."""
     table = pq.ParquetFile(path).read()
     if table.num_rows != rows:
         raise CorruptData(f"{path}: it has {table.num_rows} rows, {rows} were committed")
@@ -225,7 +224,7 @@ def _read(path: str, rows: int, schema: pa.Schema) -> pa.Table:
 
 
 def with_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table with the columns of `schema`, null where it has none, structs within likewise."""
+    """Return the table with the columns of `schema`; columns and fields of structs that it lacks are null."""
     columns: Iterable[Any] = (
         _grown(table.column(f.name).combine_chunks(), f.type)
         if f.name in table.column_names

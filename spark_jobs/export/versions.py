@@ -1,12 +1,14 @@
-"""The versions of one export on disk: `_manifest/0000000042.json`, one each, and what spares a reader to read them all.
+"""The versions of one export on disk, a file each (`_manifest/0000000042.json`), and checkpoints, so that a reader
+need not read all of them.
 
-Rule 1: a version is made by linking a finished file to a name that must not exist yet: of two writers one fails.
-Rule 2: every CHECKPOINT_EVERY versions a checkpoint says which files live after that one: a file beside the versions,
-        written aside and renamed. It follows from the versions alone, so whoever writes it, and however often, writes
-        the same. Who does not know of checkpoints (earlier versions of Logyard) passes them over.
-Rule 3: of versions older than the KEPT newest only the name stays, a link to one small file: a writer that stood still
-        for a year must not find the number free that it is about to take. Who does not know of checkpoints and reads
-        all versions fails there, and does not take part of the files for all.
+Rule 1: a version is created by linking a finished file to a name that must not exist yet: if two writers try, one
+        fails.
+Rule 2: every CHECKPOINT_EVERY versions, a checkpoint beside them lists the live files after that version. It is a
+        function of the versions alone, so every writer writes the same one. Releases of Logyard that do not know
+        checkpoints ignore them.
+Rule 3: of versions older than the newest KEPT only the name stays, linked to one small file: a writer that was stopped
+        for a year must not find its version number free. A release that does not know checkpoints and reads all
+        versions fails at such a file, so it does not mistake some of the files for all.
 """
 
 import errno
@@ -21,13 +23,13 @@ from logyard.broker.errors import CorruptData, LogyardError
 from logyard.spark_jobs.export.staged_files import sync_directory
 
 CHECKPOINT_EVERY = 50
-# Versions that stay readable one by one, for whoever follows them; a checkpoint before the last one covers the others.
+# So many newest versions stay readable one by one; the last checkpoint but one covers the older ones.
 KEPT = 1000
-# So many are trimmed at once at most: the first time there may be a hundred thousand.
+# Versions trimmed in one go at most: the first time there may be a hundred thousand.
 TRIMMED_AT_ONCE = 500
-LOOKS = 5
+READ_ATTEMPTS = 5
 _CHECKPOINT, _TRIMMED = "checkpoint-", "trimmed"
-_NOTE = "its files are in the checkpoints beside it; read them with logyard.spark_jobs.export.manifest.ManifestStore"
+_NOTE = "its files are in the checkpoints beside it; read them with logyard.spark_jobs.manifest.ManifestStore"
 
 
 class NumberTaken(LogyardError):
@@ -72,23 +74,23 @@ class Versions:
 
     def live_files(self) -> list[Mapping[str, Any]]:
         """Return every file of a version that no later version took out, oldest first; raises CorruptData."""
-        for look in range(LOOKS):
+        for attempt in range(READ_ATTEMPTS):
             try:
                 return self._read_live()
             except (Trimmed, FileNotFoundError) as error:
-                # Another run has made a checkpoint and trimmed behind it since the directory was listed.
-                if look == LOOKS - 1:
+                # Since the directory was listed, another run has written a checkpoint and trimmed versions.
+                if attempt == READ_ATTEMPTS - 1:
                     raise CorruptData(f"{error}; and no checkpoint covers it") from error
         raise AssertionError
 
     def checkpoint(self) -> None:
-        """Make a checkpoint and trim, where that is due; raises CorruptData, OSError."""
+        """Write a checkpoint and trim old versions, if that is due; raises CorruptData, OSError."""
         numbers, points = self._numbers(), self._numbers(_CHECKPOINT)
         newest = numbers[-1] if numbers else 0
         if newest - (points[-1] if points else 0) < CHECKPOINT_EVERY:
             return
         files = self.live_files()
-        # What a checkpoint tells of must not be lost with the power after it is there.
+        # The versions must be durable before a checkpoint that covers them.
         sync_directory(self._directory)
         trimmed = self._trim(numbers, points)
         self._replace(self._path(self._live_at, _CHECKPOINT), {"files": files, "trimmed": trimmed})
@@ -117,7 +119,7 @@ class Versions:
         return list(live.values())
 
     def _checkpoint(self, newest: int) -> tuple[int, list[Mapping[str, Any]]]:
-        """Return the last sound checkpoint and the files that it names; 0 where there is none."""
+        """Return the version and files of the last sound checkpoint, 0 and none where there is none."""
         for point in reversed(self._numbers(_CHECKPOINT)):
             if point <= newest:
                 with suppress(CorruptData, KeyError):
@@ -136,7 +138,7 @@ class Versions:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def _trim(self, numbers: Iterable[int], points: list[int]) -> int:
-        """Trim versions that are old enough and covered by the last checkpoint; returns up to which one."""
+        """Trim versions that are old enough and covered by the last checkpoint; returns the last trimmed version."""
         if not points:
             return 0
         try:
@@ -150,13 +152,13 @@ class Versions:
         return due[-1] if due else begin
 
     def _link_trimmed(self, path: str) -> None:
-        """Put the one small file in a version's place."""
+        """Replace a version by a link to the small file."""
         note = os.path.join(self._directory, _TRIMMED)
         temporary = os.path.join(self._directory, f".{uuid.uuid4().hex}.tmp")
         try:
             os.link(note, temporary)
         except OSError as error:
-            # It is not there yet, or the file system gives it no more names.
+            # The small file does not exist yet, or has as many names as the file system allows.
             if error.errno not in (errno.ENOENT, errno.EMLINK):
                 raise
             self._replace(note, {"trimmed": True, "note": _NOTE})
@@ -164,7 +166,7 @@ class Versions:
         try:
             os.replace(temporary, path)
         finally:
-            # Where another has trimmed it, both are names of one file, and a rename between such does nothing.
+            # If another run trimmed it first, both names are links to one file, and such a rename does nothing.
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
 
@@ -172,7 +174,7 @@ class Versions:
         os.replace(self._aside(row), path)
 
     def _aside(self, row: Mapping[str, Any]) -> str:
-        """Write a file under a name of its own; returns that."""
+        """Write a file under a temporary name; returns its path."""
         temporary = os.path.join(self._directory, f".{uuid.uuid4().hex}.tmp")
         with open(temporary, "w", encoding="utf-8") as file:
             json.dump(row, file, indent=1, sort_keys=True)

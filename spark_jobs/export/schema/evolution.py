@@ -1,4 +1,4 @@
-"""What a table's schema may become: nullable columns may be added, everything else is refused. Pure."""
+"""How a table's schema may change: nullable columns may be added, everything else is refused. Pure."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ class SchemaRefused(LogyardError):
 
 
 def check_evolution(old: pa.Schema, new: pa.Schema) -> None:
-    """Raise SchemaRefused where `new` is more than `old` with nullable columns added (within structs too)."""
+    """Raise SchemaRefused unless `new` is `old` with nullable columns added (in structs too)."""
     _compare("", old, new)
 
 

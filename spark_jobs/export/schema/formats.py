@@ -1,4 +1,5 @@
-"""Keys and values as columns: binary as they are, text, or JSON with a schema; what does not fit is set apart."""
+"""Formats of keys and values: bytes as they are, text, or JSON with a schema; records that do not fit are returned
+separately."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,15 +14,15 @@ from logyard.spark_jobs.export.schema import ddl
 from logyard.spark_jobs.export.schema.json_values import Misfit, reader
 from logyard.spark_jobs.segments.chunks import RECORD_SCHEMA
 
-FORMATS = ("binary", "string", "json")
+SIDE_FORMATS = ("binary", "string", "json")
 SIDES = ("key", "value")
 
 
 class BadFormat(LogyardError):
-    """A format that cannot be; the text says what is missing."""
+    """A combination of format and schema is not valid; the text says what is missing."""
 
 
-class Bad(NamedTuple):
+class BadRecord(NamedTuple):
     """A record that does not fit: its row, which side of it, and why."""
 
     row: int
@@ -54,7 +55,7 @@ class SideFormat:
     def _read(self) -> Callable[[bytes], Any]:
         return reader(self.type) if self.name == "json" else _utf8
 
-    def column(self, raw: pa.Array) -> tuple[pa.Array, list[Bad]]:
+    def column(self, raw: pa.Array) -> tuple[pa.Array, list[BadRecord]]:
         """Return the column of binary values, null where one is bad, and the bad ones. Null stays null."""
         if self.name == "binary":
             return raw, []
@@ -62,14 +63,14 @@ class SideFormat:
             try:
                 return raw.cast(pa.string()), []
             except pa.ArrowInvalid:
-                pass  # some value is no text: look at each
+                pass  # at least one value is not UTF-8: convert them one by one
         values: list[Any] = []
-        bad: list[Bad] = []
+        bad: list[BadRecord] = []
         for row, value in enumerate(raw.to_pylist()):
             try:
                 values.append(None if value is None else self._read(value))
             except Misfit as error:
-                bad.append(Bad(row, self.side, str(error)[:300]))
+                bad.append(BadRecord(row, self.side, str(error)[:300]))
                 values.append(None)
         return pa.array(values, self.type), bad
 
@@ -98,9 +99,9 @@ class Formats:
         kind = self.key.type if column == "key" else self.value.type
         return RECORD_SCHEMA.field(column).with_type(kind)
 
-    def apply(self, batch: pa.RecordBatch, columns: Sequence[str]) -> tuple[pa.RecordBatch, list[Bad]]:
+    def apply(self, batch: pa.RecordBatch, columns: Sequence[str]) -> tuple[pa.RecordBatch, list[BadRecord]]:
         """Return the batch with formatted sides (those among `columns`), and its bad records, in order of rows."""
-        bad: list[Bad] = []
+        bad: list[BadRecord] = []
         for side in (self.key, self.value):
             if side.name != "binary" and side.side in columns:
                 at = batch.schema.get_field_index(side.side)
@@ -110,7 +111,7 @@ class Formats:
         return batch, sorted(bad, key=lambda one: one.row)
 
 
-def good_rows(count: int, bad: Sequence[Bad]) -> Any:
+def good_rows(count: int, bad: Sequence[BadRecord]) -> Any:
     """Return the mask of rows that no bad record stands in."""
     mask = np.ones(count, bool)
     mask[[one.row for one in bad]] = False

@@ -1,8 +1,9 @@
-"""JSON texts as values of Arrow types: one that does not fit is told apart, with the reason. Pure.
+"""JSON texts converted to values of Arrow types; a text that does not fit raises Misfit with the reason. Pure.
 
-Rule 1: nothing is bent: no text becomes a number, no fraction a whole number; what a schema does not name is left out.
-Rule 2: dates and timestamps are ISO 8601 texts (without a zone: UTC), timestamps also whole milliseconds; binary is
-        base64.
+Rule 1: values are never coerced: a text does not become a number, nor a fraction a whole number. Fields that the schema
+        does not name are left out.
+Rule 2: dates and timestamps are ISO 8601 texts (UTC if they have no zone), timestamps also whole milliseconds; binary
+        is base64.
 """
 
 import base64
@@ -60,7 +61,7 @@ def _has_decimals(kind: pa.DataType) -> bool:
 
 
 def _converter(kind: pa.DataType) -> Convert:
-    """Return what makes a column's value of a parsed one that is not null."""
+    """Return a function that converts a parsed value other than null to the column's value."""
     if pa.types.is_struct(kind):
         return _object([(f.name, _converter(f.type), f.nullable) for f in kind])
     if pa.types.is_list(kind):
@@ -99,7 +100,7 @@ def _object(fields: list[tuple[str, Convert, bool]]) -> Convert:
 
 
 def _joined(error: Misfit) -> str:
-    """Return a field's complaint behind its name: `.gate: …` and `[3]: …` of what is within, `: …` of itself."""
+    """Return an inner error's text to append to a field's name: `.gate: …`, `[3]: …`, or `: …` of the field itself."""
     text = str(error)
     head = text.partition(":")[0]
     if text.startswith("["):

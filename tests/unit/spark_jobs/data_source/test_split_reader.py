@@ -96,7 +96,7 @@ def test_a_log_that_was_compacted_since_is_read_as_it_is(yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"topic_id": "BBBBBBBBBBBBBBBBBBBBBQ"}, "the topic was deleted and made again"),
+        ({"topic_id": "BBBBBBBBBBBBBBBBBBBBBQ"}, "the topic was deleted and created again"),
         ({"log_start": 3}, "offsets below 3 were deleted"),
         ({"epochs": ((0, 0), (4, 5))}, "the log has lost its records from 5 on"),
     ],

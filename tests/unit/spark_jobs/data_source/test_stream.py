@@ -139,7 +139,7 @@ def test_loss_is_an_error_unless_allowed(brokers: FakeBroker) -> None:
     with pytest.raises(BadOption, match="offsets 0 to 30 were asked for, 0 to 20 are there"):
         reader.partitions(at(reader, p0=0), at(reader, p0=30))
     other = offset_of({T0: Position("another", 15)})
-    with pytest.raises(BadOption, match="topic t was deleted and made again"):
+    with pytest.raises(BadOption, match="topic t was deleted and created again"):
         reader.partitions(other, at(reader, p0=20))
     careless = stream(failOnDataLoss="false")
     assert len(read(careless, other, at(reader, p0=20))) == 20

@@ -156,7 +156,7 @@ def test_a_topic_made_again_is_that_topics_trouble(world: World) -> None:
     world.write("airports-0", 45)
     status, summary = world.run()
     assert (status, list(summary["failed"])) == (1, ["weather-0"])
-    assert "weather was deleted and made again" in summary["failed"]["weather-0"]
+    assert "weather was deleted and created again" in summary["failed"]["weather-0"]
     assert world.rows()["airports-0"] == list(range(45))
 
 

@@ -43,7 +43,7 @@ def test_a_time_that_no_calendar_has_goes_to_hives_default() -> None:
         (["topic=%Y"], "NAME none of the export's columns"),
         (["day=%Q"], "a pattern of %Y %y %m"),
         (["day=x"], "a pattern of"),
-        (["date", "date=%Y"], "date is there twice"),
+        (["date", "date=%Y"], "date is given twice"),
     ],
 )
 def test_what_is_no_partition_column_is_said(texts: list[str], words: str) -> None:
