@@ -196,7 +196,7 @@ class LogCleaner:
         end_offset = cleanable_end_of(kept, clean_offset, now_ms)
         first_dirty_at_ms = -1
         if kept.config.max_compaction_lag_ms < LONG_MAX and end_offset > clean_offset:
-            first = kept.segments[kept.number_of(clean_offset)]
+            first = kept.segments[kept.segments.number_of(clean_offset)]
             first_dirty_at_ms = await self._ports.run_blocking(partial(_first_timestamp, first))
         return selection.judge(kept, clean_offset, end_offset, first_dirty_at_ms, now_ms)
 

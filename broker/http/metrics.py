@@ -133,7 +133,7 @@ def _logs(store: LogStore) -> Iterator[Metric]:
     sizes: dict[str, int] = {}
     segments = lost = 0
     for log in store.all_logs():
-        lost += len(log.lost_tails)
+        lost += len(log.segments.lost_tails)
         sizes[log.tp.topic] = sizes.get(log.tp.topic, 0) + log.size
         segments += len(log.segments)
     by_topic = GaugeMetricFamily("logyard_log_size_bytes", "Bytes of this broker's logs, by topic", labels=["topic"])

@@ -9,7 +9,7 @@ from logyard.broker.log.partition_log import PartitionLog
 def closed_segments(log: PartitionLog) -> Iterator[SegmentRange]:
     """Yield the segments of a log but the active one, in the order of their offsets."""
     for number, segment in enumerate(log.segments):
-        if segment is not log.active:
+        if segment is not log.segments.active:
             yield SegmentRange(segment.base_offset, log.end_of(number) - 1, segment.size, segment.max_timestamp)
 
 
@@ -21,7 +21,7 @@ def cleanable_end_of(log: PartitionLog, clean_offset: int, now_ms: int) -> int:
     """
     return cleanable_end(
         closed_segments(log),
-        active_base=log.active.base_offset,
+        active_base=log.segments.active.base_offset,
         last_stable_offset=log.last_stable_offset,
         high_watermark=log.high_watermark,
         clean_offset=clean_offset,

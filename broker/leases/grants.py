@@ -62,7 +62,7 @@ def _begin(leases: Leases, request: GrantRequest) -> tuple[LeasedLog, LogSnapsho
     leased = LeasedLog(lease, replica, f"{replica.directory}/{layout.LEASES}/{lease.lease_id}")
     leases.add(leased)
     if request.purpose is Purpose.COMPACT:
-        replica.hold(lease.lease_id, [segment.base_offset for segment in snapshot.segments])
+        replica.segments.hold(lease.lease_id, [segment.base_offset for segment in snapshot.segments])
     snapshot.fields.update(leases.leadership(partition), now_ms=now_ms)
     return leased, snapshot
 

@@ -148,7 +148,7 @@ class Leases:
         )
         leased = self._leased_logs.pop(lease.lease_id, None)
         if leased is not None:
-            leased.log.release_hold(lease.lease_id)
+            leased.log.segments.release_hold(lease.lease_id)
             if leased.is_set_up:
                 self.remove_directory(leased)
 

@@ -25,7 +25,7 @@ def status_of(log: PartitionLog, clean_offset: int, checkpoints: Mapping[str, in
         "partition": log.tp.partition,
         "size": log.size,
         "segments": [
-            {"base_offset": segment.base_offset, "size": segment.size, "active": segment is log.active}
+            {"base_offset": segment.base_offset, "size": segment.size, "active": segment is log.segments.active}
             for segment in log.segments
         ],
         "checkpoints": dict(checkpoints),

@@ -87,7 +87,7 @@ def _live_on(leases: Leases, leased: LeasedLog) -> None:
     leases.book.restore(lease, leases.ports.clock.now_ms())
     leases.add(leased)
     if lease.purpose is Purpose.COMPACT:
-        leased.log.hold(lease.lease_id, list(leased.segments))
+        leased.log.segments.hold(lease.lease_id, list(leased.segments))
     log.info("lease taken up again", lease=lease.lease_id, replica=str(lease.tp), run=lease.run_id)
 
 

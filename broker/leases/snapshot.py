@@ -84,23 +84,23 @@ class LogSnapshot(NamedTuple):
                 log.end_of(number),
                 segment.size,
                 segment.max_timestamp,
-                segment is log.active,
+                segment is log.segments.active,
                 segment.has_aborted,
                 purpose is Purpose.AUDIT,
             )
             for number, segment in enumerate(log.segments)
-            if not compacting or (segment is not log.active and segment.base_offset < end_offset)
+            if not compacting or (segment is not log.segments.active and segment.base_offset < end_offset)
         ]
         fields = offsets_of(log, clean_offset) | {
             "first_dirty_at_ms": first_dirty_at(log, clean_offset),
             "producers": producers_of(log),
             "config": config_of(log),
         }
-        return cls(log.directory, log.cuts, end_offset, segments, list(log.active.aborted), fields)
+        return cls(log.directory, log.segments.cuts, end_offset, segments, list(log.segments.active.aborted), fields)
 
     def stands(self, log: PartitionLog) -> bool:
         """Whether what was linked is still what the log was."""
-        return log.cuts == self.cuts and log.directory == self.directory
+        return log.segments.cuts == self.cuts and log.directory == self.directory
 
 
 def first_dirty_at(log: PartitionLog, clean_offset: int) -> int:

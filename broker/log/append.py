@@ -20,9 +20,12 @@ from logyard.broker.log.producers import (
     advance,
     end_transaction,
 )
+from logyard.broker.log.segment.index import AbortedTxn
+from logyard.broker.log.segment.segment import Segment
 from logyard.broker.records.batch import (
     ABORT,
     COMMIT,
+    HEADER_SIZE,
     BatchHeader,
     Bounds,
     control_marker,
@@ -53,6 +56,11 @@ class AppendInfo(NamedTuple):
     start_offset: int
     size: int
     duplicate: bool = False
+
+    @classmethod
+    def again(cls, seen: SeenBatch, log_start: int) -> "AppendInfo":
+        """Tell of a duplicate what was told the first time."""
+        return cls(seen.first_offset, seen.last_offset, seen.timestamp, seen.timestamp, log_start, 0, True)
 
 
 @dataclass(slots=True)
@@ -111,6 +119,30 @@ class Staged:
             header.is_transactional,
         )
         self.entries[header.producer_id] = advance(entry, data, origin)
+
+    def commit(self, segment: Segment, high_watermark: int) -> bool:
+        """Keep what was staged, now that the chunk is written to `segment`; returns whether a transaction was aborted.
+
+        Aborted transactions are noted in the segment, those whose markers are not below the high watermark are kept as
+        completed.
+        """
+        producers = self._states
+        for entry in self.entries.values():
+            producers.remember(entry)
+        # What ends later in this chunk was still open when an earlier one ended: a search for aborted transactions goes
+        # on from there.
+        open_from = [done.first_offset for done in self.completed]
+        for number in reversed(range(len(open_from) - 1)):
+            open_from[number] = min(open_from[number], open_from[number + 1])
+        aborted = False
+        for number, done in enumerate(self.completed, start=1):
+            if done.aborted:
+                stable = min([producers.stable_offset_after(done), *open_from[number : number + 1]])
+                segment.note_aborted(AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable))
+                aborted = True
+            if done.last_offset >= high_watermark:
+                producers.remember_completed(done)
+        return aborted
 
 
 def read_marker(header: BatchHeader, batch: memoryview, offset: int) -> Marker | None:
@@ -199,6 +231,17 @@ def _header(data: memoryview, position: int) -> BatchHeader:
         return parse_header(data, position)
     except CorruptData as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+
+def base_below(data: memoryview, offset: int) -> int | None:
+    """Return the base offset of the first batch if `offset` lies inside it, behind its first record.
+
+    Raises ApiError(CORRUPT_MESSAGE).
+    """
+    if len(data) < HEADER_SIZE:
+        return None
+    first = _header(data, 0)
+    return first.base_offset if first.base_offset < offset <= first.last_offset else None
 
 
 def admit_from_leader(data: memoryview, log: Admission, size_max: int) -> tuple[list[Chunk], int]:

@@ -1,7 +1,7 @@
-"""What a fetch gets: whole batches of one segment, found through the index and bounded by size and offset.
+"""Which bytes a fetch reads: whole batches of one segment, found through the index and bounded by size and offset.
 
-A look-up reads a few batch headers near two index entries. Where these are not in memory (and where a sealed
-segment's index is not loaded) nothing is read on the spot: the slice is *cold*, `load_nowait` answers None, and
+A look-up reads a few batch headers near two index entries. Where these are not in memory (and where a closed
+segment's index is not loaded) nothing is read on the spot: the slice is *cold*, `load_nowait` returns None, and
 `load`, in a thread, does look-up and read together.
 """
 
@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from logyard.broker.errors import CorruptData, StorageError
+from logyard.broker.log import layout
 from logyard.broker.log.disk.port import DiskFile
-from logyard.broker.log.segment import scan
+from logyard.broker.log.segment import index_builder, scan
 from logyard.broker.log.segment.segment import Segment
+from logyard.broker.log.segment.segment_list import SegmentList
 
 EMPTY = memoryview(b"")
 
@@ -21,6 +23,9 @@ class Span(NamedTuple):
 
     position: int
     size: int
+
+
+NOTHING = Span(0, 0)
 
 
 class Wanted(NamedTuple):
@@ -89,25 +94,24 @@ class LogSlice:
     """Batches to be read from a log, bound to an open file: it stays readable when the segment is deleted.
 
     `size` is exact unless the slice is cold; then it is the most that may come (the first batch may be larger).
-    When the log was truncated or compacted in between, nothing is handed out: ask again.
+    When the log was truncated or compacted in between, no bytes are returned: read again.
     """
 
-    __slots__ = ("_cut_count", "_cuts", "_file", "_resolve", "_span", "size")
+    __slots__ = ("_cuts", "_file", "_look_up", "_segments", "_span", "size")
 
     def __init__(
         self,
+        segments: SegmentList,
         file: DiskFile | None,
         span: Span | None,
-        *,
         size: int,
-        cuts: Callable[[], int],
-        resolve: Callable[[], tuple[Segment, Span] | None] | None = None,
+        look_up: Callable[[], tuple[Segment, Span] | None] | None = None,
     ) -> None:
+        self._segments = segments
+        self._cuts = segments.cuts
         self._file = file
         self._span = span
-        self._resolve = resolve
-        self._cuts = cuts
-        self._cut_count = cuts()
+        self._look_up = look_up
         self.size = size
 
     def __len__(self) -> int:
@@ -126,13 +130,13 @@ class LogSlice:
         if span.size == 0 or self._file is None:
             return EMPTY
         data = self._file.read_nowait(span.size, span.position)
-        return data if self._cuts() == self._cut_count else EMPTY
+        return data if self._segments.cuts == self._cuts else EMPTY
 
     def load(self) -> memoryview:
         """Return the batches, waiting for the disk. Safe in a thread while the log is appended to."""
         try:
             if self._span is None:
-                self._look_up()
+                self._find()
             span = self._span
             if self._file is None or span is None or span.size == 0:
                 return EMPTY
@@ -140,16 +144,113 @@ class LogSlice:
         except FileNotFoundError:
             return EMPTY  # removed by retention meanwhile
         except CorruptData as error:
-            if self._cuts() != self._cut_count:
+            if self._segments.cuts != self._cuts:
                 return EMPTY
             raise StorageError(f"reading a segment: {error}") from error
-        return data if self._cuts() == self._cut_count else EMPTY
+        return data if self._segments.cuts == self._cuts else EMPTY
 
-    def _look_up(self) -> None:
-        found = self._resolve() if self._resolve is not None else None
+    def _find(self) -> None:
+        found = self._look_up() if self._look_up is not None else None
         if found is None:
-            self._span, self.size = Span(0, 0), 0
+            self._span, self.size = NOTHING, 0
             return
         segment, self._span = found
         self._file = segment.log_file()
         self.size = self._span.size
+
+
+LostTail = Callable[[Segment, int, Exception], None]
+"""Is told of a closed segment that ends inside a batch, of the first offset that is not there, and why."""
+
+
+def find(
+    segments: SegmentList,
+    offset: int,
+    max_bytes: int,
+    limit_offset: int,
+    min_one: bool,
+    log_end: int,
+    interval: int,
+    lost_tail: LostTail,
+) -> LogSlice:
+    """Find whole batches from the one that holds `offset` on, all below `limit_offset`, in one segment.
+
+    At most `max_bytes`; with `min_one` at least one batch, if there is one below the limit. A segment without its tail
+    is read past. `interval` is index.interval.bytes. Raises StorageError for damaged data.
+    """
+    row, active = segments.all, segments.active
+    number = segments.number_of(offset) if offset < limit_offset else len(row)
+    while number < len(row):
+        segment = row[number]
+        end = log_end if segment is active else row[number + 1].base_offset
+        wanted = Wanted(offset, max_bytes, None if limit_offset >= end else limit_offset, min_one)
+        try:
+            if segment is not active:
+                segments.open_segments.touch(segment)
+                if not segment.indexes_loaded:
+                    wanted = Wanted(offset, max_bytes, limit_offset, min_one)
+                    return ColdLookup(segments, number, wanted, log_end, interval, lost_tail).slice()
+            span = locate(segment, segment.size, wanted, segment.read_nowait)
+            if span is not None:
+                return LogSlice(segments, segment.log_file(), span, span.size)
+        except scan.NotCached:
+            wanted = Wanted(offset, max_bytes, limit_offset, min_one)
+            return ColdLookup(segments, number, wanted, log_end, interval, lost_tail).slice()
+        except scan.CutShort as error:
+            if segment is active:
+                raise StorageError(f"{segment.path(layout.LOG)}: {error}") from error
+            lost_tail(segment, offset, error)
+        except (CorruptData, FileNotFoundError) as error:
+            raise StorageError(f"{segment.path(layout.LOG)}: {error}") from error
+        number += 1
+    return LogSlice(segments, None, NOTHING, 0)
+
+
+class ColdLookup:
+    """A look-up that a thread does later, in the segments as they are when it is made; the arguments are `find`'s."""
+
+    def __init__(
+        self,
+        segments: SegmentList,
+        number: int,
+        wanted: Wanted,
+        log_end: int,
+        interval: int,
+        lost_tail: LostTail,
+    ) -> None:
+        first = segments[number]
+        first.log_file()  # opened now, so that retention cannot take it away
+        self._first = first.reader()
+        self._behind = segments.all[number + 1 :]
+        self._segments, self._cuts = segments, segments.cuts
+        self._active_size = segments.active.size
+        self._wanted, self._log_end, self._interval, self._lost_tail = wanted, log_end, interval, lost_tail
+
+    def slice(self) -> LogSlice:
+        """Return a slice whose `load` looks it up."""
+        return LogSlice(self._segments, None, None, min(self._wanted.max_bytes, self._first.size), self.look_up)
+
+    def look_up(self) -> tuple[Segment, Span] | None:
+        """Find the segment and the bytes in it; None where there are none, or where the log was cut meanwhile."""
+        wanted, behind = self._wanted, self._behind
+        limit = wanted.limit_offset
+        reader, size = self._first, self._first.size
+        for at in range(len(behind) + 1):
+            if at:
+                size = self._active_size if at == len(behind) else behind[at - 1].size
+                reader = behind[at - 1].reader()
+                if self._segments.cuts != self._cuts:
+                    return None  # or it would be known as it is after the cut
+            index_builder.look_into(reader, self._interval)
+            reaches = behind[at].base_offset if at < len(behind) else self._log_end
+            question = wanted if limit is None or limit < reaches else wanted._replace(limit_offset=None)
+            try:
+                span = locate(reader, size, question, reader.read)
+            except scan.CutShort as error:
+                if at == len(behind) or self._segments.cuts != self._cuts:
+                    raise
+                self._lost_tail(reader, wanted.offset, error)
+                continue
+            if span is not None:
+                return reader, span
+        return None

@@ -1,16 +1,20 @@
-"""What a flush has to sync besides segments: small files beside them, the directory's names, its own name.
+"""Flushing: up to where a log is durable, what has to be synced to get further, and the plan that does it.
 
-Rule: a change that comes while a flush is under way stays unsynced; so every change counts a version up, and a flush
-settles only what it saw.
+Rule 1: what lies below `recovery_point` is synced, indexes and epochs included. A truncation below it is told to the
+        listener first, so that the checkpoint on disk never claims more than there is (facts §13).
+Rule 2: what changes while a flush is under way stays unsynced: every change counts a version up, and a flush settles
+        only the versions that it saw.
 """
 
 from typing import NamedTuple
 
 from logyard.broker.log.disk.port import Disk, DiskFile
+from logyard.broker.log.segment.segment import Segment
+from logyard.broker.log.segment.segment_list import SegmentList
 
 
-class SeenUnsynced(NamedTuple):
-    """What one flush has seen: the files and directories to be synced, and as of which versions."""
+class UnsyncedSeen(NamedTuple):
+    """What one flush has seen besides segments: files and directories to be synced, and as of which versions."""
 
     files: list[DiskFile]
     directories: list[str]
@@ -18,27 +22,67 @@ class SeenUnsynced(NamedTuple):
     version: int
 
 
-class Unsynced:
-    """The unsynced names of one partition's directory. `is_new`: the directory's own name is not synced either.
+class FlushPlan(NamedTuple):
+    """What has to be synced so that all below `up_to` is durable, indexes and checkpoints of the log included."""
 
-    `is_as_found`: after a clean end nothing has changed in the directory but epochs, in which nothing may be written.
+    disk: Disk
+    up_to: int
+    cuts: int
+    files: list[DiskFile]
+    segments: list[Segment]
+    besides: UnsyncedSeen
+
+    def run(self) -> None:
+        """Sync it all. Waits for the disk; any thread may do it while the log goes on."""
+        for file in (*self.files, *self.besides.files):
+            file.sync()
+        for directory in self.besides.directories:
+            self.disk.sync_directory(directory)
+
+
+class FlushState:
+    """How much of one log is durable: its records up to `recovery_point`, and which names beside them are not yet.
+
+    `is_new`: the directory's own name is not synced either. `is_as_found`: after a clean end nothing has changed in
+    the directory but epochs, in which nothing may be written. `flushed_at` is when the log was last flushed, in
+    seconds on the clock that never goes back; None until somebody has looked.
     """
 
-    __slots__ = ("_directory", "_disk", "_own_name", "_paths", "_synced", "_version", "is_as_found")
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_own_name",
+        "_paths",
+        "_segments",
+        "_synced",
+        "_version",
+        "flushed_at",
+        "is_as_found",
+        "recovery_point",
+    )
 
-    def __init__(self, disk: Disk, directory: str, *, synced: bool, is_new: bool) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        segments: SegmentList,
+        recovery_point: int,
+        *,
+        synced: bool,
+        is_new: bool,
+    ) -> None:
+        self.recovery_point = recovery_point
+        self.flushed_at: float | None = None
+        self.is_as_found = synced and not is_new
         self._disk = disk
         self._directory = directory
+        self._segments = segments
         self._paths: dict[str, int] = {}
         self._version = 1
         self._synced = 1 if synced else 0
-        self.is_as_found = synced and not is_new
         self._own_name = 1 if is_new else 0  # as of which version the directory has its name, 0: synced
 
-    @property
-    def is_clear(self) -> bool:
-        """Whether there is nothing to be synced."""
-        return not self._paths and self._synced == self._version and not self._own_name
+    # -- what is unsynced -----------------------------------------------------------------------------------
 
     def note(self, path: str) -> None:
         """Have the next flush sync a small file."""
@@ -63,16 +107,43 @@ class Unsynced:
         self._directory = directory
         self._own_name = self._version
 
-    def seen(self) -> SeenUnsynced:
-        """Gather what is to be synced now."""
+    # -- plans ----------------------------------------------------------------------------------------------
+
+    def plan(self, end: int) -> FlushPlan | None:
+        """Gather what makes all below `end` durable; None where nothing is to be done.
+
+        Run the plan anywhere, then hand it to `done`. Overlapping plans are fine: each is complete.
+        """
+        segments = self._segments
+        first = segments.number_of(self.recovery_point)
+        behind = segments.number_of(end - 1) + 1 if end > self.recovery_point else first
+        while first > 0 and segments[first - 1].unsynced:
+            first -= 1  # its records are durable, but it was sealed since: its end and its indexes are not
+        affected = segments.all[first:behind]
+        is_clear = not self._paths and self._synced == self._version and not self._own_name
+        if not affected and is_clear:
+            return None
+        files = [file for segment in affected for file in (segment.log_file(), *segment.unsynced)]
+        return FlushPlan(self._disk, end, segments.cuts, files, affected, self._seen())
+
+    def done(self, plan: FlushPlan) -> None:
+        """A plan was run: move the recovery point, unless the log was cut or let go of in between."""
+        self._settle(plan.besides)
+        if plan.cuts != self._segments.cuts:
+            return
+        self.recovery_point = max(self.recovery_point, plan.up_to)
+        for segment in plan.segments:
+            segment.unsynced = [file for file in segment.unsynced if file not in plan.files]
+        self._segments.touch_closed(plan.segments)
+
+    def _seen(self) -> UnsyncedSeen:
         directories = [self._directory] if self._synced != self._version else []
         if self._own_name:
             directories.append(self._directory.rpartition("/")[0])
         files = [self._disk.open(path) for path in self._paths if self._disk.exists(path)]
-        return SeenUnsynced(files, directories, dict(self._paths), self._version)
+        return UnsyncedSeen(files, directories, dict(self._paths), self._version)
 
-    def settle(self, seen: SeenUnsynced) -> None:
-        """It was synced."""
+    def _settle(self, seen: UnsyncedSeen) -> None:
         for path, version in seen.paths.items():
             if self._paths.get(path) == version:
                 del self._paths[path]

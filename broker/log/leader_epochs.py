@@ -73,6 +73,14 @@ class EpochCache:
         keep.append(EpochEntry(epoch, start_offset))
         self._save(keep)
 
+    def follow(self, epochs: Iterable[tuple[int, int]]) -> None:
+        """Assign the (epoch, start offset) of appended batches that are newer than the latest epoch."""
+        latest = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
+        for epoch, start_offset in epochs:
+            if epoch > latest:
+                self.assign(epoch, start_offset)
+                latest = epoch
+
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) for what a follower asks; (-1, -1) where it cannot be told.
 

@@ -1,73 +1,162 @@
-"""One replica's log: what is appended to it, what is read from it, what others may take from it and put into it.
+"""One replica's log: appending and reading, truncation, retention, swaps, closing.
 
-The segments under it, and how they grow and shrink, are segmented.py's.
+Composed of a list of segments, the leader epochs, the producers' states, and a state of flushing.
+
+Rule 1: one thread owns a log. What waits for the disk is handed out to be run elsewhere (`FlushPlan.run`,
+        `LogSlice.load`, `swap.prepare`), or says so in its docstring.
+Rule 2: high watermark and leader epochs are decided elsewhere; the log keeps them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
-from logyard.broker.log import layout, validation
+from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.log import checkpoints, fetch, layout, validation
 from logyard.broker.log.append import (
     NO_TIME,
     Admission,
     AppendInfo,
     Chunk,
-    Staged,
     admit_for_leader,
     admit_from_leader,
+    base_below,
+    bounds_of,
 )
-from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.fetch import LogSlice, Span, Wanted, locate
-from logyard.broker.log.keeping import LogKeeper, SegmentInfo, segment_info
+from logyard.broker.log.disk.port import Disk, write_whole
+from logyard.broker.log.fetch import LogSlice
+from logyard.broker.log.flush import FlushPlan, FlushState
+from logyard.broker.log.leader_epochs import EpochCache, EpochEntry
+from logyard.broker.log.listener import LogHost, stands_alone
+from logyard.broker.log.producer_history import ProducerHistory
 from logyard.broker.log.producers import Origin as Origin
 from logyard.broker.log.producers import SeenBatch
-from logyard.broker.log.recovery import recovery
-from logyard.broker.log.segment import index_builder, scan, swap, timestamps
+from logyard.broker.log.recovery import recovery, replay
+from logyard.broker.log.segment import swap
 from logyard.broker.log.segment.index import AbortedTxn
-from logyard.broker.log.segment.open_segments import OpenSegments
 from logyard.broker.log.segment.segment import Segment
-from logyard.broker.log.segmented import SegmentedLog
-from logyard.broker.model import TopicPartition
-from logyard.broker.records.batch import HEADER_SIZE, Bounds, parse_header
-
-NOTHING = Span(0, 0)
-
-Found = tuple[int, int, int]
+from logyard.broker.log.segment.segment_list import SegmentList
+from logyard.broker.log.timestamp_search import Found, TimestampSearch
+from logyard.broker.model import TopicId, TopicPartition
+from logyard.broker.records.batch import Bounds
 
 
-class PartitionLog(SegmentedLog):
-    """The log of one replica, for the one thread that owns it (the event loop); see `SegmentedLog` for its fields."""
+class PartitionLog:
+    """The log of one replica, for the one thread that owns it (the event loop).
 
-    @classmethod
-    def create(
-        cls,
+    Offsets are absolute. `is_future`: it is a copy that a move to another log directory fills; `is_moving`: such a copy
+    is being filled from it, so what was copied must not be rewritten.
+    Disk trouble is raised as StorageError; after `fail`, every use raises the error given to it.
+    """
+
+    def __init__(
+        self,
         disk: Disk,
         tp: TopicPartition,
         directory: str,
         config: TopicConfig,
+        state: recovery.LogState,
         *,
         now_ms: int,
-        start_offset: int = 0,
-        keeper: LogKeeper | None = None,
-        open_segments: OpenSegments | None = None,
+        host: LogHost | None = None,
         is_future: bool = False,
-        validate_records: bool = False,
-    ) -> "PartitionLog":
-        """Make a new, empty log in a directory of its own, which is made as well."""
-        return cls(
-            disk,
-            tp,
-            directory,
-            config,
-            recovery.fresh(disk, directory, config, start_offset, now_ms),
-            now_ms=now_ms,
-            keeper=keeper,
-            open_segments=open_segments,
-            is_future=is_future,
-            is_new=True,
-            validate_records=validate_records,
+    ) -> None:
+        self.host = stands_alone(disk) if host is None else host
+        self.disk = disk
+        self.tp = tp
+        self.directory = directory
+        self.config = config
+        self.is_future = is_future
+        self.is_moving = False
+        self.topic_id = state.topic_id
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = state.log_end_offset
+        self.high_watermark = state.log_start_offset
+        self.now_ms = now_ms
+        self.failure: StorageError | None = None
+        self.producers = state.producers
+        self.epochs = EpochCache(state.epochs, log_end_offset=lambda: self.log_end_offset, save=self._save_epochs)
+        self.segments = SegmentList(disk, state.segments, self.host.open_segments)
+        self.flush_state = FlushState(
+            disk, directory, self.segments, state.recovery_point, synced=state.synced, is_new=state.is_new
         )
+        self.history = ProducerHistory(disk, directory, self.producers, self.segments, self.flush_state)
+        self._end_found = state.log_end_offset
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.directory}, {self.log_start_offset}-{self.log_end_offset})"
+
+    # -- state ----------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings; they count from the next call on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self.bounds = bounds_of(config, validate_records=self.host.validate_records)
+
+    @property
+    def reload(self) -> replay.Reload | None:
+        """What has to be read again before anything is appended."""
+        return self.history.reload
+
+    @property
+    def size(self) -> int:
+        """Bytes of all log files."""
+        return self.segments.size
+
+    @property
+    def recovery_point(self) -> int:
+        """What lies below this offset is synced."""
+        return self.flush_state.recovery_point
+
+    def end_of(self, number: int) -> int:
+        """Return the offset behind the segment of that number: the next one's base, or the log's end."""
+        return self.segments.end_of(number, self.log_end_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where nothing depends on an open transaction; never above the high watermark."""
+        first = self.producers.first_unstable_offset
+        if first is None or first >= self.high_watermark:
+            return self.high_watermark
+        return max(first, self.log_start_offset)
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Take what replication decided; transactions whose markers are below it are done with."""
+        self.high_watermark = offset
+        self.producers.high_watermark_moved(offset)
+
+    def fail(self, error: StorageError) -> None:
+        """From now on raise this at every use: the directory is offline."""
+        self.failure = error
+
+    def check_usable(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def assign_topic_id(self, topic_id: TopicId) -> None:
+        """Keep the topic's id, in `partition.metadata` as well; raises ApiError(INCONSISTENT_TOPIC_ID)."""
+        if self.topic_id == topic_id:
+            return
+        if self.topic_id is not None:
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.tp}: has {self.topic_id}, not {topic_id}")
+        self.check_usable()
+        self.flush_state.note(self._save(layout.PARTITION_METADATA, checkpoints.encode_partition_metadata(topic_id)))
+        self.topic_id = topic_id
+
+    def _save_epochs(self, entries: Sequence[EpochEntry]) -> None:
+        """What the machine may lose of them, recovery finds again in the batches above the recovery point."""
+        self.check_usable()
+        self.flush_state.note_epochs(self._save(layout.LEADER_EPOCHS, checkpoints.encode_epochs(entries)))
+
+    def _save(self, name: str, data: bytes) -> str:
+        """Write a small file so that it outlives the process, but not the machine; returns its path."""
+        path = f"{self.directory}/{name}"
+        write_whole(self.disk, path, data, sync=False)
+        return path
 
     # -- appending ------------------------------------------------------------------------------------------
 
@@ -83,29 +172,28 @@ class PartitionLog(SegmentedLog):
         """Check, number, stamp (in place, in `batches`) and write what a client or coordinator sent.
 
         `opened` are the bounds by which the batches were opened in a thread; where those are not the log's any more,
-        or there are none, they are opened here. Raises ApiError as `admit_for_leader` and `opening.opened` say. The
+        or there are none, they are opened here. Raises ApiError as `admit_for_leader` and `validation.opened` say. The
         log is not changed then.
         """
-        self.check_usable()
+        if self.failure is not None:
+            raise self.failure
         self.now_ms = now_ms
-        if self.reload is not None:
+        if self.history.reload is not None:
             self.want_producers()
         bounds = self.bounds
         by_client = origin is Origin.CLIENT
         if (by_client or bounds.recoding is not None) and opened != bounds:
             batches = validation.opened(batches, bounds, now_ms, from_client=by_client)
-        admission = Admission(self.log_end_offset, self.config, self.bounds, self.producers)
+        admission = Admission(self.log_end_offset, self._config, bounds, self.producers)
         chunk = admit_for_leader(batches, admission, leader_epoch, now_ms, origin)
         if isinstance(chunk, SeenBatch):
-            return AppendInfo(
-                chunk.first_offset, chunk.last_offset, chunk.timestamp, chunk.timestamp, self.log_start_offset, 0, True
-            )
+            return AppendInfo.again(chunk, self.log_start_offset)
         self._write(chunk, now_ms)
         return AppendInfo(
             chunk.first_offset,
             chunk.last_offset,
             chunk.max_timestamp,
-            now_ms if self.bounds.log_append_time else NO_TIME,
+            now_ms if bounds.log_append_time else NO_TIME,
             self.log_start_offset,
             len(batches),
         )
@@ -115,7 +203,7 @@ class PartitionLog(SegmentedLog):
     ) -> tuple[Callable[[memoryview], memoryview], Bounds] | None:
         """What to do with these batches in a thread before they are appended, and the bounds to say that it was done.
 
-        None where that would not take long (but see `always`), or was done by the same bounds. See `opening.opener`.
+        None where that would not take long (but see `always`), or was done by the same bounds. See `validation.opener`.
         """
         work = None if opened == self.bounds else validation.opener(batches, self.bounds, now_ms, always=always)
         return None if work is None else (work, self.bounds)
@@ -129,48 +217,29 @@ class PartitionLog(SegmentedLog):
         if now_ms is not None:
             self.now_ms = now_ms
         self.want_producers()
-        self._make_room_before(data)
-        admission = Admission(self.log_end_offset, self.config, self.bounds, self.producers)
-        chunks, size = admit_from_leader(data, admission, self.config.segment_bytes)
+        log_start = self.log_start_offset
+        base = base_below(data, log_start) if self.log_end_offset == log_start else None
+        if base is not None:
+            # DeleteRecords put the empty log's start inside the leader's first batch.
+            self.truncate_fully(base)
+            self.log_start_offset = log_start
+        admission = Admission(self.log_end_offset, self._config, self.bounds, self.producers)
+        chunks, size = admit_from_leader(data, admission, self._config.segment_bytes)
         for chunk in chunks:
             self._write(chunk, self.now_ms)
         first = chunks[0].first_offset if chunks else self.log_end_offset
         latest = max((chunk.max_timestamp for chunk in chunks), default=NO_TIME)
         return AppendInfo(first, self.log_end_offset - 1, latest, NO_TIME, self.log_start_offset, size)
 
-    def _make_room_before(self, data: memoryview) -> None:
-        """Start an empty log with the leader's first batch where its own start lies inside it (DeleteRecords)."""
-        if self.log_end_offset != self.log_start_offset or len(data) < HEADER_SIZE:
-            return
-        try:
-            first = parse_header(data)
-        except CorruptData as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.tp}: {error}") from None
-        if first.base_offset < self.log_end_offset <= first.last_offset:
-            log_start = self.log_start_offset
-            self.truncate_fully(first.base_offset)
-            self.log_start_offset = log_start
-
     def _write(self, chunk: Chunk, now_ms: int) -> None:
-        config = self.config
-        segment = self.active
+        config, segments = self._config, self.segments
+        segment = segments.active
         size = len(chunk.data)
-        if (
-            segment.size
-            and (
-                segment.size + size > config.segment_bytes
-                or segment.is_index_full
-                or segment.is_over_age(chunk.max_timestamp, now_ms, config)
-            )
-        ) or not segment.fits(chunk.last_offset):
+        if not segment.has_room(size, chunk.last_offset, chunk.max_timestamp, now_ms, config):
             segment = self.roll(chunk.first_offset, now_ms)
         if chunk.has_old:
             self.epochs.clear()
-        latest = self.epochs.latest
-        for epoch, start in chunk.epochs:
-            if latest is None or epoch > latest:
-                self.epochs.assign(epoch, start)
-                latest = epoch
+        self.epochs.follow(chunk.epochs)
         segment.append(
             chunk.data,
             chunk.first_offset,
@@ -179,10 +248,10 @@ class PartitionLog(SegmentedLog):
             chunk.timestamp_offset,
             config.index_interval_bytes,
         )
-        self.size += size
+        segments.size += size
         self.log_end_offset = chunk.last_offset + 1
-        if chunk.producers is not None:
-            self._remember(chunk.producers)
+        if chunk.producers is not None and chunk.producers.commit(segment, self.high_watermark):
+            self.flush_state.names_changed()
         if self.owes_sync:
             # The topic asks that what is acknowledged be synced, and everybody waits for it.
             self.flush()
@@ -190,132 +259,55 @@ class PartitionLog(SegmentedLog):
     @property
     def owes_sync(self) -> bool:
         """Whether as many records are unsynced as `flush.messages` allows at most before they are acknowledged."""
-        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+        return self.log_end_offset - self.flush_state.recovery_point >= self._config.flush_messages
 
-    def _remember(self, staged: Staged) -> None:
-        for entry in staged.entries.values():
-            self.producers.remember(entry)
-        # What ends later in this chunk was still open when an earlier one ended: a search for aborted transactions goes
-        # on from there.
-        open_from = [done.first_offset for done in staged.completed]
-        for number in reversed(range(len(open_from) - 1)):
-            open_from[number] = min(open_from[number], open_from[number + 1])
-        for number, done in enumerate(staged.completed, start=1):
-            stable = min([self.producers.stable_offset_after(done), *open_from[number : number + 1]])
-            if done.aborted:
-                self.active.note_aborted(AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable))
-                self.names_changed()
-            if done.last_offset >= self.high_watermark:
-                self.producers.remember_completed(done)
+    def roll(self, base_offset: int, now_ms: int) -> Segment:
+        """Seal the active segment and go on in a new one; a snapshot of the producers is taken between them."""
+        self.want_producers()
+        self.segments.active.seal()
+        self.history.write_snapshot(base_offset)
+        active = Segment.create(self.disk, self.directory, base_offset, self._config, now_ms)
+        self.segments.add(active)
+        self.flush_state.names_changed()
+        self.host.listener.rolled(self)
+        return active
 
     # -- reading --------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one: bool) -> LogSlice:
-        """Find whole batches from the one that holds `offset` on, all below `limit_offset`, in one segment.
+        """Find whole batches from the one that holds `offset` on, all below `limit_offset`: see `fetch.find`.
 
-        At most `max_bytes`; with `min_one` at least one batch, if there is one below the limit.
-        Raises ApiError(OFFSET_OUT_OF_RANGE).
+        Raises ApiError(OFFSET_OUT_OF_RANGE), StorageError.
         """
-        self.check_usable()
+        if self.failure is not None:
+            raise self.failure
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.tp}: offset {offset} is not within {self.log_start_offset} and {self.log_end_offset}",
             )
-        number = self.number_of(offset) if offset < limit_offset else len(self.segments)
-        while number < len(self.segments):
-            segment = self.segments[number]
-            wanted = Wanted(offset, max_bytes, self._limit_in(number, limit_offset), min_one)
-            try:
-                if segment is not self.active:
-                    self.open_segments.touch(segment)
-                    if not segment.indexes_loaded:
-                        return self._cold_slice(number, wanted, limit_offset)
-                span = locate(segment, segment.size, wanted, segment.read_nowait)
-                if span is not None:
-                    return LogSlice(segment.log_file(), span, size=span.size, cuts=self.count_cuts)
-            except scan.NotCached:
-                return self._cold_slice(number, wanted, limit_offset)
-            except scan.CutShort as error:
-                if segment is self.active:
-                    raise StorageError(f"{segment.path(layout.LOG)}: {error}") from error
-                self.lost_tail(segment, offset, error)
-            except (CorruptData, FileNotFoundError) as error:
-                raise StorageError(f"{segment.path(layout.LOG)}: {error}") from error
-            number += 1
-        return LogSlice(None, NOTHING, size=0, cuts=self.count_cuts)
+        interval = self._config.index_interval_bytes
+        return fetch.find(
+            self.segments, offset, max_bytes, limit_offset, min_one, self.log_end_offset, interval, self._lost_tail
+        )
 
-    def _cold_slice(self, number: int, wanted: Wanted, limit_offset: int) -> LogSlice:
-        """A slice that is looked up when it is loaded, from the segments as they are now."""
-        first = self.segments[number]
-        first.log_file()  # opened now, so that retention cannot take it away
-        first = first.reader()
-        behind, end, cuts = self.segments[number + 1 :], self.log_end_offset, self.cuts
-        active_size = self.active.size
-
-        def resolve() -> tuple[Segment, Span] | None:
-            reader, size = first, first.size
-            for at in range(len(behind) + 1):
-                if at:
-                    size = active_size if at == len(behind) else behind[at - 1].size
-                    reader = behind[at - 1].reader()
-                    if self.cuts != cuts:
-                        return None  # or it would be known as it is after the cut
-                index_builder.look_into(reader, self.config.index_interval_bytes)
-                reaches = behind[at].base_offset if at < len(behind) else end
-                question = wanted._replace(limit_offset=None if limit_offset >= reaches else limit_offset)
-                try:
-                    span = locate(reader, size, question, reader.read)
-                except scan.CutShort as error:
-                    if at == len(behind) or self.cuts != cuts:
-                        raise
-                    self.lost_tail(reader, wanted.offset, error)
-                    continue
-                if span is not None:
-                    return reader, span
-            return None
-
-        return LogSlice(None, None, size=min(wanted.max_bytes, first.size), cuts=self.count_cuts, resolve=resolve)
-
-    def _limit_in(self, number: int, limit_offset: int) -> int | None:
-        """The limit, or None where the whole segment lies below it."""
-        return None if limit_offset >= self.end_of(number) else limit_offset
+    def _lost_tail(self, segment: Segment, offset: int, why: Exception) -> None:
+        """A closed segment ends inside a batch: tell once, from any thread, that `offset` is not there."""
+        if self.segments.note_lost_tail(segment, offset):
+            lost = f"it lost its tail, offset {offset} and what comes behind it there: reading goes on in the next one"
+            name = layout.file_name(segment.base_offset, layout.LOG)
+            self.host.listener.damaged(self, f"{name}: {lost} ({why})")
 
     def timestamp_search(self, timestamp: int) -> Callable[[], Found | None]:
         """Return what finds (timestamp, offset, leader epoch or -1) of the first record that is not older.
 
-        It waits for the disk, and may be called in a thread while the log goes on; it raises StorageError then, and
-        ApiError(NOT_LEADER_OR_FOLLOWER) where the log was cut or compacted meanwhile: ask again.
+        It waits for the disk, and may be called in a thread while the log goes on: see `TimestampSearch.run`.
         """
         self.check_usable()
-        candidates = [segment for segment in self.segments if segment.max_timestamp >= timestamp]
-        for segment in candidates[:1]:
-            if segment is not self.active:
-                self.open_segments.touch(segment)
-        cuts = self.cuts
-
-        def search() -> Found | None:
-            for segment in candidates:
-                found = epoch = None
-                try:
-                    reader = segment.reader()
-                    if self.cuts == cuts:
-                        index_builder.look_into(reader, self.config.index_interval_bytes)
-                        found = timestamps.first_in_segment(reader, timestamp, self.log_start_offset)
-                        epoch = None if found is None else self.epochs.epoch_of(found[1])
-                except (CorruptData, FileNotFoundError) as error:
-                    # A closed segment that lost its tail has no such record: `read` tells.
-                    is_short = isinstance(error, scan.CutShort) and segment is not self.active
-                    if not is_short and self.cuts == cuts and segment in self.segments:
-                        raise StorageError(f"{self.directory}: {error}") from error
-                    # else retention took it away meanwhile
-                if self.cuts != cuts:
-                    raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp}: the log was cut meanwhile")
-                if found is not None:
-                    return *found, -1 if epoch is None else epoch
-            return None
-
-        return search
+        interval = self._config.index_interval_bytes
+        return TimestampSearch(
+            self.segments, self.epochs, timestamp, lambda: self.log_start_offset, interval, str(self.tp)
+        ).run
 
     def max_timestamp_search(self) -> Callable[[], Found | None]:
         """Return what finds the same of the first record with the largest timestamp of the log."""
@@ -324,36 +316,128 @@ class PartitionLog(SegmentedLog):
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that touch offsets from `start` to below `end`."""
-        return timestamps.aborted_between(self.segments[self.number_of(start) :], start, end)
+        return self.segments.aborted_between(start, end)
 
-    # -- leases and replacements ----------------------------------------------------------------------------
+    # -- flushing -------------------------------------------------------------------------------------------
 
-    def closed_segments(self) -> list[SegmentInfo]:
-        """Describe every segment but the active one, in order. Reads the ends of the log files."""
-        found = []
-        for segment in self.segments[:-1]:
-            was_open = segment.indexes_loaded
-            self.load_indexes(segment)
-            found.append(segment_info(segment, segment.end_offset(), is_active=False))
-            if not was_open:
-                segment.release()
-        return found
+    def flush(self, up_to: int | None = None) -> None:
+        """Make all below `up_to` (default: the end) durable. Waits for the disk."""
+        plan = self.prepare_flush(up_to)
+        if plan is not None:
+            plan.run()
+            self.flush_state.done(plan)
 
-    def active_segment(self) -> SegmentInfo:
-        """Describe the active segment: its size now counts whole batches, whatever is appended later."""
-        return segment_info(self.active, self.log_end_offset, is_active=True)
+    def prepare_flush(self, up_to: int | None = None) -> FlushPlan | None:
+        """Gather what `flush` has to do: see `FlushState.plan`, and hand it to `FlushState.done` when it was run."""
+        self.check_usable()
+        return self.flush_state.plan(self.log_end_offset if up_to is None else min(up_to, self.log_end_offset))
 
-    def link_segments(self, into_directory: str, bases: Iterable[int]) -> None:
-        """Hard-link the files of these segments into a directory under their own names; of an active one the log alone.
+    def close(self) -> None:
+        """Seal, take the producers' snapshot, flush: after this the log opens without recovery. Waits for the disk.
 
-        Raises KeyError for a base that is no segment's.
+        A log to which nothing came since the last clean end has all that, durable; its indexes are trimmed again.
         """
-        by_base = {segment.base_offset: segment for segment in self.segments}
-        for base in bases:
-            segment = by_base[base]
-            kinds = [layout.LOG] if segment is self.active else swap.kinds_of(segment)
-            for kind in kinds:
-                self.disk.link(segment.path(kind), f"{into_directory}/{layout.file_name(base, kind)}")
+        self.check_usable()
+        active = self.segments.active
+        as_found = self.flush_state.is_as_found and not self.segments.cuts and self.log_end_offset == self._end_found
+        self.want_producers()
+        active.seal()
+        if not as_found:
+            self.history.write_snapshot(self.log_end_offset)
+            # The index files of an active segment are not part of a flush plan that has no new records.
+            for file in active.unsynced:
+                file.sync()
+            self.flush()
+        self.fail(StorageError(f"{self.directory}: closed"))
+
+    # -- cutting the end ------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop every batch that reaches `offset`; returns whether there was any.
+
+        The end is then `offset`, or lower where it lies inside a batch; nothing is left where that is below the start.
+        """
+        self.check_usable()
+        if offset >= self.log_end_offset:
+            return False
+        end = self.segments.end_after_cut(offset, self._config.index_interval_bytes)
+        if end < self.log_start_offset or offset < self.segments[0].base_offset:
+            self.truncate_fully(min(offset, self.log_start_offset))
+            return True
+        self._rewind(end)
+        self.log_end_offset, retired = self.segments.cut(offset, self._config)
+        self._retired(retired)
+        self.flush_state.note(self.segments.active.path(layout.LOG))
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self.history.cut(self.log_end_offset)
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
+        self.host.listener.cut(self, self.log_end_offset)
+        return True
+
+    def truncate_fully(self, new_start: int) -> None:
+        """Drop everything and start over, empty, at `new_start`."""
+        self.check_usable()
+        self._rewind(new_start)
+        self._retired(self.segments.retire_all())
+        self.epochs.clear()
+        self.history.clear()
+        self.segments.start_over(Segment.create(self.disk, self.directory, new_start, self._config, self.now_ms))
+        self.log_start_offset = self.log_end_offset = self.high_watermark = new_start
+        # Nothing above the start is there to be synced; the names are, with the next flush.
+        self.flush_state.recovery_point = min(self.flush_state.recovery_point, new_start)
+        self.host.listener.cut(self, new_start)
+
+    def _rewind(self, offset: int) -> None:
+        """Before a cut: let no one read what is about to go, and take the recovery point back."""
+        self.segments.cuts += 1
+        if offset < self.flush_state.recovery_point:
+            self.flush_state.recovery_point = offset
+            self.host.listener.rewinding(self)
+
+    def _retired(self, paths: list[str]) -> None:
+        if paths:
+            self.host.listener.retired(self, paths)
+            self.flush_state.names_changed()
+
+    def finish_reload(self, reload: replay.Reload) -> None:
+        """Take over what was read, unless the log was cut again since."""
+        for what in self.history.finish_reload(reload):
+            self.host.listener.damaged(self, f"what producers did is not known from {what}")
+
+    def want_producers(self) -> None:
+        """Whoever is about to write needs the producers' states: what nobody has read again yet is read now."""
+        reload = self.history.reload
+        if reload is not None:
+            reload.run()
+            self.finish_reload(reload)
+
+    # -- cutting the front ----------------------------------------------------------------------------------
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Let the log begin at `offset`; whole segments below go with the next retention run.
+
+        Returns whether that changed anything. Raises ApiError(OFFSET_OUT_OF_RANGE) above the high watermark.
+        """
+        self.check_usable()
+        if offset > self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.tp}: {offset} is above the high watermark {self.high_watermark}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def drop_oldest(self, count: int) -> None:
+        """Drop that many segments, but not the active one; the log begins behind them. `retention.py` says which."""
+        start = self.segments[count].base_offset
+        if start > self.log_start_offset:
+            self.log_start_offset = start
+            self.epochs.truncate_from_start(start)
+        self._retired(self.segments.drop_oldest(count))
+
+    # -- replacing ------------------------------------------------------------------------------------------
 
     def prepare_replacement(
         self, new_files: Sequence[str], old_bases: Sequence[Sequence[int]]
@@ -362,36 +446,30 @@ class PartitionLog(SegmentedLog):
 
         Waits for the disk; may run in a thread while the log goes on.
         """
-        return swap.prepare(self.segments[:-1], new_files, old_bases, self.config.index_interval_bytes)
+        return swap.prepare(self.segments.closed, new_files, old_bases, self._config.index_interval_bytes)
 
     def swap_in(self, replacements: Sequence[swap.Replacement]) -> None:
         """Put prepared replacements in place: renames alone, so that the loop is not held up.
 
-        Durable with the directory's next sync. Raises BadPart, with nothing changed, where a replaced segment is not
-        in the log any more.
+        Durable with the directory's next sync. Raises BadPart, with nothing changed, where that may not be any more.
         """
         self.check_usable()
-        if not replacements:
-            return
-        if self.is_moving:
+        if replacements and self.is_moving:
             swap.withdraw(replacements)
             raise swap.BadPart(replacements[0].new.base_offset, "the replica is moving to another log directory")
-        present = {id(segment) for segment in self.segments[:-1]}
-        for replacement in replacements:
-            if not all(id(segment) in present for segment in replacement.old):
-                swap.withdraw(replacements)
-                raise swap.BadPart(replacement.new.base_offset, "the log was cut since: what it replaces is gone")
-        self.cuts += 1  # first: from here on the names of the old files are those of others
-        swap.decide(replacements)
-        retired = swap.complete(replacements)
-        self.replace_in_row(replacements)
-        self.names_changed()
-        self.keeper.retired(self, retired)
+        self._retired(self.segments.swap_in(replacements))
 
-    def replace_segments(self, new_files: Sequence[str], old_bases: Sequence[Sequence[int]]) -> None:
-        """Replace closed segments by rewritten ones: `prepare_replacement` and `swap_in` in one. Waits for the disk.
+    # -- the directory --------------------------------------------------------------------------------------
 
-        `new_files[i]` is the path of a whole log file that stands for the adjacent closed segments `old_bases[i]`.
-        """
-        self.swap_in(self.prepare_replacement(new_files, old_bases))
-        self.disk.sync_directory(self.directory)
+    def moved_to(self, directory: str) -> None:
+        """The directory was renamed: go on under its new name. A future log is the replica's own from here on."""
+        self.segments.moved_to(directory)
+        self.directory = self.history.directory = directory
+        self.is_future = False
+        self.flush_state.moved_to(directory)
+
+    def discard(self, why: str) -> None:
+        """Let go of all files: the directory is being removed or is offline."""
+        if self.failure is None:
+            self.fail(StorageError(f"{self.directory}: {why}"))
+        self.segments.release()

@@ -17,9 +17,10 @@ from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageErro
 from logyard.broker.log import layout
 from logyard.broker.log.directory import DuplicateReplica, LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk.port import Disk, DiskError
-from logyard.broker.log.keeping import LogKeeper
 from logyard.broker.log.layout import DirectoryKind
+from logyard.broker.log.listener import LogHost, Unheard
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import LogState
 from logyard.broker.log.segment.open_segments import OpenSegments
 from logyard.broker.log.settings import StoreSettings
@@ -44,11 +45,11 @@ class Inventory:
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.broken: dict[TopicPartition, str] = {}
         self._half_made: dict[str, None] = {}  # directories whose making failed: they are no replica's yet
-        self.keeper: LogKeeper | None = None
+        self.host = LogHost(Unheard(disk), OpenSegments(), settings.validate_records)
+        self.forget: Callable[[TopicPartition, str], object] = lambda _tp, _path: None
         self._disk, self._clock, self._directories = disk, clock, directories
         self._settings, self._topic_config = settings, topic_config
         self._new_uuid, self._note, self._later = new_uuid, note, later
-        self._open_segments = OpenSegments()
         self._high_watermarks: Offsets = {}
         self._wanted: dict[TopicPartition, str] = {}  # where replicas that are still to come are to lie
 
@@ -85,10 +86,8 @@ class Inventory:
             self._topic_config(tp.topic),
             state,
             now_ms=self._clock.now_ms(),
-            keeper=self.keeper,
-            open_segments=self._open_segments,
+            host=self.host,
             is_future=is_future,
-            validate_records=self._settings.validate_records,
         )
         known[tp] = log
         directory.replicas += 1
@@ -145,19 +144,11 @@ class Inventory:
         raise failure
 
     def _create(self, tp: TopicPartition, path: str, config: TopicConfig, start: int | None = None) -> PartitionLog:
-        if self.keeper is not None:
-            self.keeper.making(tp, path)
-        return PartitionLog.create(
-            self._disk,
-            tp,
-            path,
-            config,
-            now_ms=self._clock.now_ms(),
-            start_offset=start or 0,
-            keeper=self.keeper,
-            open_segments=self._open_segments,
-            is_future=start is not None,
-            validate_records=self._settings.validate_records,
+        self.forget(tp, path)
+        now_ms = self._clock.now_ms()
+        state = recovery.fresh(self._disk, path, config, start or 0, now_ms)
+        return PartitionLog(
+            self._disk, tp, path, config, state, now_ms=now_ms, host=self.host, is_future=start is not None
         )
 
     # -- moving between directories -------------------------------------------------------------------------
@@ -257,7 +248,7 @@ class Inventory:
         log = self.logs[tp]
         directory = self._directories.of(log.directory)
         name = layout.marked_directory_name(tp, self._new_uuid(), DirectoryKind.STRAY)
-        log.cuts += 1  # another log takes its name
+        log.segments.cuts += 1  # another log takes its name
         self._disk.rename(log.directory, f"{directory.root}/{name}")
         del self.logs[tp]
         log.discard("set aside")

@@ -9,7 +9,31 @@ from typing import NamedTuple
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import layout
-from logyard.broker.log.segment.segment import Segment
+from logyard.broker.log.partition_log import PartitionLog
+
+
+def delete_old_segments(log: PartitionLog, now_ms: int, at_most: int | None = None) -> int:
+    """Drop the oldest segments that the topic's retention lets go; returns how many.
+
+    Each takes five renames: `at_most` bounds what is done in one go. Looks at files whose records have no timestamps.
+    """
+    log.check_usable()
+    log.now_ms = now_ms
+    count = deletable(
+        [_candidate(log, number) for number in range(len(log.segments))],
+        log.config,
+        now_ms=now_ms,
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        held=log.segments.held,
+    )
+    if at_most is not None:
+        count = min(count, at_most)
+    if count == len(log.segments):
+        log.roll(log.log_end_offset, now_ms)
+    if count:
+        log.drop_oldest(count)
+    return count
 
 
 class Candidate(NamedTuple):
@@ -25,12 +49,12 @@ class Candidate(NamedTuple):
     is_active: bool
 
 
-def candidate(segment: Segment, end_offset: int, *, is_active: bool) -> Candidate:
-    """Describe a segment. Looks at the file where no record has a timestamp."""
+def _candidate(log: PartitionLog, number: int) -> Candidate:
+    segment = log.segments[number]
     latest = segment.max_timestamp
     if latest < 0 and segment.size:
         latest = segment.disk.status(segment.path(layout.LOG)).mtime_ms
-    return Candidate(segment.base_offset, end_offset, segment.size, latest, is_active)
+    return Candidate(segment.base_offset, log.end_of(number), segment.size, latest, segment is log.segments.active)
 
 
 def deletable(

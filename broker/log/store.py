@@ -25,7 +25,6 @@ from logyard.broker.log.recovery import moves, recovery
 from logyard.broker.log.recovery.loading import read_logs
 from logyard.broker.log.recovery.replay import Reload
 from logyard.broker.log.registry import Inventory
-from logyard.broker.log.segmented import SegmentedLog
 from logyard.broker.log.settings import StoreSettings as StoreSettings
 from logyard.broker.log.upkeep import Upkeep
 from logyard.broker.model import TopicId, TopicPartition
@@ -79,7 +78,8 @@ class LogStore:
             self._cut,
             note,
         )
-        self._inventory.keeper = self._upkeep
+        self._inventory.host = self._inventory.host._replace(listener=self._upkeep)
+        self._inventory.forget = self._upkeep.forget
 
     # -- who is here ----------------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class LogStore:
         self._later(0, partial(moves.unmark, self._disk, roots, log.directory))
         return log
 
-    def _cut(self, log: SegmentedLog, offset: int) -> None:
+    def _cut(self, log: PartitionLog, offset: int) -> None:
         if log.reload is not None:
             self._chores.keep(partial(self._reload, log, log.reload))
         if log.is_future:
@@ -301,7 +301,7 @@ class LogStore:
             future.truncate_to(offset)
         self.on_cut(log.tp, offset)
 
-    async def _reload(self, log: SegmentedLog, reload: Reload) -> None:
+    async def _reload(self, log: PartitionLog, reload: Reload) -> None:
         """Until it is done a follower takes nothing in: what goes wrong is tried again."""
         if log.reload is reload and log.failure is None:
             await self._run(reload.run)

@@ -15,7 +15,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.directory import LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk.port import Disk, remove_if_there
 from logyard.broker.log.partition_log import PartitionLog
-from logyard.broker.log.segmented import SegmentedLog
+from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.model import TopicPartition
 
 LOGS_PER_TURN = 64
@@ -38,18 +38,18 @@ class Upkeep:
         directories: LogDirectories,
         later: Callable[[int, Callable[[], object]], None],
         wake: Callable[[], object],
-        on_cut: Callable[[SegmentedLog, int], object],
+        on_cut: Callable[[PartitionLog, int], object],
         note: Callable[[str], None],
     ) -> None:
         self._clock, self._run, self._pause = clock, run, pause
         self._one_at_a_time = one_at_a_time
         self._logs, self._directories = logs, directories
         self._later, self._wake, self._on_cut, self._note = later, wake, on_cut, note
-        self._to_flush: dict[SegmentedLog, bool] = {}  # whole, or only up to the active segment
+        self._to_flush: dict[PartitionLog, bool] = {}  # whole, or only up to the active segment
 
     # -- what logs report (LogKeeper) -----------------------------------------------------------------------
 
-    def making(self, tp: TopicPartition, path: str) -> None:
+    def forget(self, tp: TopicPartition, path: str) -> None:
         """See to it that no checkpoint has an entry of an earlier log of that name.
 
         An old log start would have the new log dropped at the next start, an old watermark show what is not committed,
@@ -60,14 +60,14 @@ class Upkeep:
             if directory.speaks_of(name, tp):
                 directory.write_now(name, self.offsets(directory, name))
 
-    def rolled(self, log: SegmentedLog) -> None:
+    def rolled(self, log: PartitionLog) -> None:
         self._to_flush.setdefault(log, False)
         self._wake()
 
-    def retired(self, log: SegmentedLog, paths: Sequence[str]) -> None:
+    def retired(self, log: PartitionLog, paths: Sequence[str]) -> None:
         self._later(log.config.file_delete_delay_ms, lambda: _remove(log.disk, paths))
 
-    def rewinding(self, log: SegmentedLog) -> None:
+    def rewinding(self, log: PartitionLog) -> None:
         """See to it that no checkpoint on disk, or on its way there, has more than the log's recovery point."""
         directory, name = self._directories.of(log.directory), layout.RECOVERY_POINTS
         if directory.offsets[name].get(log.tp, 0) > log.recovery_point:
@@ -75,7 +75,7 @@ class Upkeep:
         else:
             directory.begin_write(name)
 
-    def cut(self, log: SegmentedLog, offset: int) -> None:
+    def cut(self, log: PartitionLog, offset: int) -> None:
         """See to it that no checkpoint has a start or a cleaner's offset above a log's, and make the cut durable soon.
 
         A machine that lost its power might otherwise find what was cut off, behind what was written over it.
@@ -91,7 +91,7 @@ class Upkeep:
             directory.write_now(layout.LOG_STARTS, self.offsets(directory, layout.LOG_STARTS))
         self._on_cut(log, offset)
 
-    def damaged(self, log: SegmentedLog, what: str) -> None:
+    def damaged(self, log: PartitionLog, what: str) -> None:
         self._note(f"{log.directory}: {what}")
 
     # -- work on all logs -----------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Upkeep:
             again: list[PartitionLog] = []
 
             def retire(log: PartitionLog, again: list[PartitionLog] = again) -> None:
-                if log.delete_old_segments(now_ms, SEGMENTS_PER_TURN) == SEGMENTS_PER_TURN:
+                if delete_old_segments(log, now_ms, SEGMENTS_PER_TURN) == SEGMENTS_PER_TURN:
                     again.append(log)
 
             await self._each(retire, going)
@@ -123,31 +123,32 @@ class Upkeep:
         now_ms = self._clock.now_ms()
         await self._each(lambda log: log.producers.expire(now_ms, expiration_ms))
 
-    async def flush(self, log: SegmentedLog, up_to: int | None = None) -> None:
+    async def flush(self, log: PartitionLog, up_to: int | None = None) -> None:
         """Make a log durable up to an offset (default: its end) without holding up the event loop."""
         begun = self._clock.monotonic()
         plan = log.prepare_flush(up_to)
         if plan is not None:
             await self._run(plan.run)
-            log.flushed(plan)
-        log.flushed_at = begun
+            log.flush_state.done(plan)
+        log.flush_state.flushed_at = begun
 
     async def flush_waiting(self) -> None:
         """Flush logs that have begun new segments, up to these, and logs that were cut, to the end."""
         waiting, self._to_flush = self._to_flush, {}
         for log, whole in waiting.items():
-            await self._flush_in_turn(log, None if whole else log.active.base_offset)
+            await self._flush_in_turn(log, None if whole else log.segments.active.base_offset)
 
     async def flush_overdue(self) -> None:
         """Flush the logs whose flush.ms has passed."""
         now = self._clock.monotonic()
         for log in self._logs():
-            if log.flushed_at is None:
-                log.flushed_at = now
-            if log.recovery_point < log.log_end_offset and (now - log.flushed_at) * 1000 >= log.config.flush_ms:
+            state = log.flush_state
+            if state.flushed_at is None:
+                state.flushed_at = now
+            if state.recovery_point < log.log_end_offset and (now - state.flushed_at) * 1000 >= log.config.flush_ms:
                 await self._flush_in_turn(log)
 
-    async def _flush_in_turn(self, log: SegmentedLog, up_to: int | None = None) -> None:
+    async def _flush_in_turn(self, log: PartitionLog, up_to: int | None = None) -> None:
         """Flush one of many: what goes wrong with it keeps no other from its turn."""
         try:
             await self.flush(log, up_to)
@@ -190,7 +191,7 @@ class Upkeep:
         if directory.finish_write(name, offsets, turn):
             await self._run(lambda: directory.disk.sync_directory(directory.root))
 
-    async def set_cleaner_offset(self, log: SegmentedLog, offset: int) -> None:
+    async def set_cleaner_offset(self, log: PartitionLog, offset: int) -> None:
         """Write up to where a log is cleaned."""
         directory, name = self._directories.of(log.directory), layout.CLEANER_OFFSETS
         async with self._one_at_a_time:

@@ -19,6 +19,7 @@ from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
+from tests.support.logs import create_log
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("bench", 0)
@@ -47,7 +48,7 @@ def appends(directory: str) -> None:
         ("16 KiB", 16384, 100, 20_000),
         ("1 MiB", MEBIBYTE, 1000, 1_000),
     ):
-        log = PartitionLog.create(
+        log = create_log(
             OsDisk(), TP, f"{directory}/append-{size}", TopicConfig(segment_bytes=64 * MEBIBYTE), now_ms=NOW
         )
         fresh = built(size, count)
@@ -60,14 +61,14 @@ def appends(directory: str) -> None:
         repeat(one, times // 10)
         with timed(f"append {name}, plain", times, times * len(data)):
             repeat(one, times)
-        file = log.active.log_file()
+        file = log.segments.active.log_file()
         with timed(f"  of which the write of {name}", times, times * len(data)):
             repeat(lambda file=file, data=data: file.write_at(data, 0), times)
     idempotent(directory, 50_000)
 
 
 def idempotent(directory: str, times: int) -> None:
-    log = PartitionLog.create(OsDisk(), TP, f"{directory}/idempotent", TopicConfig(), now_ms=NOW)
+    log = create_log(OsDisk(), TP, f"{directory}/idempotent", TopicConfig(), now_ms=NOW)
     batches = [
         memoryview(built(100, 1, producer_id=7, producer_epoch=0, base_sequence=number)) for number in range(times)
     ]
@@ -82,7 +83,7 @@ def repeat(work: Callable[[], None], times: int) -> None:
 
 
 def follows(directory: str) -> None:
-    log = PartitionLog.create(OsDisk(), TP, f"{directory}/follow", TopicConfig(), now_ms=NOW)
+    log = create_log(OsDisk(), TP, f"{directory}/follow", TopicConfig(), now_ms=NOW)
     chunks = []
     for base in range(0, 2000 * 64, 64):
         chunk = (
@@ -98,7 +99,7 @@ def follows(directory: str) -> None:
 
 
 def reads(directory: str) -> None:
-    log = PartitionLog.create(OsDisk(), TP, f"{directory}/read", TopicConfig(segment_bytes=64 * MEBIBYTE), now_ms=NOW)
+    log = create_log(OsDisk(), TP, f"{directory}/read", TopicConfig(segment_bytes=64 * MEBIBYTE), now_ms=NOW)
     for _ in range(16_000):
         log.append_as_leader(memoryview(built(16384, 100)), 0, now_ms=NOW)
     log.flush()
@@ -131,7 +132,7 @@ def recoveries(directory: str) -> None:
     with timed("recovery, every batch checked", 1, size):
         recovery.load(OsDisk(), path, config, Checkpointed(), now_ms=NOW)
     for number in range(500):
-        log = PartitionLog.create(OsDisk(), TP, f"{directory}/many/t-{number}", TopicConfig(), now_ms=NOW)
+        log = create_log(OsDisk(), TP, f"{directory}/many/t-{number}", TopicConfig(), now_ms=NOW)
         log.append_as_leader(memoryview(built(100, 1)), 0, now_ms=NOW)
         log.close()
     with timed("start of a small log, closed cleanly", 500):

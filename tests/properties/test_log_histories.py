@@ -12,11 +12,25 @@ from hypothesis import strategies as st
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
+from logyard.broker.log.listener import stands_alone
 from logyard.broker.log.partition_log import Origin, PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
+from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.records import batch
-from tests.support.logs import DIRECTORY, NOW, ROOT, TP, content, fetched, marker, offsets, produced
+from tests.support.logs import (
+    DIRECTORY,
+    NOW,
+    ROOT,
+    TP,
+    content,
+    create_log,
+    fetched,
+    marker,
+    offsets,
+    produced,
+    replace_segments,
+)
 
 CONFIG = TopicConfig(
     segment_bytes=700,
@@ -113,11 +127,12 @@ class History:
         self.disk.sync_directory("/")
         self.model = Model()
         self.known = Checkpointed()
+        self.host = stands_alone(self.disk)._replace(listener=self)
         self.intended: list[bytes] | None = None  # where a step that may be stopped halfway leads
-        self.log = PartitionLog.create(self.disk, TP, DIRECTORY, CONFIG, now_ms=NOW, keeper=self)
+        self.log = create_log(self.disk, TP, DIRECTORY, CONFIG, host=self.host)
         self.disk.sync_directory(ROOT)
 
-    # LogKeeper
+    # LogListener
 
     def rolled(self, tp: object) -> None: ...
 
@@ -211,31 +226,32 @@ class History:
         self.log.advance_log_start(offset)
 
     def retain(self) -> None:
-        self.log.delete_old_segments(NOW)
+        delete_old_segments(self.log, NOW)
         self.model.start = self.log.log_start_offset
         self.model.furthest_start = max(self.model.furthest_start, self.model.start)
 
     def compact(self, first: int) -> None:
         """Replace up to three closed segments by one with the same batches but fewer records."""
-        closed = self.log.closed_segments()[first : first + 3]
+        closed = self.log.segments.closed[first : first + 3]
         if not closed:
             return
         rewritten = []
-        bases = [info.base_offset for info in closed]
+        bases = [segment.base_offset for segment in closed]
+        last_offset = closed[-1].end_offset() - 1
         for data in self.model.batches:
             base, last = offsets(data)[0]
-            if bases[0] <= base and last <= closed[-1].last_offset:
+            if bases[0] <= base and last <= last_offset:
                 data = thinned(data)
             rewritten.append(data)
         part = f"{ROOT}/part"
-        wanted = [d for d in rewritten if bases[0] <= offsets(d)[0][0] and offsets(d)[0][1] <= closed[-1].last_offset]
+        wanted = [d for d in rewritten if bases[0] <= offsets(d)[0][0] and offsets(d)[0][1] <= last_offset]
         if bases[0] < self.first_kept_base(bases[0]):
             return  # below the model's oldest batch: nothing to say about it
         file = self.disk.open(part, create=True, write=True)
         file.truncate(0)
         file.write_at(b"".join(wanted), 0)
         self.intended = rewritten
-        self.log.replace_segments([part], [bases])
+        replace_segments(self.log, [part], [bases])
         self.model.batches = rewritten
 
     def first_kept_base(self, base: int) -> int:
@@ -253,7 +269,7 @@ class History:
             counted[step](number)
 
     def roll(self) -> None:
-        if self.log.active.size:
+        if self.log.segments.active.size:
             self.log.roll(self.log.log_end_offset, NOW)
 
     def restart(self) -> None:
@@ -264,7 +280,7 @@ class History:
     def reopen(self) -> None:
         state = recovery.load(self.disk, DIRECTORY, CONFIG, self.known, now_ms=NOW)
         self.known = Checkpointed(self.known.recovery_point, self.known.log_start_offset)
-        self.log = PartitionLog(self.disk, TP, DIRECTORY, CONFIG, state, now_ms=NOW, keeper=self)
+        self.log = PartitionLog(self.disk, TP, DIRECTORY, CONFIG, state, now_ms=NOW, host=self.host)
         # Only the checkpoint knows of a start inside a segment.
         self.model.start = self.log.log_start_offset
         self.log.set_high_watermark(self.log.log_end_offset)

@@ -100,11 +100,11 @@ class BrokerRules:
         if log.high_watermark > log.log_end_offset:
             raise BrokenPromise(f"{born} on {machine}: high watermark {log.high_watermark} behind the log's end")
         bound = min(log.log_end_offset, log.high_watermark)
-        if log.cuts != checked.cuts:
-            self._trace.count("log truncated", log.cuts - checked.cuts)
-            checked.cuts = log.cuts
+        if log.segments.cuts != checked.cuts:
+            self._trace.count("log truncated", log.segments.cuts - checked.cuts)
+            checked.cuts = log.segments.cuts
             checked.offset = 0
-        if log.cuts and (wrong := misremembered(machine, log)):
+        if log.segments.cuts and (wrong := misremembered(machine, log)):
             raise BrokenPromise(f"{born} on {machine}: {wrong}")
         if whole:
             checked.offset = 0
@@ -166,5 +166,5 @@ def _what_is_looked_at(partition: Any, log: Any) -> tuple[Any, ...]:
         log.high_watermark,
         log.log_end_offset,
         log.log_start_offset,
-        log.cuts,
+        log.segments.cuts,
     )

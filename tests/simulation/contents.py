@@ -41,7 +41,7 @@ def batches(machine: Machine, log: Any, offset: int) -> Iterator[Batch]:
 
     Out of the disk's memory: looking changes nothing.
     """
-    for number in range(log.number_of(offset), len(log.segments)):
+    for number in range(log.segments.number_of(offset), len(log.segments)):
         if log.end_of(number) > offset:
             held = _segment(machine, log, log.segments[number])
             yield from held.batches[bisect_left(held.lasts, offset) :]

@@ -43,7 +43,7 @@ class DiskLogs:
         if log is None:
             directory = f"/logs/{tp}"
             state = recovery.fresh(self.disk, directory, config, 0, NOW_MS)
-            log = self.logs[tp] = PartitionLog(self.disk, tp, directory, config, state, now_ms=NOW_MS, is_new=True)
+            log = self.logs[tp] = PartitionLog(self.disk, tp, directory, config, state, now_ms=NOW_MS)
         return log
 
     def delete(self, tp: TopicPartition) -> None:

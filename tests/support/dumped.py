@@ -5,17 +5,17 @@ from pathlib import Path
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.real import OsDisk
-from logyard.broker.log.partition_log import Origin, PartitionLog
+from logyard.broker.log.partition_log import Origin
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
 from logyard.broker.records.downconvert import downconvert
-from tests.support.logs import NOW, TP, marker, produced
+from tests.support.logs import NOW, TP, create_log, marker, produced
 
 
 def write_log(path: Path) -> Path:
     """A closed log with two producers, aborted transactions, epochs and several segments."""
     config = TopicConfig(segment_bytes=20_000, index_interval_bytes=500)
-    log = PartitionLog.create(OsDisk(), TP, str(path), config, now_ms=NOW)
+    log = create_log(OsDisk(), TP, str(path), config, now_ms=NOW)
     log.assign_topic_id(uuid.UUID(int=5))
     sequences = {7: 0, 8: 0}
     for number in range(300):

@@ -9,6 +9,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import Disk
+from logyard.broker.log.listener import stands_alone
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
@@ -54,12 +55,36 @@ def marker(kind: int, *, producer_id: int, producer_epoch: int = 0, coordinator_
     return memoryview(made)
 
 
-def new_log(disk: Disk | None = None, config: TopicConfig | None = None, **kwargs: Any) -> PartitionLog:
-    """A new log, in a log directory that is durable."""
+def create_log(
+    disk: Disk,
+    tp: TopicPartition,
+    directory: str,
+    config: TopicConfig,
+    *,
+    now_ms: int = NOW,
+    start_offset: int = 0,
+    **kwargs: Any,
+) -> PartitionLog:
+    """A new log in a directory that is made, too; the rest goes to `PartitionLog`."""
+    state = recovery.fresh(disk, directory, config, start_offset, now_ms)
+    return PartitionLog(disk, tp, directory, config, state, now_ms=now_ms, **kwargs)
+
+
+def new_log(
+    disk: Disk | None = None, config: TopicConfig | None = None, *, start_offset: int = 0, **host: Any
+) -> PartitionLog:
+    """A new log, in a log directory that is durable; `host` gives fields of its `LogHost`."""
     disk = disk or MemoryDisk()
     disk.make_directory(ROOT)
     disk.sync_directory("/")
-    return PartitionLog.create(disk, TP, DIRECTORY, config or TopicConfig(), now_ms=NOW, **kwargs)
+    shared = stands_alone(disk)._replace(**host)
+    return create_log(disk, TP, DIRECTORY, config or TopicConfig(), start_offset=start_offset, host=shared)
+
+
+def replace_segments(log: PartitionLog, new_files: Sequence[str], old_bases: Sequence[Sequence[int]]) -> None:
+    """Replace closed segments by rewritten ones, durably: what a commit of a compact lease does in its steps."""
+    log.swap_in(log.prepare_replacement(new_files, old_bases))
+    log.disk.sync_directory(log.directory)
 
 
 def opened(

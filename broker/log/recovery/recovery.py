@@ -35,7 +35,7 @@ def unheard(_text: str) -> None:
 class LogState:
     """What was found in a directory, ready to become a PartitionLog. The last segment is the active one.
 
-    `synced` says that all of it, names included, was durable.
+    `synced` says that all of it, names included, was durable; `is_new` that the directory was just made.
     """
 
     segments: list[Segment]
@@ -46,6 +46,7 @@ class LogState:
     recovery_point: int
     topic_id: TopicId | None
     synced: bool = False
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def fresh(disk: Disk, directory: str, config: TopicConfig, start_offset: int, no
     """Make a directory with an empty log in it."""
     disk.make_directory(directory)
     segment = Segment.create(disk, directory, start_offset, config, now_ms)
-    return LogState([segment], [], ProducerStates(), start_offset, start_offset, start_offset, None)
+    return LogState([segment], [], ProducerStates(), start_offset, start_offset, start_offset, None, is_new=True)
 
 
 def load(

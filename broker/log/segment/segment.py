@@ -284,20 +284,24 @@ class Segment:
         entries, time_entries = self._entries_max
         self.is_index_full = len(self.index) >= entries or len(self.time_index) >= time_entries
 
-    def fits(self, last_offset: int) -> bool:
-        """Whether an offset can be told from the base offset in 31 bits, as the indexes need it."""
-        return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+    def has_room(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig) -> bool:
+        """Whether batches of `size` bytes belong into this segment; otherwise a new one has to be begun.
 
-    def is_over_age(self, max_timestamp: int, now_ms: int, config: TopicConfig) -> bool:
-        """Whether a batch with that timestamp comes too late for this segment (`roll_ms` less its jitter)."""
+        An empty segment takes everything whose offsets can be told from the base offset in 31 bits, as the indexes
+        need it. Another one also has its bounds of size, of index entries, and of age (`roll_ms` less its jitter).
+        """
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return False
         if self.size == 0:
+            return True
+        if self.size + size > config.segment_bytes or self.is_index_full:
             return False
         limit = config.roll_ms
         if config.segment_jitter_ms:
             limit -= self._jitter_ms(config)
         if self.first_timestamp >= 0:
-            return max_timestamp - self.first_timestamp > limit
-        return now_ms - self.created_ms > limit
+            return max_timestamp - self.first_timestamp <= limit
+        return now_ms - self.created_ms <= limit
 
     def _jitter_ms(self, config: TopicConfig) -> int:
         """A number below segment.jitter.ms that differs from segment to segment but not from look to look."""

@@ -1,9 +1,6 @@
-"""Offsets by timestamp, and the aborted transactions of a range (ListOffsets, Fetch with read_committed)."""
-
-from collections.abc import Sequence
+"""Which record of a segment is the first that is not older than a time (ListOffsets)."""
 
 from logyard.broker.log.segment import scan
-from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.records.batch import BatchHeader, TimestampType, iter_records
 from logyard.broker.records.legacy import iter_legacy
@@ -34,19 +31,3 @@ def _first_in_batch(
         if record.timestamp >= timestamp and record.offset >= log_start:
             return record.timestamp, record.offset
     return None
-
-
-def aborted_between(segments: Sequence[Segment], start: int, end: int) -> list[AbortedTxn]:
-    """Return the aborted transactions that touch offsets from `start` to below `end`.
-
-    The segments are those from the one with `start` on: a marker lies at or behind its transaction's data.
-    """
-    found: list[AbortedTxn] = []
-    for segment in segments:
-        for entry in segment.aborted:
-            if entry.last_offset >= start and entry.first_offset < end:
-                found.append(entry)
-            if entry.last_stable_offset >= end:
-                # Everything below was decided when this one ended: nothing later can touch the range.
-                return found
-    return found

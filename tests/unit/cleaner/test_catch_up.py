@@ -102,10 +102,10 @@ async def test_what_lies_in_the_active_segment_is_left_for_later() -> None:
         )
         fill(theirs, 60)
         decision = await pair.compact_leader()
-        assert theirs.active.base_offset < decision.range_end
+        assert theirs.segments.active.base_offset < decision.range_end
         expected = latest(content(theirs))
         assert await pair.catch_up.look(pair.worker) == 1
-        assert pair.follower.store.cleaner_offset(TP) == theirs.active.base_offset
+        assert pair.follower.store.cleaner_offset(TP) == theirs.segments.active.base_offset
         assert latest(content(theirs)) == expected
         assert await pair.catch_up.look(pair.worker) == 0
         theirs.roll(theirs.log_end_offset, pair.follower.clock.now_ms())

@@ -31,7 +31,7 @@ async def test_a_dirty_log_is_cleaned_once_and_again_when_it_is_dirty_again() ->
         after = content(log)
         assert latest(after) == latest(before)
         assert len(after) < len(before) / 2
-        assert world.store.cleaner_offset(TP) == log.active.base_offset
+        assert world.store.cleaner_offset(TP) == log.segments.active.base_offset
         assert not await cleaner.clean_filthiest(worker), "nothing is dirty"
         await world.leases.settle()
         assert not world.disk.list(f"{log.directory}/.leases")
@@ -118,7 +118,7 @@ async def test_a_damaged_log_is_given_up_with_its_reason_and_others_go_on() -> N
         assert "t-0, segment 0: batch at position 0 (offset 0)" in cleaner.uncleanable[TP]
         assert "its CRC is wrong" in cleaner.uncleanable[TP]
         assert cleaner.gauges()["cleaner_uncleanable_partitions_count"] == 1
-        assert world.store.cleaner_offset(other.tp) == other.active.base_offset
+        assert world.store.cleaner_offset(other.tp) == other.segments.active.base_offset
         assert world.store.cleaner_offset(TP) is None
         world.clock.advance(10**6)
         requests = len(worker.requests)
@@ -147,7 +147,7 @@ async def test_other_trouble_is_tried_again_later_and_later() -> None:
                 waits.append(waited)
                 break
         assert waits == [15]
-        assert world.store.cleaner_offset(TP) == log.active.base_offset
+        assert world.store.cleaner_offset(TP) == log.segments.active.base_offset
 
 
 async def test_what_nobody_expected_of_one_log_keeps_no_other_dirty(monkeypatch: pytest.MonkeyPatch) -> None:

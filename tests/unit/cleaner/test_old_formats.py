@@ -44,7 +44,7 @@ async def test_a_log_of_all_formats_is_cleaned_and_cleaned_again(seed: int) -> N
         for part in (history[:90], history):
             if part is history:
                 append(log, history[90:])
-            end = log.active.base_offset
+            end = log.segments.active.base_offset
             assert await cleaner.clean_filthiest(worker)
             found = read_any(content(log))
             kept = [r for r in seen(part) if r.offset >= end] + list(latest(seen(part), end).values())
@@ -73,10 +73,12 @@ async def test_what_is_swapped_in_is_as_old_as_the_last_it_replaces() -> None:
         cleaner = cleaner_of(world, worker)
 
         def ages() -> list[int]:
-            return [world.disk.status(s.path(layout.LOG)).mtime_ms for s in log.segments if s is not log.active]
+            return [
+                world.disk.status(s.path(layout.LOG)).mtime_ms for s in log.segments if s is not log.segments.active
+            ]
 
         append(log, [old([Rec(n, b"k%d" % (n % 5), bytes(30))], 1, 0) for n in range(60)])
-        closed = [s for s in log.segments if s is not log.active]
+        closed = [s for s in log.segments if s is not log.segments.active]
         for number, segment in enumerate(closed):
             world.disk.set_mtime(segment.path(layout.LOG), 1_000_000 + number)
         before = ages()

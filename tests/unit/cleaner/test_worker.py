@@ -50,7 +50,7 @@ async def test_a_child_cleans_and_one_that_dies_is_told_and_replaced(tmp_path: P
         before = content(log)
         assert await cleaner.clean_filthiest(child)
         assert latest(content(log)) == latest(before)
-        assert world.store.cleaner_offset(TP) == log.active.base_offset
+        assert world.store.cleaner_offset(TP) == log.segments.active.base_offset
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
         with pytest.raises(WorkerDied):

@@ -19,6 +19,7 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.leases.cleanable import cleanable_end_of
 from logyard.broker.log import layout
 from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 from logyard.broker.records import compression
 from logyard.broker.records.batch import TimestampType, parse_header, records
@@ -120,7 +121,7 @@ def refusal(log: PartitionLog, size: int = 100, **fields: Any) -> ErrorCode:
 
 def is_rolled(log: PartitionLog) -> bool:
     """Whether the last batch began a segment."""
-    return offsets(content(log))[-1][0] == log.active.base_offset
+    return offsets(content(log))[-1][0] == log.segments.active.base_offset
 
 
 @proves("cleanup.policy")
@@ -131,9 +132,9 @@ def _(log: PartitionLog) -> None:
     log.roll(1, NOW)
     log.set_high_watermark(1)
     change(log, cleanup_policy="compact", retention_ms=1)
-    assert log.delete_old_segments(NOW + DAY) == 0
+    assert delete_old_segments(log, NOW + DAY) == 0
     change(log, cleanup_policy="compact,delete", retention_ms=1)
-    assert log.delete_old_segments(NOW + DAY) == 1
+    assert delete_old_segments(log, NOW + DAY) == 1
 
 
 def _codecs(log: PartitionLog) -> list[str]:
@@ -166,7 +167,7 @@ def _sizes_by_level(log: PartitionLog, codec: str, setting: str, levels: tuple[i
         change(log, **{"compression_type": codec, setting: level})
         before = log.size
         log.append_as_leader(produced([words]), 0, now_ms=NOW)
-        assert records(log.active.read(log.size - before, before))[0].value == words
+        assert records(log.segments.active.read(log.size - before, before))[0].value == words
         sizes.append(log.size - before)
     return sizes
 
@@ -200,11 +201,11 @@ def _(log: PartitionLog) -> None:
 def _(log: PartitionLog) -> None:
     for _ in range(5):
         append(log)
-    assert len(log.active.index) == 4
+    assert len(log.segments.active.index) == 4
     change(log, index_interval_bytes=10_000)
     for _ in range(5):
         append(log)
-    assert len(log.active.index) == 4
+    assert len(log.segments.active.index) == 4
 
 
 @proves("max.compaction.lag.ms")
@@ -312,7 +313,7 @@ def _(log: PartitionLog) -> None:
     change(log, preallocate="true")
     log.roll(1, NOW)
     append(log)
-    assert log.disk.status(log.active.path(layout.LOG)).size == log.config.segment_bytes
+    assert log.disk.status(log.segments.active.path(layout.LOG)).size == log.config.segment_bytes
     log.roll(2, NOW)
     assert log.disk.status(log.segments[1].path(layout.LOG)).size == log.segments[1].size < 1000
 
@@ -323,9 +324,9 @@ def _(log: PartitionLog) -> None:
         append(log, 1000)
         log.roll(number + 1, NOW)
     log.set_high_watermark(4)
-    assert log.delete_old_segments(NOW) == 0
+    assert delete_old_segments(log, NOW) == 0
     change(log, retention_bytes=2100)
-    assert log.delete_old_segments(NOW) == 2
+    assert delete_old_segments(log, NOW) == 2
     assert log.log_start_offset == 2
 
 
@@ -335,9 +336,9 @@ def _(log: PartitionLog) -> None:
         append(log, timestamp=NOW + number * 1000)
         log.roll(number + 1, NOW)
     log.set_high_watermark(3)
-    assert log.delete_old_segments(NOW + 3000) == 0
+    assert delete_old_segments(log, NOW + 3000) == 0
     change(log, retention_ms=1500)
-    assert log.delete_old_segments(NOW + 3000) == 2
+    assert delete_old_segments(log, NOW + 3000) == 2
 
 
 @proves("segment.bytes")
@@ -358,7 +359,7 @@ def _(log: PartitionLog) -> None:
     assert len(log.segments) == 1
     change(log, segment_index_bytes=24)
     log.roll(5, NOW)
-    assert log.disk.status(log.active.path(layout.INDEX)).size == 24
+    assert log.disk.status(log.segments.active.path(layout.INDEX)).size == 24
     for _ in range(5):
         append(log)
     assert len(log.segments) > 2, "a full index begins a segment"

@@ -58,7 +58,7 @@ async def test_a_read_that_a_compaction_overtook_is_done_again() -> None:
 
     def compacted() -> None:
         if offsets.reads in (1, 2):
-            offsets.log.cuts += 1  # as `replace_in_row` counts: the bytes lie elsewhere now
+            offsets.log.segments.cuts += 1  # as a swap counts: the bytes lie elsewhere now
 
     offsets = Offsets(compacted)
     assert len(await offsets.all()) == BATCHES
@@ -67,7 +67,7 @@ async def test_a_read_that_a_compaction_overtook_is_done_again() -> None:
 
 async def test_what_can_never_be_read_is_given_up() -> None:
     def compacted() -> None:
-        offsets.log.cuts += 1
+        offsets.log.segments.cuts += 1
 
     offsets = Offsets(compacted)
     with pytest.raises(StorageError, match="__consumer_offsets-0 cannot be read from offset 0 on"):

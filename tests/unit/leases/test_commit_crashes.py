@@ -8,6 +8,7 @@ import pytest
 from logyard.broker.clock import ManualClock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.memory import Choose, MachineStopped, MemoryDisk
+from logyard.broker.log.segment import index_builder
 from tests.support.lease_world import ROOT, TP, LeaseWorld, commit_body, fill
 from tests.support.logs import content
 
@@ -63,7 +64,7 @@ async def content_after_start(disk: MemoryDisk, choose: Choose | None, body: Any
         log = world.lead()
         assert not [e.name for e in disk.list(log.directory) if e.name.endswith((".cleaned", ".swap"))]
         for number, segment in enumerate(log.segments):
-            log.load_indexes(segment)
+            index_builder.load(segment, log.config.index_interval_bytes)
             assert segment.end_offset() <= log.end_of(number)
         found = content(log), world.store.cleaner_offset(TP)
         log.set_high_watermark(log.log_end_offset)

@@ -15,6 +15,7 @@ from logyard.broker.log.checkpoints import decode_epochs
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.partition_log import Origin
 from logyard.broker.log.producers import decode_snapshot
+from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.records import batch
 from tests.support.lease_world import DIRECTORY, TP, LeaseWorld, fill, lease_directories, ready_to_commit
 
@@ -35,7 +36,7 @@ class TestTake:
                 assert told["files"]["index"] % 8 == 0
                 assert told["files"]["timeindex"] % 12 == 0
                 assert (told["active"], told["max_timestamp"]) == (False, segment.max_timestamp)
-            assert lease["end_offset"] == log.active.base_offset
+            assert lease["end_offset"] == log.segments.active.base_offset
             assert (lease["log_end_offset"], lease["high_watermark"], lease["last_stable_offset"]) == (180, 180, 180)
             assert (lease["leader"], lease["is_leader"], lease["leader_epoch"]) == (1, True, 0)
             assert (lease["replicas"], lease["isr"]) == ([1, 2], [1, 2])
@@ -68,17 +69,17 @@ class TestTake:
             fill(log, 60)
             log.set_high_watermark(100)
             exported = await world.take("export")
-            assert exported["segments"][-1]["files"] == {"log": log.active.size}
+            assert exported["segments"][-1]["files"] == {"log": log.segments.active.size}
             lease = await world.take("audit")
             last = lease["segments"][-1]
-            assert (last["active"], last["base_offset"]) == (True, log.active.base_offset)
+            assert (last["active"], last["base_offset"]) == (True, log.segments.active.base_offset)
             # An audit looks at what lies beside the indexes as well.
             assert set(last["files"]) == {"log", "snapshot", "epochs"}
             assert decode_snapshot(await world.read(lease, last["base_offset"], "snapshot")) == []
             epochs = await world.read(lease, last["base_offset"], "epochs")
             assert [list(entry) for entry in decode_epochs(epochs)] == lease["leader_epochs"]
             assert (last["last_offset"], lease["end_offset"]) == (179, 100)
-            size = log.active.size
+            size = log.segments.active.size
             fill(log, 1)
             data = await world.read(lease, last["base_offset"])
             assert len(data) == size
@@ -200,7 +201,7 @@ class TestTake:
             assert log is not None
             commit = asyncio.ensure_future(world.lease_service.commit(lease["lease_id"], body))
             while not (world.leases.book.find(lease["lease_id"]).swapped):
-                audits = [await world.take("audit", run_id=str(log.cuts))]
+                audits = [await world.take("audit", run_id=str(log.segments.cuts))]
                 await asyncio.sleep(0)
             await commit
             audits.append(await world.take("audit", run_id="after"))
@@ -221,7 +222,7 @@ class TestTake:
 
             def retire() -> None:
                 world.before_work = lambda: None
-                assert log.delete_old_segments(world.clock.now_ms())
+                assert delete_old_segments(log, world.clock.now_ms())
 
             world.before_work = retire
             lease = await world.take("export")

@@ -6,6 +6,7 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import LogyardError
+from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.model import TopicPartition
 from logyard.broker.records import batch
 from tests.support.lease_world import DIRECTORY, LeaseWorld, fill, lease_directories
@@ -45,7 +46,7 @@ class TestLiving:
             log = world.lead()
             fill(log, 60)
             lease = await world.take(ttl_ms=5_000)
-            assert log.delete_old_segments(world.clock.now_ms()) == 0
+            assert delete_old_segments(log, world.clock.now_ms()) == 0
             world.clock.advance(5)
             path = f"/leases/{lease['lease_id']}"
             shown = await world.ok("GET", path)
@@ -54,7 +55,7 @@ class TestLiving:
             assert (status, answer["error"], answer["state"]) == (409, "lease_ended", "expired")
             await world.leases.settle()
             assert lease_directories(world) == []
-            assert log.delete_old_segments(world.clock.now_ms()) > 0
+            assert delete_old_segments(log, world.clock.now_ms()) > 0
             world.clock.advance(600)
             assert await world.refusal("GET", path) == (404, "unknown_lease")
 
@@ -65,7 +66,7 @@ class TestLiving:
             fill(log, 60)
             before = content(log)
             lease = await world.take("audit")
-            assert log.delete_old_segments(world.clock.now_ms()) > 1
+            assert delete_old_segments(log, world.clock.now_ms()) > 1
             await asyncio.sleep(0.01)
             data = b"".join([await world.read(lease, s["base_offset"]) for s in lease["segments"]])
             assert data == before
@@ -158,12 +159,12 @@ class TestRead:
             fill(log, 60)
             lease = await world.take()
             path = f"/leases/{lease['lease_id']}/segments"
-            for name in (f"{log.active.base_offset}/log", "1/log", "0/snapshot", "0/..%2flease.json"):
+            for name in (f"{log.segments.active.base_offset}/log", "1/log", "0/snapshot", "0/..%2flease.json"):
                 status, _ = await world.call("GET", f"{path}/{name}") if "%" not in name else (404, None)
                 assert status == 404, name
             assert await world.refusal("GET", f"{path}/0/snapshot") == (404, "unknown_segment")
             audit = await world.take("audit")
-            active = f"/leases/{audit['lease_id']}/segments/{log.active.base_offset}/index"
+            active = f"/leases/{audit['lease_id']}/segments/{log.segments.active.base_offset}/index"
             assert await world.refusal("GET", active) == (404, "unknown_segment")
 
     async def test_a_read_is_a_sign_of_life(self) -> None:
@@ -180,9 +181,9 @@ class TestRead:
             log = world.lead()
             fill(log, 60)
             lease = await world.take("audit")
-            path = f"/leases/{lease['lease_id']}/segments/{log.active.base_offset}/log"
+            path = f"/leases/{lease['lease_id']}/segments/{log.segments.active.base_offset}/log"
             world.leases.book.lose_replica = lambda *args: None  # type: ignore[method-assign]
-            log.truncate_to(log.active.base_offset)
+            log.truncate_to(log.segments.active.base_offset)
             with pytest.raises(LogyardError, match="was leased"):
                 await world.http.get(path)
 

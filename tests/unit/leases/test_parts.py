@@ -68,7 +68,10 @@ class TestParts:
             assert await refusal(path.partition("?")[0]) == (400, "invalid_request")
             assert await refusal(path.replace("generation=", "generation=9")) == (409, "wrong_generation")
             assert await refusal(path.replace("/0?", "/1?")) == (404, "unknown_segment")
-            assert await refusal(path.replace("/0?", f"/{log.active.base_offset}?")) == (404, "unknown_segment")
+            assert await refusal(path.replace("/0?", f"/{log.segments.active.base_offset}?")) == (
+                404,
+                "unknown_segment",
+            )
             allowed = 2 * sum(s["size"] for s in lease["segments"]) + (1 << 20)
             assert await refusal(data=bytes(allowed + 1)) == (413, "too_large")
             assert await refusal(data=bytes(allowed)) == (201, "none")

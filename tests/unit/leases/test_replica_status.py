@@ -15,8 +15,8 @@ class TestStatuses:
             assert (status["is_leader"], status["leader"], status["leader_epoch"]) == (True, 1, 0)
             assert (status["log_end_offset"], status["size"]) == (180, log.size)
             assert status["segments"][-1] == {
-                "base_offset": log.active.base_offset,
-                "size": log.active.size,
+                "base_offset": log.segments.active.base_offset,
+                "size": log.segments.active.size,
                 "active": True,
             }
             assert status["checkpoints"] == {

@@ -10,6 +10,7 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.leases import persistence
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
 from logyard.broker.log.disk.port import read_whole
+from logyard.broker.log.retention import delete_old_segments
 from tests.support.lease_world import ROOT, TP, LeaseWorld, commit_body, fill
 
 DIRECTORY = f"{ROOT}/t-0"
@@ -47,8 +48,8 @@ async def test_a_lease_goes_on_where_it_was() -> None:
         world.clock.advance(50)
         world.lead()
         assert (await world.ok("POST", f"{path}/heartbeat", beat))["state"] == "active"
-        log.advance_log_start(log.active.base_offset)
-        assert log.delete_old_segments(world.clock.now_ms()) == 0, "retention leaves them alone"
+        log.advance_log_start(log.segments.active.base_offset)
+        assert delete_old_segments(log, world.clock.now_ms()) == 0, "retention leaves them alone"
         assert await world.refusal("POST", "/leases", {**take_body(), "run_id": "other"}) == (409, "lease_held")
         decision, parts = await world.compaction(lease)
         await world.put_all(lease, parts)

@@ -7,6 +7,7 @@ from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.recovery import replay
 from logyard.broker.log.recovery.recovery import Checkpointed
+from logyard.broker.log.retention import delete_old_segments
 from tests.support.logs import (
     NOW,
     SMALL,
@@ -72,7 +73,7 @@ class TestTruncate:
         else:
             disk.open(path, write=True).write_at(b"\x63", 16)  # the first batch's magic
         told: list[str] = []
-        log.keeper.damaged = lambda _log, what: told.append(what)  # type: ignore[method-assign]
+        log.host.listener.damaged = lambda _log, what: told.append(what)  # type: ignore[method-assign]
         log.append_as_leader(produced([b"v"], producer_id=7, producer_epoch=0, base_sequence=35), 0, now_ms=NOW)
         log.append_as_leader(produced([b"v"]), 0, now_ms=NOW)
         assert log.reload is None
@@ -96,18 +97,18 @@ class TestTruncate:
         log.truncate_to(50)
         assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
-    def test_the_keeper_hears_of_a_rewind_before_anything_is_cut(self) -> None:
+    def test_the_listener_hears_of_a_rewind_before_anything_is_cut(self) -> None:
         disk = MemoryDisk()
         heard: list[tuple[int, int]] = []
 
-        class Keeper:
+        class Listener:
             def rolled(self, tp: object) -> None: ...
             def retired(self, tp: object, paths: object) -> None: ...
             def cut(self, tp: object, offset: int) -> None: ...
             def rewinding(self, tp: object) -> None:
                 heard.append((log.recovery_point, log.log_end_offset))
 
-        log = new_log(disk, keeper=Keeper())
+        log = new_log(disk, listener=Listener())
         fill(log, 10)
         log.truncate_to(18)
         log.flush()
@@ -120,19 +121,19 @@ class TestRetention:
         log = new_log(config=TopicConfig(segment_bytes=1000, retention_ms=1000))
         fill(log, 40)
         log.high_watermark = 30
-        assert log.delete_old_segments(NOW + 1000) == 0
-        assert log.delete_old_segments(NOW + 1001) == 1
+        assert delete_old_segments(log, NOW + 1000) == 0
+        assert delete_old_segments(log, NOW + 1001) == 1
         assert log.log_start_offset == log.segments[0].base_offset <= 30 < log.segments[1].base_offset
         log.set_high_watermark(80)
-        log.delete_old_segments(NOW + 1001)
+        delete_old_segments(log, NOW + 1001)
         assert (log.log_start_offset, log.log_end_offset, log.size) == (80, 80, 0)
-        assert log.delete_old_segments(NOW + 10**9) == 0
+        assert delete_old_segments(log, NOW + 10**9) == 0
 
     def test_by_size(self) -> None:
         log = new_log(config=TopicConfig(segment_bytes=1000, retention_bytes=2000, retention_ms=-1))
         fill(log, 40)
         sizes = [segment.size for segment in log.segments]
-        log.delete_old_segments(NOW)
+        delete_old_segments(log, NOW)
         assert log.size >= 2000
         assert log.size - log.segments[0].size < 2000
         assert sum(sizes) > log.size
@@ -140,9 +141,9 @@ class TestRetention:
     def test_below_the_log_start_even_if_compacted(self) -> None:
         log = new_log(config=TopicConfig(segment_bytes=1000, cleanup_policy=frozenset({"compact"}), retention_ms=1))
         fill(log, 40)
-        assert log.delete_old_segments(NOW + 10**9) == 0
+        assert delete_old_segments(log, NOW + 10**9) == 0
         log.advance_log_start(45)
-        assert log.delete_old_segments(NOW) == 2
+        assert delete_old_segments(log, NOW) == 2
         assert log.segments[0].base_offset <= 45 < log.segments[1].base_offset
         assert log.log_start_offset == 45
 
@@ -150,10 +151,10 @@ class TestRetention:
         log = new_log(config=TopicConfig(segment_bytes=1000, retention_ms=1))
         fill(log, 40)
         bases = [segment.base_offset for segment in log.segments]
-        log.hold("lease", bases[1:])
-        assert log.delete_old_segments(NOW + 10**9) == 1
-        log.release_hold("lease")
-        assert log.delete_old_segments(NOW + 10**9) == len(bases) - 1
+        log.segments.hold("lease", bases[1:])
+        assert delete_old_segments(log, NOW + 10**9) == 1
+        log.segments.release_hold("lease")
+        assert delete_old_segments(log, NOW + 10**9) == len(bases) - 1
 
     def test_log_start_stays_below_the_high_watermark(self) -> None:
         log = new_log()
@@ -173,7 +174,7 @@ class TestFlush:
         plan.run()
         fill(log, 1)
         assert log.recovery_point == 0
-        log.flushed(plan)
+        log.flush_state.done(plan)
         assert log.recovery_point == 50
         log.flush()
         assert log.recovery_point == 82
@@ -187,7 +188,7 @@ class TestFlush:
         log.truncate_to(10)
         fill(log, 10)
         plan.run()
-        log.flushed(plan)
+        log.flush_state.done(plan)
         assert log.recovery_point == 0
 
     def test_flush_messages_is_honoured_before_the_append_returns(self) -> None:
@@ -211,7 +212,7 @@ class TestFlush:
         assert notes == []
         assert content(again) == whole
         assert (again.epochs.entries, again.recovery_point) == (entries, 80)
-        assert again.active.max_timestamp == NOW
+        assert again.segments.active.max_timestamp == NOW
 
 
 def test_a_segment_sealed_behind_a_flush_is_synced_with_the_next() -> None:
@@ -237,6 +238,6 @@ def test_after_a_kill_a_preallocated_tail_is_no_damage() -> None:
     fill(log, 20)
     again = opened(disk, log.config)
     assert content(again) == content(log)
-    assert disk.status(again.active.path(".log")).size == 5000
+    assert disk.status(again.segments.active.path(".log")).size == 5000
     fill(again, 5, epoch=1)
     assert content(opened(disk, log.config)) == content(again)

@@ -10,6 +10,8 @@ from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery.recovery import Checkpointed
+from logyard.broker.log.retention import delete_old_segments
+from logyard.broker.log.segment import index_builder
 from logyard.broker.log.segment.open_segments import OpenSegments
 from tests.support.logs import (
     NOW,
@@ -93,7 +95,7 @@ class TestRead:
         content(log)
         piece = log.read(0, 100, limit_offset=80, min_one=True)
         tail = log.read(70, 100, limit_offset=80, min_one=True)
-        assert log.delete_old_segments(NOW + 5000) > 1
+        assert delete_old_segments(log, NOW + 5000) > 1
         assert offsets(piece.load()) == [(0, 1)]
         log = new_log()
         fill(log, 40)
@@ -215,7 +217,7 @@ class TestCutUnderALookUp:
         log = opened(disk)  # nothing is remembered of it
         disk.cold = True
         piece = log.read(2, 1 << 20, limit_offset=4, min_one=True)
-        log.active.file = InterruptedFile(log.active.log_file(), lambda: log.truncate_to(2), reads=1)  # type: ignore[assignment]
+        log.segments.active.file = InterruptedFile(log.segments.active.log_file(), lambda: log.truncate_to(2), reads=1)  # type: ignore[assignment]
         piece = log.read(2, 1 << 20, limit_offset=4, min_one=True)
         assert piece.load() == b""
         assert log.log_end_offset == 2
@@ -246,9 +248,9 @@ class TestCutUnderALookUp:
         self._is_whole(log)
         assert segment.file is not None, "it is the active one now"
         fill(log, 40, epoch=1)
-        assert segment is not log.active
+        assert segment is not log.segments.active
         segment.release()
-        log.load_indexes(segment)
+        index_builder.load(segment, log.config.index_interval_bytes)
         self._is_whole(log)
         assert content(opened(disk, SMALL)) == content(log)
 
@@ -316,7 +318,7 @@ class TestLostTail:
         log.disk.cold = cold  # type: ignore[attr-defined]
         log.set_high_watermark(120)
         told: list[str] = []
-        log.keeper.damaged = lambda _log, what: told.append(what)  # type: ignore[method-assign]
+        log.host.listener.damaged = lambda _log, what: told.append(what)  # type: ignore[method-assign]
         found = []
         offset = 0
         while offset < 120:
@@ -334,7 +336,7 @@ class TestLostTail:
         assert lost[-1][1] == following - 1
         assert len(told) == 1
         assert f"offset {lost[0][0]} " in told[0]
-        assert log.lost_tails == {log.segments[1].base_offset: lost[0][0]}
+        assert log.segments.lost_tails == {log.segments[1].base_offset: lost[0][0]}
         assert log.timestamp_search(NOW)() == (NOW, 0, 0)
         assert log.timestamp_search(NOW + 1)() is None
 
@@ -351,7 +353,7 @@ class TestLostTail:
         log, following = self._cut(10, True)
         log.set_high_watermark(120)
         log.read(following - 1, 100, limit_offset=120, min_one=True).load()
-        assert log.lost_tails
+        assert log.segments.lost_tails
         log.advance_log_start(following)
-        log.delete_old_segments(NOW)
-        assert not log.lost_tails
+        delete_old_segments(log, NOW)
+        assert not log.segments.lost_tails

@@ -178,7 +178,7 @@ class TestAppendAsFollower:
     def test_an_empty_log_takes_the_batch_its_start_lies_in(self) -> None:
         log = new_log(start_offset=5)
         log.append_as_follower(memoryview(fetched(3, [b"x"] * 4)))
-        assert (log.log_start_offset, log.log_end_offset, log.active.base_offset) == (5, 7, 3)
+        assert (log.log_start_offset, log.log_end_offset, log.segments.active.base_offset) == (5, 7, 3)
         assert offsets(content(log)) == [(3, 6)]
 
     def test_a_fetch_larger_than_a_segment_fills_several(self) -> None:
@@ -226,13 +226,13 @@ class TestRoll:
         log = new_log(disk, config)
         fill(log, 20)
         whole = content(log)
-        assert disk.status(log.active.path(".log")).size == 1000
+        assert disk.status(log.segments.active.path(".log")).size == 1000
         assert disk.status(log.segments[0].path(".log")).size == log.segments[0].size < 1000
         killed = opened(disk, config)
         assert content(killed) == whole
         killed.append_as_leader(produced([b"on"]), 0, now_ms=NOW)
         killed.close()
-        assert disk.status(killed.active.path(".log")).size == killed.active.size
+        assert disk.status(killed.segments.active.path(".log")).size == killed.segments.active.size
         again = opened(disk, config, Checkpointed(recovery_point=41, clean=True))
         assert content(again) == content(opened(disk, config))
         assert again.log_end_offset == 41

@@ -260,7 +260,7 @@ class TestStart:
         write(store, A0, 30)
         await store.checkpoint_high_watermarks()
         house.disk.restart()
-        tail = log.active
+        tail = log.segments.active
         house.disk.open(tail.path(".log"), write=True).truncate(tail.size - 1)
         again = (await house.loaded()).get(A0)
         assert again is not None
@@ -374,7 +374,7 @@ class TestUpkeep:
         log = store.get_or_create(A0, ID, config, is_new=True)
         store.start()
         write(store, A0, 40)
-        await until(lambda: log.recovery_point == log.active.base_offset > 0)
+        await until(lambda: log.recovery_point == log.segments.active.base_offset > 0)
         await until(lambda: log.log_start_offset > 0)
         await until(lambda: not any(name.endswith(".deleted") for name in names(house.disk, log.directory)))
         assert f"{log.segments[0].base_offset:020d}.log" in names(house.disk, log.directory)
@@ -506,8 +506,8 @@ class TestUpkeep:
             raise FileNotFoundError(bad.directory)
 
         monkeypatch.setattr(bad, "prepare_flush", gone)
-        bad.keeper.cut(bad, 1)
-        good.keeper.cut(good, 1)
+        bad.host.listener.cut(bad, 1)
+        good.host.listener.cut(good, 1)
         await store._upkeep.flush_waiting()
         assert good.recovery_point == 1
         good.append_as_leader(produced([b"v"]), 0, now_ms=0)

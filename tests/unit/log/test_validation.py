@@ -40,7 +40,7 @@ def test_a_look_by_time_finds_the_record_whatever_the_header_says(codec: int, cl
     log.append_as_leader(memoryview(with_max(made([NOW - 5, NOW, NOW - 9], codec), claimed)), 0, now_ms=NOW)
     assert log.timestamp_search(NOW - 1)() == (NOW, 1, 0)
     assert log.timestamp_search(NOW + 1)() is None
-    assert log.active.max_timestamp == NOW
+    assert log.segments.active.max_timestamp == NOW
     kept = log.read(0, 1 << 20, limit_offset=3, min_one=True).load()
     header = batch.parse_header(kept)
     assert header.max_timestamp == NOW

@@ -21,7 +21,7 @@ from logyard.broker.replication.events import LeaderAndIsr, LeaderAndIsrPartitio
 from logyard.broker.replication.log_dir_moves import LogDirMoves, align
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
-from tests.support.logs import content, fetched, produced
+from tests.support.logs import content, create_log, fetched, produced
 
 ONE, TWO = "/disks/one", "/disks/two"
 A0 = TopicPartition("a", 0)
@@ -232,7 +232,7 @@ def logs_of(disk: MemoryDisk, *histories: list[tuple[int, int]]) -> list[Partiti
     """Logs in directories of their own, each with batches of one record: (leader epoch, how many)."""
     made = []
     for number, history in enumerate(histories):
-        log = PartitionLog.create(disk, A0, f"/{number}", CONFIG, now_ms=0, is_future=number > 0)
+        log = create_log(disk, A0, f"/{number}", CONFIG, now_ms=0, is_future=number > 0)
         for epoch, count in history:
             for _ in range(count):
                 log.append_as_follower(memoryview(fetched(log.log_end_offset, [b"x"], epoch=epoch)))

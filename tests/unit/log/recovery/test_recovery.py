@@ -48,13 +48,13 @@ class TestDamage:
         disk = MemoryDisk()
         log = filled(disk)
         whole = content(log)
-        spoil(disk, log.active.path(".log"), log.active.size, fetched(80, [b"torn"])[:-3])
+        spoil(disk, log.segments.active.path(".log"), log.segments.active.size, fetched(80, [b"torn"])[:-3])
         notes: list[str] = []
         again = opened(disk, SMALL, notes=notes)
         assert content(again) == whole
         assert any("bytes cut off at offset 80" in note for note in notes)
         assert again.log_end_offset == 80
-        assert disk.status(again.active.path(".log")).size == again.active.size
+        assert disk.status(again.segments.active.path(".log")).size == again.segments.active.size
 
     def test_everything_behind_a_wrong_crc_goes(self) -> None:
         disk = MemoryDisk()
@@ -74,7 +74,7 @@ class TestDamage:
         disk = MemoryDisk()
         log = filled(disk)
         spoil(disk, log.segments[0].path(".log"), 70)
-        again = opened(disk, SMALL, Checkpointed(recovery_point=log.active.base_offset))
+        again = opened(disk, SMALL, Checkpointed(recovery_point=log.segments.active.base_offset))
         assert again.log_end_offset == 80
 
     @pytest.mark.parametrize("garbage", [b"\0" * 500, b"\xff" * 100, b"\0" * 3])
@@ -82,7 +82,7 @@ class TestDamage:
         disk = MemoryDisk()
         log = filled(disk)
         whole = content(log)
-        spoil(disk, log.active.path(".log"), log.active.size, garbage)
+        spoil(disk, log.segments.active.path(".log"), log.segments.active.size, garbage)
         assert content(opened(disk, SMALL)) == whole
 
     def test_a_clean_mark_is_not_believed_over_a_broken_end(self) -> None:
@@ -90,7 +90,7 @@ class TestDamage:
         log = filled(disk)
         whole = content(log)
         log.close()
-        spoil(disk, log.active.path(".log"), log.active.size, b"\0" * 40)
+        spoil(disk, log.segments.active.path(".log"), log.segments.active.size, b"\0" * 40)
         notes: list[str] = []
         again = opened(disk, SMALL, Checkpointed(recovery_point=80, clean=True), notes)
         assert content(again) == whole
@@ -183,7 +183,7 @@ class TestLostFiles:
         file = disk.open(path, write=True)
         file.truncate(0)
         file.write_at(data, 0)
-        again = opened(disk, SMALL, Checkpointed(recovery_point=log.active.base_offset))
+        again = opened(disk, SMALL, Checkpointed(recovery_point=log.segments.active.base_offset))
         assert again.epochs.entries == log.epochs.entries == ((0, 0), (1, 20), (2, 40), (3, 60))
         assert read_whole(disk, path) == b"0\n4\n0 0\n1 20\n2 40\n3 60\n"
 
@@ -193,7 +193,7 @@ class TestLostFiles:
         log = filled(disk)
         log.advance_log_start(45)
         assert log.epochs.entries == ((2, 45), (3, 60))
-        point = log.active.base_offset
+        point = log.segments.active.base_offset
         if clean:
             log.close()
         again = opened(disk, SMALL, Checkpointed(recovery_point=point, clean=clean))  # no checkpoint of the log's start

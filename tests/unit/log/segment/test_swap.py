@@ -25,6 +25,7 @@ from tests.support.logs import (
     offsets,
     opened,
     produced,
+    replace_segments,
 )
 
 CONFIG = TopicConfig(segment_bytes=200, index_interval_bytes=50, cleanup_policy=frozenset({"compact"}))
@@ -73,7 +74,7 @@ class TestSwap:
         bases = bases_of(log)
         before = content(log)
         groups = [bases[0:3], bases[4:6]]
-        log.replace_segments([write_part(disk, log, group) for group in groups], groups)
+        replace_segments(log, [write_part(disk, log, group) for group in groups], groups)
         assert bases_of(log) == [bases[0], bases[3], bases[4], *bases[6:]]
         after = content(log)
         assert offsets(after) == offsets(before)
@@ -91,7 +92,7 @@ class TestSwap:
         log.segments[0].release()
         piece = log.read(0, 100, limit_offset=34, min_one=True)
         assert piece.is_cold
-        log.replace_segments([write_part(disk, log, bases[:2])], [bases[:2]])
+        replace_segments(log, [write_part(disk, log, bases[:2])], [bases[:2]])
         assert piece.load() == b""
 
     def test_aborted_transactions_stay_while_their_marker_does(self) -> None:
@@ -111,7 +112,7 @@ class TestSwap:
                 )
             else:
                 kept += data[position : position + header.length]
-        log.replace_segments([write_part(disk, log, [0], kept)], [[0]])
+        replace_segments(log, [write_part(disk, log, [0], kept)], [[0]])
         assert log.segments[0].aborted == [AbortedTxn(2, 2, 3, 4)]
         assert log.aborted_transactions(0, 4) == [AbortedTxn(2, 2, 3, 4)]
 
@@ -120,7 +121,7 @@ class TestRefusals:
     def refused(self, disk: MemoryDisk, log: PartitionLog, parts: list[str], groups: Groups, why: str) -> None:
         before, there = content(log), names(disk)
         with pytest.raises(BadPart, match=why):
-            log.replace_segments(parts, groups)
+            replace_segments(log, parts, groups)
         assert content(log) == before
         assert names(disk) == there
 
@@ -181,7 +182,7 @@ def test_stopped_at_any_operation_the_old_or_the_new_set_is_there(shape: list[tu
         parts = [write_part(disk, log, group) for group in groups]
         disk.stop_at = disk.operations + stopped_at
         try:
-            log.replace_segments(parts, groups)
+            replace_segments(log, parts, groups)
         except MachineStopped:
             pass
         else:

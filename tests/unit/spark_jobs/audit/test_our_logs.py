@@ -18,14 +18,14 @@ from logyard.spark_jobs.audit.replica_state import damaged_files
 from logyard.spark_jobs.audit.segment import SegmentAudit
 from logyard.spark_jobs.segments.replicas import of_partition_directory
 from tests.support.lease_world import LeaseWorld, commit_body, fill
-from tests.support.logs import NOW, TP, marker, produced
+from tests.support.logs import NOW, TP, create_log, marker, produced
 
 CONFIG = TopicConfig(segment_bytes=1500, index_interval_bytes=200)
 
 
 def written(rng: random.Random, directory: Path) -> PartitionLog:
     """A leader's log: plain batches, and transactions of three producers that overlap, in several epochs."""
-    log = PartitionLog.create(OsDisk(), TP, str(directory), CONFIG, now_ms=NOW)
+    log = create_log(OsDisk(), TP, str(directory), CONFIG, now_ms=NOW)
     epoch, sequences, running = 0, dict.fromkeys((1, 2, 3), 0), set[int]()
     log.epochs.assign(epoch, 0)
     for step in range(rng.randrange(40, 90)):
@@ -65,7 +65,7 @@ def test_leaders_followers_and_recovered_logs_have_no_finding(seed: int, tmp_pat
         (tmp_path / name).mkdir()
     leader = written(rng, tmp_path / "1" / "t-0")
     assert len(leader.segments) > 2
-    follower = PartitionLog.create(OsDisk(), TP, str(tmp_path / "2" / "t-0"), CONFIG, now_ms=NOW)
+    follower = create_log(OsDisk(), TP, str(tmp_path / "2" / "t-0"), CONFIG, now_ms=NOW)
     while follower.log_end_offset < leader.log_end_offset:
         # Several batches in one piece, as a fetch brings them.
         piece = leader.read(

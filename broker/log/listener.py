@@ -1,0 +1,65 @@
+"""What a log tells whoever looks after its files and checkpoints, and what else the logs of a broker share."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from logyard.broker.log.disk.port import Disk, remove_if_there
+from logyard.broker.log.segment.open_segments import OpenSegments
+
+LogT = TypeVar("LogT", contravariant=True)
+
+
+class LogListener(Protocol[LogT]):
+    """Hears what happens to a log, a `PartitionLog`. All calls come from the log's own thread."""
+
+    def rolled(self, log: LogT) -> None:
+        """A segment was sealed: it should be flushed soon."""
+        ...
+
+    def retired(self, log: LogT, paths: Sequence[str]) -> None:
+        """These files are to be removed after file.delete.delay.ms."""
+        ...
+
+    def rewinding(self, log: LogT) -> None:
+        """The recovery point went below what the checkpoint on disk may claim: write that one before you return."""
+        ...
+
+    def cut(self, log: LogT, offset: int) -> None:
+        """The log was truncated and now ends at `offset`."""
+        ...
+
+    def damaged(self, log: LogT, what: str) -> None:
+        """Something of the log is lost, and what is sound is served; this may come from any thread."""
+        ...
+
+
+class LogHost(NamedTuple):
+    """What the logs of one broker share. `validate_records` is logyard.validate.records."""
+
+    listener: LogListener[Any]
+    open_segments: OpenSegments
+    validate_records: bool = False
+
+
+def stands_alone(disk: Disk) -> LogHost:
+    """Return the host of a log that nobody looks after."""
+    return LogHost(Unheard(disk), OpenSegments())
+
+
+class Unheard:
+    """Retired files are removed at once; nothing else that a log tells is heard."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def rolled(self, log: Any) -> None: ...
+
+    def retired(self, log: Any, paths: Sequence[str]) -> None:
+        for path in paths:
+            remove_if_there(self._disk, path)
+
+    def rewinding(self, log: Any) -> None: ...
+
+    def cut(self, log: Any, offset: int) -> None: ...
+
+    def damaged(self, log: Any, what: str) -> None: ...

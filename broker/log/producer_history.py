@@ -1,0 +1,52 @@
+"""The producers' states of one log and their files: a snapshot per segment, what is read again after a truncation."""
+
+from logyard.broker.log.disk.port import Disk, remove_if_there
+from logyard.broker.log.flush import FlushState
+from logyard.broker.log.producers import ProducerStates
+from logyard.broker.log.recovery import replay
+from logyard.broker.log.segment.segment_list import SegmentList
+
+
+class ProducerHistory:
+    """Keeps `states` true to the log's batches. `reload` is what has to be read again before anything is appended."""
+
+    __slots__ = ("_disk", "_flush_state", "_segments", "directory", "reload", "states")
+
+    def __init__(
+        self, disk: Disk, directory: str, states: ProducerStates, segments: SegmentList, flush_state: FlushState
+    ) -> None:
+        self.directory = directory
+        self.states = states
+        self.reload: replay.Reload | None = None
+        self._disk, self._segments, self._flush_state = disk, segments, flush_state
+
+    def write_snapshot(self, offset: int) -> None:
+        """Write the states as those of all below `offset`; the next flush syncs the file."""
+        self._flush_state.note(replay.write_snapshot(self._disk, self.directory, offset, self.states))
+
+    def cut(self, end: int) -> None:
+        """The log was cut and ends at `end` now: forget what lies above; what cannot be told is to be read again."""
+        self._remove_snapshots_above(end)
+        if self.reload is not None or not self.states.cut(end):
+            start = self._segments[0].base_offset
+            self.reload = replay.Reload(self._disk, self.directory, self._segments.all, start, end)
+
+    def clear(self) -> None:
+        """The log starts over, empty."""
+        self._remove_snapshots_above(-1)
+        self.states.replace(())
+        self.reload = None
+
+    def _remove_snapshots_above(self, end: int) -> None:
+        for offset in replay.snapshot_offsets(self._disk, self.directory):
+            if offset > end:
+                remove_if_there(self._disk, replay.snapshot_path(self.directory, offset))
+                self._flush_state.names_changed()
+
+    def finish_reload(self, reload: replay.Reload) -> list[str]:
+        """Take over what was read, unless the log was cut again since; returns what could not be read."""
+        if self.reload is not reload:
+            return []
+        self.states.replace(reload.states.entries.values())
+        self.reload = None
+        return reload.passed_over

@@ -1,0 +1,207 @@
+"""The segments of one log in the order of their offsets: which one holds an offset, growing, cutting at both ends.
+
+Rule: whoever looks something up in a thread notes `cuts` first, and uses nothing of it once `cuts` has changed.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from logyard.broker.config.topic import TopicConfig
+from logyard.broker.log.disk.port import Disk
+from logyard.broker.log.segment import index_builder, swap
+from logyard.broker.log.segment.index import AbortedTxn
+from logyard.broker.log.segment.open_segments import OpenSegments
+from logyard.broker.log.segment.segment import Segment
+
+_by_base = attrgetter("base_offset")
+
+
+class SegmentList:
+    """A log's segments; `all` is never empty and its last one is the `active` one, the others are closed.
+
+    `size` is the bytes of all log files; `cuts` counts how often bytes were taken away or moved; `lost_tails` gives, by
+    the base offset of a closed segment that ends inside a batch, the first offset that is not there.
+    What takes segments away returns the paths of their renamed files, which are to be removed later.
+    """
+
+    __slots__ = ("_held", "active", "all", "cuts", "disk", "lost_tails", "open_segments", "size")
+
+    def __init__(self, disk: Disk, segments: list[Segment], open_segments: OpenSegments) -> None:
+        self.disk = disk
+        self.all = segments
+        self.active = segments[-1]
+        self.open_segments = open_segments
+        self.size = sum(segment.size for segment in segments)
+        self.cuts = 0
+        self.lost_tails: dict[int, int] = {}
+        self._held: dict[str, frozenset[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self.all)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self.all[number]
+
+    @property
+    def closed(self) -> list[Segment]:
+        """All but the active one."""
+        return self.all[:-1]
+
+    # -- finding --------------------------------------------------------------------------------------------
+
+    def number_of(self, offset: int) -> int:
+        """Return the place in the list of the segment that holds (or would hold) an offset."""
+        if offset >= self.active.base_offset:
+            return len(self.all) - 1
+        return max(0, bisect_right(self.all, offset, key=_by_base) - 1)
+
+    def end_of(self, number: int, log_end: int) -> int:
+        """Return the offset behind a segment: the next one's base, or the log's end."""
+        following = number + 1
+        return self.all[following].base_offset if following < len(self.all) else log_end
+
+    def aborted_between(self, start: int, end: int) -> list[AbortedTxn]:
+        """Return the aborted transactions that touch offsets from `start` to below `end`."""
+        found: list[AbortedTxn] = []
+        # A marker lies at or behind its transaction's data: none below `start` counts.
+        for segment in self.all[self.number_of(start) :]:
+            for entry in segment.aborted:
+                if entry.last_offset >= start and entry.first_offset < end:
+                    found.append(entry)
+                if entry.last_stable_offset >= end:
+                    # Everything below was decided when this one ended: nothing later can touch the range.
+                    return found
+        return found
+
+    def touch_closed(self, segments: Iterable[Segment]) -> None:
+        """Count the closed ones among these as open: their files are closed again when too many are."""
+        closed = self.closed
+        for segment in segments:
+            if segment in closed:
+                self.open_segments.touch(segment)
+
+    def note_lost_tail(self, segment: Segment, offset: int) -> bool:
+        """A closed segment ends inside a batch, `offset` is not there; returns whether that is news. Any thread."""
+        known = self.lost_tails.get(segment.base_offset)
+        self.lost_tails[segment.base_offset] = offset if known is None else min(known, offset)
+        return known is None
+
+    # -- growing --------------------------------------------------------------------------------------------
+
+    def add(self, segment: Segment) -> None:
+        """Go on in a new, empty segment; the one before it was sealed."""
+        self.all.append(segment)
+        self.active = segment
+
+    # -- cutting the end ------------------------------------------------------------------------------------
+
+    def end_after_cut(self, offset: int, index_interval: int) -> int:
+        """Return where the log would end if it were cut at `offset`: there, or where the batch begins that holds it."""
+        segment = self.all[self.number_of(offset)]
+        index_builder.load(segment, index_interval)
+        place = segment.find(offset, segment.read)
+        return offset if place is None else min(offset, place.base_offset)
+
+    def cut(self, offset: int, config: TopicConfig) -> tuple[int, list[str]]:
+        """Drop every batch that reaches `offset`; returns the end, and what is to be removed.
+
+        The segment that becomes the active one has its indexes loaded (`end_after_cut`).
+        """
+        last = self.number_of(offset)
+        retired = [path for segment in reversed(self.all[last + 1 :]) for path in self._retire(segment)]
+        if len(self.all) > last + 1:
+            del self.all[last + 1 :]
+            self.active = self.all[last]
+            self.open_segments.forget(self.active)
+            self.active.activate(config)
+        end = self.active.truncate_to(offset)
+        self.lost_tails.pop(self.active.base_offset, None)
+        self._resize()
+        return end, retired
+
+    def retire_all(self) -> list[str]:
+        """Take the files of all segments away, the newest first; `start_over` has to follow."""
+        return [path for segment in reversed(self.all) for path in self._retire(segment)]
+
+    def start_over(self, segment: Segment) -> None:
+        """Let a new, empty segment be all there is."""
+        self.active = segment
+        self.all[:] = [segment]
+        self._resize()
+
+    # -- cutting the front, replacing -----------------------------------------------------------------------
+
+    def hold(self, holder: str, bases: Iterable[int]) -> None:
+        """Keep retention away from these segments (a compact lease) until `release_hold`."""
+        self._held[holder] = frozenset(bases)
+
+    def release_hold(self, holder: str) -> None:
+        self._held.pop(holder, None)
+
+    @property
+    def held(self) -> frozenset[int]:
+        """The base offsets that somebody holds."""
+        return frozenset(base for bases in self._held.values() for base in bases)
+
+    def drop_oldest(self, count: int) -> list[str]:
+        """Drop the first segments; returns what is to be removed."""
+        retired = [path for segment in self.all[:count] for path in self._retire(segment)]
+        del self.all[:count]
+        self._resize()
+        return retired
+
+    def swap_in(self, replacements: Sequence[swap.Replacement]) -> list[str]:
+        """Put prepared replacements in place by renames; returns what is to be removed.
+
+        Raises BadPart, with nothing changed, where a replaced segment is not in the log any more.
+        """
+        if not replacements:
+            return []
+        present = {id(segment) for segment in self.closed}
+        for replacement in replacements:
+            if not all(id(segment) in present for segment in replacement.old):
+                swap.withdraw(replacements)
+                raise swap.BadPart(replacement.new.base_offset, "the log was cut since: what it replaces is gone")
+        self.cuts += 1  # first: from here on the names of the old files are those of others
+        swap.decide(replacements)
+        retired = swap.complete(replacements)
+        gone = {id(segment): replacement for replacement in replacements for segment in replacement.old}
+        row: list[Segment] = []
+        for segment in self.all:
+            arrived = gone.get(id(segment))
+            if arrived is None:
+                row.append(segment)
+            elif not row or row[-1] is not arrived.new:
+                row.append(arrived.new)
+            if arrived is not None and arrived.new is not segment:
+                self.lost_tails.pop(segment.base_offset, None)
+                self.open_segments.forget(segment)
+        self.all[:] = row
+        self._resize()
+        return retired
+
+    def _retire(self, segment: Segment) -> list[str]:
+        self.open_segments.forget(segment)
+        self.lost_tails.pop(segment.base_offset, None)
+        return swap.retire(segment, with_snapshot=True)
+
+    def _resize(self) -> None:
+        self.size = sum(segment.size for segment in self.all)
+
+    # -- the directory --------------------------------------------------------------------------------------
+
+    def moved_to(self, directory: str) -> None:
+        """The directory was renamed: the files have new paths."""
+        for segment in self.all:
+            segment.directory = directory
+
+    def release(self) -> None:
+        """Let go of all files: the directory is being removed or is offline."""
+        self.cuts += 1  # another log may soon have files of these names
+        for segment in self.all:
+            self.open_segments.forget(segment)
+            segment.release()

@@ -1,0 +1,62 @@
+"""ListOffsets by timestamp: which record of a log is the first that is not older than a time."""
+
+from collections.abc import Callable
+
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
+from logyard.broker.log.leader_epochs import UNDEFINED_EPOCH, EpochCache
+from logyard.broker.log.segment import index_builder, scan, timestamps
+from logyard.broker.log.segment.segment_list import SegmentList
+
+Found = tuple[int, int, int]
+"""Timestamp in ms, offset, and leader epoch (-1 where it is not known) of a record."""
+
+
+class TimestampSearch:
+    """A search in the segments as they are when it is made; `run` may be called in a thread while the log goes on.
+
+    `log_start()` is the log's start, `interval` index.interval.bytes, `name` the partition, for messages.
+    """
+
+    def __init__(
+        self,
+        segments: SegmentList,
+        epochs: EpochCache,
+        timestamp: int,
+        log_start: Callable[[], int],
+        interval: int,
+        name: str,
+    ) -> None:
+        self._candidates = [segment for segment in segments if segment.max_timestamp >= timestamp]
+        for segment in self._candidates[:1]:
+            if segment is not segments.active:
+                segments.open_segments.touch(segment)
+        self._segments, self._cuts = segments, segments.cuts
+        self._epochs, self._timestamp = epochs, timestamp
+        self._log_start, self._interval, self._name = log_start, interval, name
+
+    def run(self) -> Found | None:
+        """Search; None where every record is older. Waits for the disk.
+
+        Raises StorageError for damaged data, ApiError(NOT_LEADER_OR_FOLLOWER) where the log was cut or compacted
+        meanwhile: search again.
+        """
+        segments = self._segments
+        for segment in self._candidates:
+            found = epoch = None
+            try:
+                reader = segment.reader()
+                if segments.cuts == self._cuts:
+                    index_builder.look_into(reader, self._interval)
+                    found = timestamps.first_in_segment(reader, self._timestamp, self._log_start())
+                    epoch = None if found is None else self._epochs.epoch_of(found[1])
+            except (CorruptData, FileNotFoundError) as error:
+                # A closed segment that lost its tail has no such record: reading it reports that.
+                is_short = isinstance(error, scan.CutShort) and segment is not segments.active
+                if not is_short and segments.cuts == self._cuts and segment in segments.all:
+                    raise StorageError(f"{segment.directory}: {error}") from error
+                # else retention took it away meanwhile
+            if segments.cuts != self._cuts:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self._name}: the log was cut meanwhile")
+            if found is not None:
+                return *found, UNDEFINED_EPOCH if epoch is None else epoch
+        return None
