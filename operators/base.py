@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, conf
 
-from logyard.admin.cluster.observation import Look, take
+from logyard.admin.cluster.observation import Observation, observe
 from logyard.operators.fields import as_truth
 from logyard.operators.hooks.cluster import CONFIG_SECTION, ClusterHook
 from logyard.operators.links import ClusterPageLink
@@ -79,7 +79,7 @@ class ClusterOperator(BaseOperator):
             deadline = pause.monotonic() + self.wait_timeout_s
             defer_at = pause.monotonic() + min(defer_after_s(), self.wait_timeout_s)
             while True:
-                seen = take(client, trigger.wants())
+                seen = observe(client, trigger.wants())
                 values = trigger.look(seen)
                 if values is not None:
                     return values
@@ -96,7 +96,7 @@ class ClusterOperator(BaseOperator):
             timeout=timedelta(seconds=self.wait_timeout_s + GRACE_S),
         )
 
-    def _say(self, trigger: ClusterTrigger, seen: Look, said: str) -> str:
+    def _say(self, trigger: ClusterTrigger, seen: Observation, said: str) -> str:
         missing = trigger.missing(seen)
         if missing != said:
             self.log.info("waiting for %s", missing)

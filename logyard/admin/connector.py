@@ -18,7 +18,7 @@ from logyard.admin.ports import (
     Launcher,
     Pause,
 )
-from logyard.admin.recovery.witnesses import WORDS, Word
+from logyard.admin.recovery.witnesses import HOST_STATES, HostState
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.admin.zookeeper.ensemble import KazooEnsemble
 from logyard.broker.errors import LogyardError
@@ -79,7 +79,7 @@ class CommandLauncher:
 
     In each argument `{broker_id}`, `{host}` and `{rack}` are filled in; any other brace is refused, and host and
     rack may hold only what names hold, so that nothing in a registration becomes an option or a path. The status
-    command prints one of `witnesses.WORDS` first; its exit status does not matter.
+    command prints one of `witnesses.HOST_STATES` first; its exit status does not matter.
     """
 
     def __init__(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> None:
@@ -98,16 +98,16 @@ class CommandLauncher:
         _run("stopping", broker, fill("broker_stop_command", self._stop, broker, host, rack))
         return True
 
-    def word(self, broker: int, host: str = "", rack: str = "") -> Word:
+    def host_state(self, broker: int, host: str = "", rack: str = "") -> HostState:
         if not self._status:
-            return Word.UNKNOWN
+            return HostState.UNKNOWN
         try:
             arguments = fill("broker_status_command", self._status, broker, host, rack)
             done = _completed(arguments, _STATUS_PATIENCE_S)
         except (LogyardError, OSError, subprocess.TimeoutExpired):
-            return Word.UNKNOWN
+            return HostState.UNKNOWN
         said = done.stdout.split()
-        return WORDS.get(said[0].lower(), Word.UNKNOWN) if said else Word.UNKNOWN
+        return HOST_STATES.get(said[0].lower(), HostState.UNKNOWN) if said else HostState.UNKNOWN
 
 
 def _completed(arguments: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":

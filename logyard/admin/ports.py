@@ -11,7 +11,7 @@ from typing import Protocol
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
 from logyard.admin.groups.groups import Group
-from logyard.admin.recovery.witnesses import ControllerView, Journal, Probe, Word
+from logyard.admin.recovery.witnesses import ControllerView, HostState, Journal, Probe
 from logyard.broker.errors import ApiError, LogyardError
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 
@@ -186,6 +186,6 @@ class Launcher(Protocol):
         """End what is left of a broker; False where no way to do that is known."""
         ...
 
-    def word(self, broker: int, host: str = "", rack: str = "") -> Word:
+    def host_state(self, broker: int, host: str = "", rack: str = "") -> HostState:
         """What the broker's own host says of it; UNKNOWN where no way to ask is known. Never raises."""
         ...

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from logyard.local import interrupts
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.errors import LocalError
 from logyard.local.layout import Settings
 
@@ -47,7 +47,7 @@ def start(
         logyard cluster start --brokers 1 --dir /tmp/one --config log.retention.hours=1 --foreground
     """
     settings = Settings(brokers, zookeeper, port_base, parse_config(config or []))
-    cluster = Cluster(directory, say=_say)
+    cluster = LocalCluster(directory, say=_say)
     if not foreground:
         cluster.start(settings)
         _print_addresses(cluster)
@@ -71,7 +71,7 @@ def stop(directory: Directory) -> None:
         logyard cluster stop --dir /tmp/yard
     """
     with interrupts.ignored():
-        ran = Cluster(directory).stop()
+        ran = LocalCluster(directory).stop()
     typer.echo("stopped" if ran else "nothing ran")
 
 
@@ -84,7 +84,7 @@ def start_broker(directory: Directory, broker: BrokerId) -> None:
     \b
         logyard cluster start-broker --dir /tmp/yard --id 1
     """
-    Cluster(directory, say=_say).start_broker(broker)
+    LocalCluster(directory, say=_say).start_broker(broker)
     typer.echo(f"broker {broker} serves")
 
 
@@ -102,7 +102,7 @@ def stop_broker(
         logyard cluster stop-broker --dir /tmp/yard --id 1 --signal KILL
     """
     with interrupts.ignored():
-        ran = Cluster(directory).stop_broker(broker, parse_signal(number))
+        ran = LocalCluster(directory).stop_broker(broker, parse_signal(number))
     typer.echo(f"broker {broker} stopped" if ran else f"broker {broker} did not run")
 
 
@@ -117,7 +117,7 @@ def broker_status(directory: Directory, broker: BrokerId) -> None:
     \b
         logyard cluster broker-status --dir /tmp/yard --id 1
     """
-    typer.echo(Cluster(directory).word(broker))
+    typer.echo(LocalCluster(directory).broker_state(broker))
 
 
 @app.command()
@@ -129,13 +129,13 @@ def status(directory: Directory) -> None:
     \b
         logyard cluster status --dir /tmp/yard
     """
-    found = Cluster(directory).status()
+    found = LocalCluster(directory).status()
     for broker in found:
         state = "serves" if broker.answers and broker.registered else "registered" if broker.registered else "down"
         controller = "\tcontroller" if broker.is_controller else ""
         typer.echo(f"broker {broker.id}\tpid {broker.pid or '-'}\tport {broker.port}\t{state}{controller}")
     if not all(broker.answers and broker.registered for broker in found):
-        raise LocalError(f"not every broker serves: see {Cluster(directory).processes.logs}")
+        raise LocalError(f"not every broker serves: see {LocalCluster(directory).processes.logs}")
 
 
 def parse_config(pairs: list[str]) -> dict[str, str]:
@@ -163,14 +163,14 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _print_addresses(cluster: Cluster) -> None:
+def _print_addresses(cluster: LocalCluster) -> None:
     description = cluster.layout.read_description()
     typer.echo(f"zookeeper  {description['zookeeper']}")
     typer.echo(f"bootstrap  {description['bootstrap']}")
     typer.echo(f"described  {cluster.layout.description}")
 
 
-def _stay(cluster: Cluster) -> None:
+def _stay(cluster: LocalCluster) -> None:
     """Stay until a signal comes or somebody else stops the cluster; name every process that ends by itself."""
     reported: set[str] = set()
     while True:

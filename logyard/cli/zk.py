@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from logyard.admin.zookeeper import checks, findings
-from logyard.admin.zookeeper.findings import Finding
+from logyard.admin.zookeeper.findings import ZnodeFinding
 from logyard.admin.zookeeper.survey import survey
 from logyard.admin.zookeeper.znodes import ZnodeClient
 from logyard.cli import options
@@ -62,7 +62,7 @@ def check(
         raise LocalError(f"{len(left)} thing{'s' if len(left) > 1 else ''} wrong, {hint}")
 
 
-def _look_twice(znodes: ZnodeClient, settle_s: float) -> list[Finding]:
+def _look_twice(znodes: ZnodeClient, settle_s: float) -> list[ZnodeFinding]:
     found = checks.check(survey(znodes), _now_ms())
     if found and settle_s:
         time.sleep(settle_s)
@@ -70,7 +70,7 @@ def _look_twice(znodes: ZnodeClient, settle_s: float) -> list[Finding]:
     return found
 
 
-def _told(finding: Finding, done: dict[tuple[str, str], str | None]) -> list[str]:
+def _told(finding: ZnodeFinding, done: dict[tuple[str, str], str | None]) -> list[str]:
     if _key(finding) not in done:
         return finding.lines()
     problem = done[_key(finding)]
@@ -78,7 +78,7 @@ def _told(finding: Finding, done: dict[tuple[str, str], str | None]) -> list[str
     return [*finding.lines(), f"  {ended}"]
 
 
-def _key(finding: Finding) -> tuple[str, str]:
+def _key(finding: ZnodeFinding) -> tuple[str, str]:
     return finding.path, finding.kind
 
 

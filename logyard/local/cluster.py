@@ -50,7 +50,7 @@ class _Start:
     lost_ports: int = 0
 
 
-class Cluster:
+class LocalCluster:
     """The cluster of one directory. Every method raises LocalError with one line that says what to do."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Cluster:
                 self._describe(settings, self.address, registered)
         return ran
 
-    def word(self, broker: int) -> str:
+    def broker_state(self, broker: int) -> str:
         """What can be told of that broker on its own host: answers, silent, starting (its port is closed) or gone."""
         _check_id(broker, self.layout.settings())
         port = self._ports.known().get(broker_name(broker), 0)

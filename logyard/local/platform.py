@@ -9,7 +9,7 @@ from pathlib import Path
 from logyard.local import files, interrupts
 from logyard.local.airflow.processes import Airflow
 from logyard.local.airflow.settings import connections
-from logyard.local.cluster import BROKER_COMMAND, Cluster
+from logyard.local.cluster import BROKER_COMMAND, LocalCluster
 from logyard.local.errors import LocalError
 from logyard.local.java import find_java
 from logyard.local.layout import Settings
@@ -24,7 +24,7 @@ class Platform:
         self, directory: Path, say: Say = lambda text: None, broker_command: Sequence[str] = BROKER_COMMAND
     ) -> None:
         self.directory = directory.absolute()
-        self.cluster = Cluster(self.directory / "cluster", say, broker_command)
+        self.cluster = LocalCluster(self.directory / "cluster", say, broker_command)
         # Beside the platforms, so that the next one need not compile them again; numba tells versions apart itself.
         self.airflow = Airflow(self.directory / "airflow", say, self.directory.parent / "kernels")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue, conf
 
-from logyard.admin.cluster.observation import take
+from logyard.admin.cluster.observation import observe
 from logyard.admin.reassignment.plan import Plan
 from logyard.admin.settings import BadSettings
 from logyard.operators.fields import as_integer, as_list, as_number
@@ -56,7 +56,7 @@ class ClusterSensor(BaseSensorOperator):
         # One trigger for all pokes: it may measure for how long the condition has held.
         self._looks_by = self._looks_by or self._trigger()
         with ClusterHook(self.logyard_conn_id).client() as client:
-            seen = take(client, self._looks_by.wants())
+            seen = observe(client, self._looks_by.wants())
         values = self._looks_by.look(seen)
         if values is None:
             self.log.info("waiting for %s", self._looks_by.missing(seen))

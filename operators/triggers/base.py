@@ -11,7 +11,7 @@ from typing import Any
 from airflow.sdk import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from logyard.admin.cluster.observation import Look, Wants
+from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.admin.errors import LogyardError
 from logyard.operators.triggers.watch import ClusterWatch
 
@@ -87,16 +87,16 @@ class ClusterTrigger(BaseTrigger):
         self.deadline_ms = deadline_ms
 
     @abstractmethod
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         """The result, or None to keep waiting. Raises WaitFailed where the condition cannot become true."""
 
     @abstractmethod
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         """What is still missing, in a few words."""
 
-    def wants(self) -> Wants:
+    def wants(self) -> Wanted:
         """What the observation must contain beside the snapshot."""
-        return Wants()
+        return Wanted()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         names = constructor_fields(type(self))

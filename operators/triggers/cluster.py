@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
-from logyard.admin.cluster.observation import Look
+from logyard.admin.cluster.observation import Observation
 from logyard.admin.cluster.snapshot import topic_json
 from logyard.admin.connector import Connector
 from logyard.admin.reassignment.plan import Move
@@ -33,11 +33,11 @@ class TopicReadyTrigger(ClusterTrigger):
         self.topic = topic
         self.partitions = partitions
 
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         snapshot = seen.snapshot
         return topic_json(snapshot.topics[self.topic]) if snapshot.ready(self.topic, self.partitions) else None
 
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         if self.topic not in seen.snapshot.topics:
             return f"topic {self.topic} to appear"
         return f"leaders of {some(seen.snapshot.unled([self.topic])) or f'new partitions of {self.topic}'}"
@@ -54,7 +54,7 @@ class TopicGoneTrigger(ClusterTrigger):
         self.topic = topic
         self.topic_id = topic_id
 
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         there = seen.snapshot.topics.get(self.topic)
         if there is None:
             return {"topic": self.topic}
@@ -62,7 +62,7 @@ class TopicGoneTrigger(ClusterTrigger):
         made_again = None not in (self.topic_id, there.topic_id) and there.topic_id != self.topic_id
         return {"topic": self.topic} if made_again else None
 
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         return f"topic {self.topic} to be gone"
 
 
@@ -79,7 +79,7 @@ class FullyReplicatedTrigger(ClusterTrigger):
         self.hold_s = hold_s
         self._well_since: float | None = None
 
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         snapshot = seen.snapshot
         if self._absent(seen) or snapshot.unled(self.topics) or snapshot.under_replicated(self.topics):
             self._well_since = None
@@ -96,10 +96,10 @@ class FullyReplicatedTrigger(ClusterTrigger):
             "held_s": held_s,
         }
 
-    def _absent(self, seen: Look) -> list[str]:
+    def _absent(self, seen: Observation) -> list[str]:
         return sorted(set(self.topics or ()) - set(seen.snapshot.topics))
 
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         absent = self._absent(seen)
         if absent:
             return f"topics {some(absent)} to appear"
@@ -116,12 +116,12 @@ class ControllerElectedTrigger(ClusterTrigger):
         super().__init__(**waiting)
         self.other_than = other_than
 
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         snapshot = seen.snapshot
         elected = snapshot.controller in snapshot.brokers and snapshot.controller != self.other_than
         return {"controller": snapshot.controller} if elected else None
 
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         return "a controller" if self.other_than is None else f"a controller other than {self.other_than}"
 
 
@@ -132,11 +132,11 @@ class BrokersUpTrigger(ClusterTrigger):
         super().__init__(**waiting)
         self.brokers = brokers
 
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         up = set(seen.snapshot.brokers)
         return {"brokers": sorted(up)} if set(self.brokers) <= up else None
 
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         return f"brokers {some(sorted(set(self.brokers) - set(seen.snapshot.brokers)))}"
 
 
@@ -169,7 +169,7 @@ class ReassignmentDoneTrigger(ClusterTrigger):
         self.throttle_owner = throttle_owner
         self._away_since: float | None = None
 
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         started, later = _moves(self.moves), _moves(self.held_back)
         state = plan_progress([*started, *later], seen.snapshot)
         can_start = len(held_back(later, seen.snapshot)) < len(later)
@@ -184,7 +184,7 @@ class ReassignmentDoneTrigger(ClusterTrigger):
             return None
         return {**state.as_json(), "given_up": True}
 
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         state = plan_progress([*_moves(self.moves), *_moves(self.held_back)], seen.snapshot)
         text = f"{len(state.running)} of {len(self.moves) + len(self.held_back)} moves: {some(state.running)}"
         return f"{text}; a target broker of {some(state.stuck)} is away" if state.stuck else text
@@ -214,13 +214,13 @@ class MovesEndedTrigger(ClusterTrigger):
         super().__init__(**waiting)
         self.moves = moves
 
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         if seen.snapshot.reassignments is None:  # no controller just now: nobody can tell
             return None
         found = adopt([Move.from_json(move) for move in self.moves], seen.snapshot)
         return None if found.under_way else {"moves": len(self.moves)}
 
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         if seen.snapshot.reassignments is None:
             return "a controller that tells which moves run"
         found = adopt([Move.from_json(move) for move in self.moves], seen.snapshot)

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from logyard.admin.cluster.observation import Look
+from logyard.admin.cluster.observation import Observation
 from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.ports import AccessRefused
 from logyard.operators.hooks.cluster import ClusterHook
@@ -34,7 +34,7 @@ class ClusterEvent(BaseEventTrigger):
         self.poll_interval_s = poll_interval_s
 
     @abstractmethod
-    def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+    def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         """The events of an observation, or of the error instead of one; called for each of them in order."""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -82,7 +82,7 @@ class ControllerChangedEvent(ClusterEvent):
         async for event in super().run():
             yield event
 
-    def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+    def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         if isinstance(problem, ConnectionUnreadable | AccessRefused):
             return []  # not the cluster's failure: a broker that refuses a login is alive
         found = self._controller(seen.snapshot) if seen else -1
@@ -116,7 +116,7 @@ class BrokerLostEvent(ClusterEvent):
         self._known: set[int] = set()
         self._missed: dict[int, int] = {}
 
-    def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+    def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         if seen is None:
             return []  # no broker answers: ControllerChangedEvent reports that
         live = set(seen.snapshot.brokers)
@@ -135,7 +135,7 @@ class UnderReplicationEvent(ClusterEvent):
         self.patience = patience
         self._looks = 0
 
-    def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+    def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         if seen is None:
             return []
         under = seen.snapshot.under_replicated(self.topics)
@@ -163,7 +163,7 @@ class TopicsChangedEvent(ClusterEvent):
         super().__init__(**listening)
         self._known: dict[str, str | None] | None = None
 
-    def changes(self, seen: Look | None, problem: Exception | None) -> list[dict[str, Any]]:
+    def changes(self, seen: Observation | None, problem: Exception | None) -> list[dict[str, Any]]:
         if seen is None:
             return []
         found = {name: topic.topic_id for name, topic in seen.snapshot.topics.items() if not topic.internal}

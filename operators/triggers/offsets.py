@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from logyard.admin.cluster.observation import Look, Wants
+from logyard.admin.cluster.observation import Observation, Wanted
 from logyard.broker.model import TopicPartition
 from logyard.operators.triggers.base import ClusterTrigger
 from logyard.operators.triggers.cluster import some
@@ -23,10 +23,10 @@ class ConsumerLagBelowTrigger(ClusterTrigger):
         self.topics = topics
         self.max_lag = max_lag
 
-    def wants(self) -> Wants:
-        return Wants(frozenset({self.group}), frozenset(self.topics or ()))
+    def wants(self) -> Wanted:
+        return Wanted(frozenset({self.group}), frozenset(self.topics or ()))
 
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         lag = seen.lag(self.group, self.topics or ())
         if self._absent(seen) or not lag or not seen.committed[self.group] or sum(lag.values()) > self.max_lag:
             return None
@@ -36,10 +36,10 @@ class ConsumerLagBelowTrigger(ClusterTrigger):
             "partitions": {str(tp): records for tp, records in lag.items()},
         }
 
-    def _absent(self, seen: Look) -> list[str]:
+    def _absent(self, seen: Observation) -> list[str]:
         return sorted(set(self.topics or ()) - set(seen.snapshot.topics))
 
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         if self._absent(seen):
             return f"topics {some(self._absent(seen))} to appear"
         lag = seen.lag(self.group, self.topics or ())
@@ -62,22 +62,22 @@ class OffsetsReachedTrigger(ClusterTrigger):
         self.topic = topic
         self.offsets = offsets
 
-    def wants(self) -> Wants:
-        return Wants(topics=frozenset({self.topic}))
+    def wants(self) -> Wanted:
+        return Wanted(topics=frozenset({self.topic}))
 
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         if self.topic not in seen.snapshot.topics or self._behind(seen):
             return None
         ends = {tp.partition: end for tp, end in seen.ends.items() if tp.topic == self.topic}
         return {"topic": self.topic, "offsets": {str(partition): end for partition, end in sorted(ends.items())}}
 
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         if self.topic not in seen.snapshot.topics:
             return f"topic {self.topic} to appear"
         behind = [f"{tp} at {seen.ends.get(tp, 'an unknown offset')} of {wanted}" for tp, wanted in self._behind(seen)]
         return f"offsets: {some(behind)}"
 
-    def _behind(self, seen: Look) -> list[tuple[TopicPartition, int]]:
+    def _behind(self, seen: Observation) -> list[tuple[TopicPartition, int]]:
         wanted = {TopicPartition(self.topic, int(p)): int(o) for p, o in self.offsets.items() if p != "*"}
         if "*" in self.offsets:
             for tp, _ in seen.snapshot.partitions([self.topic]):

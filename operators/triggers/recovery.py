@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from logyard.admin.cluster.observation import Look
+from logyard.admin.cluster.observation import Observation
 from logyard.operators.triggers.base import ClusterTrigger
 
 
@@ -23,16 +23,16 @@ class RecoveryRoundTrigger(ClusterTrigger):
         self.controller = controller
         self.brokers = brokers
 
-    def look(self, seen: Look) -> dict[str, Any] | None:
+    def look(self, seen: Observation) -> dict[str, Any] | None:
         snapshot = seen.snapshot
         controller = snapshot.controller if snapshot.controller in snapshot.brokers else None
         changed = controller != self.controller or set(snapshot.brokers) != set(self.brokers)
         return {"controller": snapshot.controller, "changed": changed} if changed or self._looks_healthy(seen) else None
 
-    def missing(self, seen: Look) -> str:
+    def missing(self, seen: Observation) -> str:
         return "a healthy cluster, or the next repair to be due"
 
-    def _looks_healthy(self, seen: Look) -> bool:
+    def _looks_healthy(self, seen: Observation) -> bool:
         snapshot = seen.snapshot
         return (
             snapshot.controller in snapshot.brokers

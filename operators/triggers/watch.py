@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
-from logyard.admin.cluster.observation import Look, Wants, take
+from logyard.admin.cluster.observation import Observation, Wanted, observe
 from logyard.admin.errors import ApiError, LogyardError
 from logyard.admin.ports import ClusterClient
 from logyard.admin.settings import ClusterSettings
@@ -32,8 +32,8 @@ class _Waiter:
     """A caller that waits for the next observation: `due` is when it must begin, on the loop's clock."""
 
     due: float
-    wants: Wants
-    future: "asyncio.Future[Look | Exception]"
+    wants: Wanted
+    future: "asyncio.Future[Observation | Exception]"
 
 
 class ConnectionUnreadable(LogyardError):
@@ -64,10 +64,10 @@ class ClusterWatch:
         watches[logyard_conn_id]._read_at = float("-inf")
         return watches[logyard_conn_id]
 
-    async def next_look(self, interval_s: float, wants: Wants | None = None) -> Look | Exception:
+    async def next_look(self, interval_s: float, wants: Wanted | None = None) -> Observation | Exception:
         """The next observation, which begins at most `interval_s` from now, or the error instead of it."""
         loop = asyncio.get_running_loop()
-        waiter = _Waiter(loop.time() + interval_s, wants or Wants(), loop.create_future())
+        waiter = _Waiter(loop.time() + interval_s, wants or Wanted(), loop.create_future())
         self._waiting.append(waiter)
         self._arrived.set()
         if self._task is None or self._task.done():
@@ -90,9 +90,9 @@ class ClusterWatch:
                     executor.submit(client.close)
                     client = None
                 if isinstance(settings, Exception):
-                    seen: Look | Exception = settings
+                    seen: Observation | Exception = settings
                 else:
-                    used, wants = settings, Wants.of(waiter.wants for waiter in served)
+                    used, wants = settings, Wanted.of(waiter.wants for waiter in served)
                     client, seen = await loop.run_in_executor(executor, self._look, client, settings, wants)
                     self.looks += 1
                 if isinstance(seen, Exception):
@@ -136,11 +136,11 @@ class ClusterWatch:
                     await self._arrived.wait()
 
     def _look(
-        self, client: ClusterClient | None, settings: ClusterSettings, wants: Wants
-    ) -> tuple[ClusterClient | None, Look | Exception]:
+        self, client: ClusterClient | None, settings: ClusterSettings, wants: Wanted
+    ) -> tuple[ClusterClient | None, Observation | Exception]:
         try:
             client = client or ClusterHook.connector.cluster(settings)
-            return client, take(client, wants)
+            return client, observe(client, wants)
         except Exception as problem:
             log.warning("cluster %s: %s", self._conn_id, problem)
             if client is not None and not isinstance(problem, ApiError):
@@ -154,7 +154,7 @@ class ClusterWatch:
         return bool(self._waiting)
 
 
-def _hand_out(waiting: list[_Waiter], seen: Look | Exception) -> None:
+def _hand_out(waiting: list[_Waiter], seen: Observation | Exception) -> None:
     for waiter in waiting:
         if not waiter.future.done():
             waiter.future.set_result(seen)

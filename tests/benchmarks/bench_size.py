@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from tests.benchmarks import frames, harness
 from tests.benchmarks.harness import Row, Server, Wire
 
@@ -82,7 +82,7 @@ def _unclean(directory: Path) -> Row:
         return Row("Start to serving after a kill, 1 GB to check", took, "s", 5, note=note)
 
 
-def _took_to_serve(cluster: Cluster, broker: Server) -> float:
+def _took_to_serve(cluster: LocalCluster, broker: Server) -> float:
     """Seconds from the process's creation to the line in its log that says it serves."""
     created: float = psutil.Process(broker.pid).create_time()
     entry = cluster.processes.get("broker-0")

@@ -13,7 +13,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from logyard.broker.protocol import codec
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.benchmarks.harness import Row
 
@@ -57,7 +57,7 @@ class Ask:
 class Brokers:
     """Three brokers and what is asked of them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         entries = json.loads((cluster.layout.directory / "cluster.json").read_text())["brokers"]
         self.ports = {int(b["id"]): int(b["port"]) for b in entries}
@@ -122,7 +122,7 @@ def measure_brokers(directory: Path) -> list[Row]:
     def keep(what: str, seconds: float, note: str = "") -> None:
         rows.append(Row(what, seconds, "s", note=note))
 
-    cluster = Cluster(directory)
+    cluster = LocalCluster(directory)
     cluster.start(Settings(3, None, None, CONFIG))
     try:
         brokers = Brokers(cluster)

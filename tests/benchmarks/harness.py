@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 
 WINDOW = 50
@@ -110,9 +110,9 @@ class Wire:
 
 
 @contextmanager
-def cluster_of(directory: Path, brokers: int, config: Mapping[str, str]) -> Iterator[Cluster]:
+def cluster_of(directory: Path, brokers: int, config: Mapping[str, str]) -> Iterator[LocalCluster]:
     """ZooKeeper and brokers of their own, ended afterwards."""
-    cluster = Cluster(directory)
+    cluster = LocalCluster(directory)
     cluster.start(Settings(brokers, None, None, dict(config)))
     try:
         yield cluster
@@ -120,7 +120,7 @@ def cluster_of(directory: Path, brokers: int, config: Mapping[str, str]) -> Iter
         cluster.stop()
 
 
-def servers(cluster: Cluster) -> list[Server]:
+def servers(cluster: LocalCluster) -> list[Server]:
     """The brokers as they run now, by id."""
     described: list[dict[str, Any]] = json.loads(cluster.layout.description.read_text())["brokers"]
     return [Server(each["pid"], each["host"], each["port"], each["http_port"]) for each in described]

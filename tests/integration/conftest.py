@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.support.real_cluster import RealCluster
 
@@ -37,7 +37,7 @@ def own_cluster(tmp_path: Path) -> Iterator[RealCluster]:
 
 class Running:
     def __init__(self, directory: Path, brokers: int) -> None:
-        self._cluster = Cluster(directory)
+        self._cluster = LocalCluster(directory)
         self._brokers = brokers
 
     def __enter__(self) -> RealCluster:

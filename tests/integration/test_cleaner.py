@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.support.real_cluster import RealCluster, eventually
 
@@ -27,7 +27,7 @@ KEYS = 97
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RealCluster]:
-    running = Cluster(tmp_path / "cluster")
+    running = LocalCluster(tmp_path / "cluster")
     running.start(Settings(1, None, None, CONFIG))
     try:
         yield RealCluster(running)

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 from kazoo.client import KazooClient
 
 from logyard.broker.protocol import codec
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.support.load import Load
 from tests.support.real_cluster import RealCluster, eventually
@@ -41,7 +41,7 @@ CREATE_TOPICS, DELETE_TOPICS = 19, 20
 
 @contextmanager
 def running_cluster(directory: Path, zookeeper: str, brokers: int) -> Iterator[RealCluster]:
-    cluster = Cluster(directory)
+    cluster = LocalCluster(directory)
     try:
         cluster.start(Settings(brokers, zookeeper, None, CONFIG))
         yield RealCluster(cluster)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from logyard.local import identity, ports, zookeeper
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.errors import LocalError
 from logyard.local.layout import Settings
 from logyard.local.ports import Ports
@@ -22,19 +22,19 @@ STANDIN = (sys.executable, str(Path(__file__).parents[1] / "support" / "standin_
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    found = Cluster(tmp_path / "yard", broker_command=STANDIN)
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    found = LocalCluster(tmp_path / "yard", broker_command=STANDIN)
     yield found
     found.stop(grace_s=5)
     assert found.processes.entries() == {}
 
 
-def described(cluster: Cluster) -> dict[str, object]:
+def described(cluster: LocalCluster) -> dict[str, object]:
     found: dict[str, object] = json.loads((cluster.layout.directory / "cluster.json").read_text())
     return found
 
 
-def test_a_cluster_comes_up_restarts_a_broker_and_ends(cluster: Cluster) -> None:
+def test_a_cluster_comes_up_restarts_a_broker_and_ends(cluster: LocalCluster) -> None:
     cluster.start(Settings(2))
     first = described(cluster)
     brokers = first["brokers"]
@@ -60,14 +60,14 @@ def test_a_cluster_comes_up_restarts_a_broker_and_ends(cluster: Cluster) -> None
     assert not cluster.stop()
 
 
-def test_starting_what_runs_changes_nothing(cluster: Cluster) -> None:
+def test_starting_what_runs_changes_nothing(cluster: LocalCluster) -> None:
     cluster.start(Settings(1))
     before = described(cluster)
     cluster.start(Settings(1))
     assert described(cluster) == before
 
 
-def test_a_port_that_another_took_is_replaced(cluster: Cluster) -> None:
+def test_a_port_that_another_took_is_replaced(cluster: LocalCluster) -> None:
     book = Ports(cluster.layout.directory)
     with (
         socket.create_server((ports.HOST, book.choose("broker-0"))),
@@ -79,7 +79,7 @@ def test_a_port_that_another_took_is_replaced(cluster: Cluster) -> None:
         assert all(found.answers for found in cluster.status())
 
 
-def test_a_taken_port_base_is_an_error(cluster: Cluster) -> None:
+def test_a_taken_port_base_is_an_error(cluster: LocalCluster) -> None:
     with socket.create_server((ports.HOST, 0)) as server:
         base = server.getsockname()[1]
         with pytest.raises(LocalError, match=f"port {base} for broker 0 is taken"):
@@ -87,7 +87,7 @@ def test_a_taken_port_base_is_an_error(cluster: Cluster) -> None:
     assert cluster.processes.entries() == {}
 
 
-def test_a_broker_that_fails_takes_the_start_with_it(cluster: Cluster) -> None:
+def test_a_broker_that_fails_takes_the_start_with_it(cluster: LocalCluster) -> None:
     # Both fail; the first to be seen ended is named.
     with pytest.raises(LocalError, match=r"broker-[01] ended with status 3: bad value for log\.dirs"):
         cluster.start(Settings(2, config={"standin.fail": "bad value for log.dirs"}))
@@ -95,9 +95,9 @@ def test_a_broker_that_fails_takes_the_start_with_it(cluster: Cluster) -> None:
     assert not (cluster.layout.directory / "cluster.json").exists()
 
 
-def test_an_external_zookeeper_is_used_and_left_alone(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_external_zookeeper_is_used_and_left_alone(cluster: LocalCluster, tmp_path: Path) -> None:
     cluster.start(Settings(1))
-    other = Cluster(tmp_path / "other", broker_command=STANDIN)
+    other = LocalCluster(tmp_path / "other", broker_command=STANDIN)
     chroot = f"{cluster.address}/c-{os.getpid()}"
     try:
         other.start(Settings(1, zookeeper=chroot))
@@ -108,7 +108,7 @@ def test_an_external_zookeeper_is_used_and_left_alone(cluster: Cluster, tmp_path
     assert all(found.answers for found in cluster.status())
 
 
-def test_nobody_at_the_external_zookeeper(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_at_the_external_zookeeper(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("logyard.local.registrations.CONNECT_S", 1.0)
     with pytest.raises(LocalError, match=r"no ZooKeeper answers at 127\.0\.0\.1:1"):
         cluster.start(Settings(1, zookeeper="127.0.0.1:1"))

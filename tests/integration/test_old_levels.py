@@ -13,7 +13,7 @@ import pytest
 from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.support.load import Load
 from tests.support.real_cluster import RealCluster, eventually
@@ -32,7 +32,7 @@ CONFIG = {
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("level", ["2.4-IV1", "0.11.0"])
 def test_a_cluster_at_an_old_level_moves_replicas_and_loses_its_controller(level: str, tmp_path: Path) -> None:
-    own = Cluster(tmp_path / "cluster")
+    own = LocalCluster(tmp_path / "cluster")
     try:
         own.start(Settings(3, None, None, {**CONFIG, "inter.broker.protocol.version": level}))
         _work(RealCluster(own))

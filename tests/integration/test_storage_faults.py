@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka.admin import KafkaAdminClient
 
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.integration.conftest import CONFIG
 from tests.integration.test_failover import Load
@@ -28,7 +28,7 @@ STORAGE_ERROR = 56
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """A cluster that each test leaves whole."""
-    cluster = Cluster(tmp_path_factory.mktemp("yard"))
+    cluster = LocalCluster(tmp_path_factory.mktemp("yard"))
     cluster.start(Settings(3, None, None, SETTINGS))
     try:
         yield RealCluster(cluster)

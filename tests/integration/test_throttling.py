@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.integration.conftest import CONFIG
 from tests.support.real_cluster import RealCluster, eventually
@@ -27,7 +27,7 @@ KIB = 1024
 def racked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """Three brokers, each in a rack of its own: RACK0 to RACK2."""
     command = (sys.executable, "-P", str(RACKED_BROKER))
-    cluster = Cluster(tmp_path_factory.mktemp("racked"), broker_command=command)
+    cluster = LocalCluster(tmp_path_factory.mktemp("racked"), broker_command=command)
     # Three windows instead of eleven: what is free at the start, and what has to be waited for, is two seconds' worth.
     quotas = {"quota.window.num": "3"}
     cluster.start(Settings(3, None, None, {**CONFIG, **quotas, "replica.selector.class": RACK_AWARE}))

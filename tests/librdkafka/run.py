@@ -25,7 +25,7 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 
 HERE = Path(__file__).parent
@@ -130,7 +130,7 @@ def scenarios_of(tests: Path) -> dict[str, str]:
 def cluster(scenario: str) -> Iterator[str]:
     """Three brokers, each in a rack of its own; gives their addresses."""
     with TemporaryDirectory(prefix="librdkafka-") as directory:
-        brokers = Cluster(Path(directory), broker_command=RACKED_BROKER)
+        brokers = LocalCluster(Path(directory), broker_command=RACKED_BROKER)
         brokers.start(Settings(3, None, None, {**BROKERS, **SCENARIOS[scenario]}))
         try:
             yield str(brokers.layout.read_description()["bootstrap"])

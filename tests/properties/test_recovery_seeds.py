@@ -16,7 +16,7 @@ import pytest
 from logyard.admin.recovery import rules
 from logyard.admin.recovery.case import Case, Expectation, Limits
 from logyard.admin.recovery.recovery import NotRecovered, Recoverer
-from logyard.admin.recovery.witnesses import STOP, Probe, Queue, Wire, Word
+from logyard.admin.recovery.witnesses import STOP, HostState, Probe, Queue, Wire
 from tests.support.recovery_world import (
     GRACE_S,
     PAUSE_S_MAX,
@@ -191,7 +191,7 @@ BUGS: dict[str, list[tuple[Any, str, Any]]] = {
     ],
     "who was elected a moment ago is fenced too": [(rules, "hold_fence", _forever)],
     "one look at the brokers is enough to stop one": [(rules, "is_hung", lambda *_, **__: True)],
-    "its own host is not asked": [(WorldLauncher, "word", lambda *_: Word.SILENT)],
+    "its own host is not asked": [(WorldLauncher, "word", lambda *_: HostState.SILENT)],
     "two at a time": [(rules, "hold_stop", _forever)],
     "min.insync.replicas is not asked": [(rules, "endangered", lambda *_: [])],
     "fencings without bound": [(rules, "FENCES_PER_HOUR", 1000)],

@@ -13,7 +13,7 @@ from logyard.local.airflow.api import AirflowApi, Run, TaskView
 from logyard.local.airflow.dag_files import DAGS, DagFile, install
 from logyard.local.airflow.processes import Airflow
 from logyard.local.airflow.settings import connections
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.java import find_java
 from logyard.local.layout import Settings
 from tests.support.real_cluster import RealCluster
@@ -56,7 +56,7 @@ def running_yard(
     install(dags, DagFile("logyard_", "logyard_default", "spark_default"), list(DAGS))
     if own_dags:
         (dags / "own.py").write_text(own_dags)
-    cluster, airflow = Cluster(directory / "cluster"), Airflow(directory / "airflow")
+    cluster, airflow = LocalCluster(directory / "cluster"), Airflow(directory / "airflow")
     java = find_java(directory)
     bundle = {"name": "dags-folder", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle"}
     try:

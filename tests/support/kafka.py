@@ -15,7 +15,7 @@ from threading import Timer
 import pytest
 
 from logyard.local import ports, wire
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 from logyard.local.errors import LocalError
 from logyard.local.layout import Settings
 from logyard.local.processes import Processes
@@ -95,12 +95,12 @@ def running(
         cluster.stop()
 
 
-def cluster_at(directory: Path, jvm: Sequence[str] = BROKER_JVM) -> Cluster:
+def cluster_at(directory: Path, jvm: Sequence[str] = BROKER_JVM) -> LocalCluster:
     """The cluster of that directory, as `running` starts it; another process may start and stop its brokers too."""
     options = [f"--jvm={option}" for option in jvm]
     either, kinds, jars = str(REFERENCE / "either_broker.py"), str(kinds_file(directory)), str(jars_or_skip())
     command = [sys.executable, "-P", either, "--kinds", kinds, "--jars", jars, *options, "--"]
-    return Cluster(directory, broker_command=command)
+    return LocalCluster(directory, broker_command=command)
 
 
 def kinds_file(directory: Path) -> Path:

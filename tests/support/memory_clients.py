@@ -26,7 +26,7 @@ from logyard.admin.ports import (
     Pause,
     Quorum,
 )
-from logyard.admin.recovery.witnesses import FENCE, ControllerView, Journal, Probe, Queue, Step, Wire, Word
+from logyard.admin.recovery.witnesses import FENCE, ControllerView, HostState, Journal, Probe, Queue, Step, Wire
 from logyard.admin.settings import ClusterSettings
 from logyard.broker.controller.topics import placement
 from logyard.broker.errors import ApiError, ErrorCode
@@ -71,12 +71,12 @@ class MemoryLauncher:
             self._cluster.stop(broker)
         return self.can_stop
 
-    def word(self, broker: int, host: str = "", rack: str = "") -> Word:
+    def host_state(self, broker: int, host: str = "", rack: str = "") -> HostState:
         if not self._can_tell:
-            return Word.UNKNOWN
+            return HostState.UNKNOWN
         if broker not in self._cluster.running:
-            return Word.GONE
-        return Word.SILENT if broker in self._cluster.hung else Word.ANSWERS
+            return HostState.GONE
+        return HostState.SILENT if broker in self._cluster.hung else HostState.ANSWERS
 
 
 class MemoryPause:

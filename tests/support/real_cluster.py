@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from logyard.local.cluster import Cluster
+from logyard.local.cluster import LocalCluster
 
 WAIT_S = 30.0
 
@@ -36,7 +36,7 @@ def eventually(look: Callable[[], Any], what: str, timeout_s: float = WAIT_S) ->
 class RealCluster:
     """One cluster, seen from outside."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
         self.directory = cluster.layout.directory
 

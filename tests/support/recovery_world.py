@@ -11,7 +11,7 @@ from typing import Any
 
 from logyard.admin.cluster.snapshot import ConfigValue
 from logyard.admin.ports import AccessRefused, ClusterUnreachable, EnsembleUnreachable, PartitionsView
-from logyard.admin.recovery.witnesses import FENCE, ControllerView, Journal, Probe, Queue, Step, Wire, Word
+from logyard.admin.recovery.witnesses import FENCE, ControllerView, HostState, Journal, Probe, Queue, Step, Wire
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import Assignment, BrokerInfo, Endpoint, PartitionState, TopicPartition
 
@@ -358,17 +358,17 @@ class WorldLauncher:
         w.stopped_by_us[broker] = w.now
         return True
 
-    def word(self, broker: int, host: str = "", rack: str = "") -> Word:
+    def host_state(self, broker: int, host: str = "", rack: str = "") -> HostState:
         w, found = self._world, self._world.brokers[broker]
         if w.launcher_broken or w.launcher_kind not in ("systemd", "full"):
-            return Word.UNKNOWN
+            return HostState.UNKNOWN
         if not found.process:
-            return Word.GONE
+            return HostState.GONE
         if w.launcher_kind == "systemd":
-            return Word.RUNS
+            return HostState.RUNS
         if w.now < found.loading_until:
-            return Word.STARTING
-        return Word.ANSWERS if found.serves(w.now) else Word.SILENT
+            return HostState.STARTING
+        return HostState.ANSWERS if found.serves(w.now) else HostState.SILENT
 
     def _work(self) -> None:
         if self._world.launcher_broken:

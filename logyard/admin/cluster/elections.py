@@ -26,14 +26,14 @@ class ElectionClient(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ElectionResult:
     """What an election came to: lines to print, and what was refused."""
 
     lines: tuple[str, ...]
     refused: Mapping[TopicPartition, ApiError]
 
 
-def elect(client: ElectionClient, partitions: Sequence[TopicPartition] | None, kind: str) -> Outcome:
+def elect(client: ElectionClient, partitions: Sequence[TopicPartition] | None, kind: str) -> ElectionResult:
     """Have leaders elected (None: wherever it is needed) and sort the answers. Raises ApiError, ClusterUnreachable."""
     answers = client.elect_leaders(partitions, unclean=kind == UNCLEAN)
     done = [tp for tp, problem in sorted(answers.items()) if problem is None]
@@ -48,7 +48,7 @@ def elect(client: ElectionClient, partitions: Sequence[TopicPartition] | None, k
         f"Error completing leader election ({kind.upper()}) for partition: {tp}: {_java_name(problem.code)}: {problem}"
         for tp, problem in refused.items()
     ]
-    return Outcome(tuple(lines), refused)
+    return ElectionResult(tuple(lines), refused)
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:

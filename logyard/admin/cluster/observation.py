@@ -1,6 +1,6 @@
 """One look at a cluster for whoever waits: the snapshot, and the offsets that somebody asked for; values only.
 
-What several waiters want is united (`Wants.of`), so that one look serves all of them: a Metadata request, one
+What several waiters want is united (`Wanted.of`), so that one look serves all of them: a Metadata request, one
 OffsetFetch for each group and one round of ListOffsets, however many wait.
 """
 
@@ -14,14 +14,14 @@ from logyard.broker.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Wants:
+class Wanted:
     """What a look has to hold beside the snapshot: offsets of groups, and the end offsets of topics."""
 
     groups: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, several: Iterable["Wants"]) -> "Wants":
+    def of(cls, several: Iterable["Wanted"]) -> "Wanted":
         """Everything that any of them wants."""
         groups: set[str] = set()
         topics: set[str] = set()
@@ -32,7 +32,7 @@ class Wants:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Observation:
     """What was seen at one moment.
 
     `committed`: group → partition → committed offset; a group that did not answer is missing and named in `problems`.
@@ -61,11 +61,11 @@ class Look:
         return {tp: max(self.ends[tp] - committed.get(tp, 0), 0) for tp in sorted(partitions)}
 
 
-def take(client: ClusterClient, wants: Wants | None = None) -> Look:
+def observe(client: ClusterClient, wants: Wanted | None = None) -> Observation:
     """Look at the cluster once. Raises ClusterUnreachable, ApiError where not even Metadata is answered."""
     snapshot = client.snapshot(reassignments=True)
     if wants is None or not (wants.groups or wants.topics):
-        return Look(snapshot)
+        return Observation(snapshot)
     committed: dict[str, Mapping[TopicPartition, int]] = {}
     problems: dict[str, str] = {}
     for group in sorted(wants.groups):
@@ -81,4 +81,4 @@ def take(client: ClusterClient, wants: Wants | None = None) -> Look:
         ends = client.offsets(led) if led else {}
     except (ApiError, ClusterUnreachable) as problem:
         ends, problems[""] = {}, str(problem)
-    return Look(snapshot, committed, ends, problems)
+    return Observation(snapshot, committed, ends, problems)

@@ -41,7 +41,7 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BrokerAddress:
     """Where a broker was registered; `port` 0 and empty texts: not known."""
 
     host: str = ""
@@ -74,7 +74,7 @@ class Case:
     hung: dict[int, Doubt] = field(default_factory=dict)
     hushed: dict[int, Doubt] = field(default_factory=dict)
     asked: dict[int, float] = field(default_factory=dict)
-    places: dict[int, Place] = field(default_factory=dict)
+    places: dict[int, BrokerAddress] = field(default_factory=dict)
     fenced_for: set[int] = field(default_factory=set)
     withheld: dict[int, str] = field(default_factory=dict)
     said: str = ""
@@ -148,9 +148,9 @@ def _keyed(times: Mapping[int, float]) -> dict[str, float]:
     return {str(broker): at for broker, at in times.items()}
 
 
-def _place(found: Any) -> Place:
+def _place(found: Any) -> BrokerAddress:
     host, port, rack = found
-    return Place(str(host), int(port), str(rack))
+    return BrokerAddress(str(host), int(port), str(rack))
 
 
 def _doubt(found: Any) -> Doubt:

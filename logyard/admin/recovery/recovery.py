@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from logyard.admin.ports import ClusterClient, Ensemble, EnsembleUnreachable, Launcher, PartitionsView, Pause
 from logyard.admin.recovery import rules
-from logyard.admin.recovery.case import Case, Expectation, Limits, Place, Recovery
+from logyard.admin.recovery.case import BrokerAddress, Case, Expectation, Limits, Recovery
 from logyard.admin.recovery.diagnosis import Evidence, Finding, Health, diagnose, health
 from logyard.admin.recovery.restarts import Caretaker
 from logyard.admin.recovery.rules import Doubt
@@ -129,7 +129,7 @@ class Recoverer:
         case, view = self.case, self._ensemble.controller()
         partitions = self._ensemble.partitions()
         self.view = view
-        told = {broker: Place(host, port) for broker, (host, port) in self._expected.brokers.items()}
+        told = {broker: BrokerAddress(host, port) for broker, (host, port) in self._expected.brokers.items()}
         case.places = told | case.places | {broker: self._place(info) for broker, info in view.brokers.items()}
         expected = self._expected_ids(partitions)
         probes = self._probe(sorted({*view.brokers, *expected}), view)
@@ -149,17 +149,17 @@ class Recoverer:
         holders = {b for placed in partitions.assignments.values() for b in placed.replicas}
         return sorted(holders | set(self.case.places))
 
-    def _place(self, info: BrokerInfo) -> Place:
+    def _place(self, info: BrokerInfo) -> BrokerAddress:
         """Where a broker is, for its launcher and for the listener of our protocol."""
         endpoint = next((e for e in info.endpoints if e.protocol == self._expected.protocol), None)
         if endpoint is not None:
-            return Place(endpoint.host, endpoint.port, info.rack or "")
+            return BrokerAddress(endpoint.host, endpoint.port, info.rack or "")
         host, port = self._expected.brokers.get(info.id, ("", 0))
         named = info.endpoints[0].host if info.endpoints else ""
-        return Place(host or named, port, info.rack or "")
+        return BrokerAddress(host or named, port, info.rack or "")
 
     def _probe(self, brokers: Sequence[int], view: ControllerView) -> dict[int, Probe]:
-        known = {broker: self.case.places.get(broker, Place()) for broker in brokers}
+        known = {broker: self.case.places.get(broker, BrokerAddress()) for broker in brokers}
         addresses = {b: (place.host, place.port) for b, place in known.items() if place.host and place.port > 0}
         found = self._client.probe(addresses, self._limits.probe_s)
         for broker, probe in found.items():

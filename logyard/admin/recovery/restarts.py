@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 
 from logyard.admin.ports import ClusterClient, ClusterUnreachable, Ensemble, Launcher, PartitionsView
 from logyard.admin.recovery import rules
-from logyard.admin.recovery.case import Case, Limits, Place
+from logyard.admin.recovery.case import BrokerAddress, Case, Limits
 from logyard.admin.recovery.diagnosis import Evidence
-from logyard.admin.recovery.witnesses import STOP, Word
+from logyard.admin.recovery.witnesses import STOP, HostState
 from logyard.broker.errors import LogyardError
 
 _MIN_ISR = "min.insync.replicas"
@@ -51,24 +51,24 @@ class Caretaker:
         for broker in brokers:
             self._stop_registered(broker, evidence, partitions, now, "takes another broker for the controller")
 
-    def place(self, broker: int) -> Place:
-        return self._case.places.get(broker, Place())
+    def place(self, broker: int) -> BrokerAddress:
+        return self._case.places.get(broker, BrokerAddress())
 
     def _bring_back(self, broker: int, evidence: Evidence, now: float) -> None:
         case, limits = self._case, self._limits
         if now - case.tried.get(broker, -math.inf) < limits.restart_every_s:
             return
-        word = Word.UNKNOWN if evidence.wire(broker).is_alive else self._word(broker, now)
-        if word is None:
+        host_state = HostState.UNKNOWN if evidence.wire(broker).is_alive else self._host_state(broker, now)
+        if host_state is None:
             return
         gone, hung, hushed = (self._lasts(doubts, broker, now) for doubts in (case.gone, case.hung, case.hushed))
-        if gone and rules.is_hung(evidence, broker, word, hung=hung, hushed=hushed):
+        if gone and rules.is_hung(evidence, broker, host_state, hung=hung, hushed=hushed):
             hold = self._stop(broker, evidence, f"stopped what was left of broker {broker}, which hung", now)
             if hold is not None:
                 self._hold(broker, f"hangs, and is not stopped: {hold}")
                 return
         else:
-            hold = rules.hold_start(evidence, broker, word, gone)
+            hold = rules.hold_start(evidence, broker, host_state, gone)
             if hold is not None:
                 self._hold(broker, f"is not registered, and not started: {hold}")
                 return
@@ -91,16 +91,16 @@ class Caretaker:
         """The session of a broker that hangs should end by itself; where it does not, end what keeps it alive."""
         case = self._case
         said = f"is registered and {evidence.wire(broker).value}"
-        word = self._word(broker, now)
-        if word is None or not self._lasts(case.quiet, broker, now):
+        host_state = self._host_state(broker, now)
+        if host_state is None or not self._lasts(case.quiet, broker, now):
             return
-        if word is Word.SILENT:
+        if host_state is HostState.SILENT:
             if self._lasts(case.hushed, broker, now):
                 self._stop_registered(broker, evidence, partitions, now, said)
-        elif word is Word.GONE:
+        elif host_state is HostState.GONE:
             self._hold(broker, f"{said}: it has no process, its session has to end first")
         else:
-            self._hold(broker, f"{said}; nothing else says that it is ill ({word.value})")
+            self._hold(broker, f"{said}; nothing else says that it is ill ({host_state.value})")
 
     def _stop_registered(
         self, broker: int, evidence: Evidence, partitions: PartitionsView, now: float, why: str
@@ -147,18 +147,18 @@ class Caretaker:
             return str(problem)
         return None
 
-    def _word(self, broker: int, now: float) -> Word | None:
+    def _host_state(self, broker: int, now: float) -> HostState | None:
         """What its own host says now; None where that was asked a moment ago."""
         case, place = self._case, self.place(broker)
         if now - case.asked.get(broker, -math.inf) < self._limits.ask_every_s:
             return None
         case.asked[broker] = now
-        word = self._launcher.word(broker, place.host, place.rack)
-        if word is Word.SILENT:
+        host_state = self._launcher.host_state(broker, place.host, place.rack)
+        if host_state is HostState.SILENT:
             case.hushed[broker] = rules.once_more(case.hushed.get(broker), now)
         else:
             case.hushed.pop(broker, None)
-        return word
+        return host_state
 
     def _lasts(self, doubts: Mapping[int, rules.Doubt], broker: int, now: float) -> bool:
         return broker in doubts and doubts[broker].lasts(now, self._limits.grace_s)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from logyard.admin.ports import PartitionsView
 from logyard.admin.recovery.diagnosis import Evidence
-from logyard.admin.recovery.witnesses import FENCE, STOP, Journal, Step, Wire, Word
+from logyard.admin.recovery.witnesses import FENCE, STOP, HostState, Journal, Step, Wire
 from logyard.broker.model import TopicPartition
 
 LOOKS_MIN = 3
@@ -83,14 +83,14 @@ def hold_stop(broker: int, evidence: Evidence, journal: Journal) -> str | None:
     return None
 
 
-def hold_start(evidence: Evidence, broker: int, word: Word, doubt: bool) -> str | None:
+def hold_start(evidence: Evidence, broker: int, host_state: HostState, doubt: bool) -> str | None:
     """Whether a broker that is not registered may be started as it is. `doubt`: it has been missing for long."""
-    if evidence.wire(broker).is_alive or word is Word.ANSWERS:
+    if evidence.wire(broker).is_alive or host_state is HostState.ANSWERS:
         return "it lives and is not registered: can it reach ZooKeeper?"
-    if word is Word.GONE:
+    if host_state is HostState.GONE:
         return None
-    if word in (Word.RUNS, Word.STARTING, Word.SILENT):
-        return f"{word.value}: it may be starting, or slow"
+    if host_state in (HostState.RUNS, HostState.STARTING, HostState.SILENT):
+        return f"{host_state.value}: it may be starting, or slow"
     # Nobody on its host can tell. A start does no harm where it runs; but only what looks dead is started.
     if evidence.wire(broker) is Wire.CLOSED or (doubt and evidence.answering):
         return None
@@ -99,7 +99,7 @@ def hold_start(evidence: Evidence, broker: int, word: Word, doubt: bool) -> str 
     return "no broker answers from here, and no broker_status_command tells whether it runs"
 
 
-def is_hung(evidence: Evidence, broker: int, word: Word, *, hung: bool, hushed: bool) -> bool:
+def is_hung(evidence: Evidence, broker: int, host_state: HostState, *, hung: bool, hushed: bool) -> bool:
     """Whether a broker that ZooKeeper has ended has a process that hangs, and has to be ended first.
 
     Its own host has said so for long (`hushed`); or says that a process is there (or nothing), while the port takes
@@ -108,9 +108,9 @@ def is_hung(evidence: Evidence, broker: int, word: Word, *, hung: bool, hushed: 
     """
     if evidence.wire(broker).is_alive or broker in evidence.view.brokers:
         return False
-    if word is Word.SILENT:
+    if host_state is HostState.SILENT:
         return hushed
-    return word in (Word.RUNS, Word.UNKNOWN) and hung and bool(evidence.answering)
+    return host_state in (HostState.RUNS, HostState.UNKNOWN) and hung and bool(evidence.answering)
 
 
 def endangered(

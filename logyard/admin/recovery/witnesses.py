@@ -53,7 +53,7 @@ class Probe:
     detail: str = ""
 
 
-class Word(Enum):
+class HostState(Enum):
     """What a broker's own host says of it, by the launcher's status command."""
 
     ANSWERS = "it runs and answers on its own host"
@@ -65,18 +65,18 @@ class Word(Enum):
 
 
 # The words that a status command may print first on a line; those of `systemctl is-active` among them.
-WORDS = {
-    "answers": Word.ANSWERS,
-    "silent": Word.SILENT,
-    "starting": Word.STARTING,
-    "runs": Word.RUNS,
-    "gone": Word.GONE,
-    "active": Word.RUNS,
-    "activating": Word.STARTING,
-    "reloading": Word.RUNS,
-    "deactivating": Word.RUNS,
-    "inactive": Word.GONE,
-    "failed": Word.GONE,
+HOST_STATES = {
+    "answers": HostState.ANSWERS,
+    "silent": HostState.SILENT,
+    "starting": HostState.STARTING,
+    "runs": HostState.RUNS,
+    "gone": HostState.GONE,
+    "active": HostState.RUNS,
+    "activating": HostState.STARTING,
+    "reloading": HostState.RUNS,
+    "deactivating": HostState.RUNS,
+    "inactive": HostState.GONE,
+    "failed": HostState.GONE,
 }
 
 

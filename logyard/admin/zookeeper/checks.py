@@ -10,7 +10,7 @@ Rule 3: what a working controller is about to do is no finding before it is `PAT
 from collections.abc import Callable, Iterable, Iterator
 
 from logyard.admin.zookeeper import topic_checks
-from logyard.admin.zookeeper.findings import ERROR, NOTE, PATIENCE_S, Finding
+from logyard.admin.zookeeper.findings import ERROR, NOTE, PATIENCE_S, ZnodeFinding
 from logyard.admin.zookeeper.survey import Survey
 from logyard.broker.znodes import (
     brokers,
@@ -33,15 +33,15 @@ _REQUESTS = (reassignments.PATH, preferred_election.PATH)
 _NOTES = (config_changes.PATH, isr_notifications.PATH, log_dir_events.PATH)
 
 
-def check(found: Survey, now_ms: int) -> list[Finding]:
+def check(found: Survey, now_ms: int) -> list[ZnodeFinding]:
     """Everything that is wrong, by path. `now_ms` is wall-clock time."""
     findings = [finding for rule in RULES for finding in rule(found, now_ms)]
     return sorted(findings, key=lambda finding: (finding.severity, finding.path, finding.kind))
 
 
-def skeleton(found: Survey, now_ms: int) -> Iterator[Finding]:
+def skeleton(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     for path in found.missing:
-        yield Finding(
+        yield ZnodeFinding(
             path,
             "missing",
             "there is no such znode, which every broker makes at its start",
@@ -51,7 +51,7 @@ def skeleton(found: Survey, now_ms: int) -> Iterator[Finding]:
         )
 
 
-def undecodable(found: Survey, now_ms: int) -> Iterator[Finding]:
+def undecodable(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     for path, problem in found.bad.items():
         parent = path.rpartition("/")[0]
         ops: tuple[ZkOp, ...] = ()
@@ -62,7 +62,7 @@ def undecodable(found: Survey, now_ms: int) -> Iterator[Finding]:
             fix = "`recover_controller` (operators) writes a number above every state's"
         elif parent == brokers.IDS_PATH:
             fix = "restart that broker: it registers anew"
-        yield Finding(path, "undecodable", problem, _harm(path), fix, ops)
+        yield ZnodeFinding(path, "undecodable", problem, _harm(path), fix, ops)
 
 
 def _harm(path: str) -> str:
@@ -77,9 +77,9 @@ def _harm(path: str) -> str:
     return "it is passed over"
 
 
-def no_controller(found: Survey, now_ms: int) -> Iterator[Finding]:
+def no_controller(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     if found.brokers and found.controller is None and controller.PATH not in found.bad:
-        yield Finding(
+        yield ZnodeFinding(
             controller.PATH,
             "nobody-controls",
             f"brokers {_ids(found.brokers)} are registered, and nobody is controller",
@@ -87,7 +87,7 @@ def no_controller(found: Survey, now_ms: int) -> Iterator[Finding]:
             "the `recover_controller` operator has an election held; or restart one broker",
         )
     elif found.controller is not None and found.brokers and found.controller not in found.brokers:
-        yield Finding(
+        yield ZnodeFinding(
             controller.PATH,
             "controller-unknown",
             f"broker {found.controller} holds it and is not registered",
@@ -96,11 +96,11 @@ def no_controller(found: Survey, now_ms: int) -> Iterator[Finding]:
         )
 
 
-def epochs(found: Survey, now_ms: int) -> Iterator[Finding]:
+def epochs(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     """A state written under a later epoch than /controller_epoch: the counter was lost or set back."""
     if controller.EPOCH_PATH not in found.znodes and found.states:
         highest = max(state.controller_epoch for state in found.states.values())
-        yield Finding(
+        yield ZnodeFinding(
             controller.EPOCH_PATH,
             "no-epoch",
             f"there is no such znode, and partition states are of epochs up to {highest}",
@@ -120,7 +120,7 @@ def epochs(found: Survey, now_ms: int) -> Iterator[Finding]:
         ]
         if controller.PATH in found.znodes:
             ops.append(Delete(controller.PATH, found.version(controller.PATH)))
-        yield Finding(
+        yield ZnodeFinding(
             controller.EPOCH_PATH,
             "epoch-behind",
             f"it is {found.controller_epoch}, and {len(ahead)} partitions' states ({some}) are of up to {highest}",
@@ -130,10 +130,10 @@ def epochs(found: Survey, now_ms: int) -> Iterator[Finding]:
         )
 
 
-def requests(found: Survey, now_ms: int) -> Iterator[Finding]:
+def requests(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     path = preferred_election.PATH
     if found.elections is not None and found.age_s(path, now_ms) >= PATIENCE_S:
-        yield Finding(
+        yield ZnodeFinding(
             path,
             "stale-election",
             f"asked for {found.age_s(path, now_ms):.0f} s ago, and not done",
@@ -145,13 +145,13 @@ def requests(found: Survey, now_ms: int) -> Iterator[Finding]:
         yield from _deletion(found, name, now_ms)
 
 
-def _deletion(found: Survey, name: str, now_ms: int) -> Iterator[Finding]:
+def _deletion(found: Survey, name: str, now_ms: int) -> Iterator[ZnodeFinding]:
     path = delete_topics.path(name)
     if path not in found.znodes or found.age_s(path, now_ms) < PATIENCE_S:
         return
     age = f"{found.age_s(path, now_ms):.0f} s ago"
     if name not in found.topic_names:
-        yield Finding(
+        yield ZnodeFinding(
             path,
             "deletion-of-nothing",
             f"asked for {age}, and there is no such topic",
@@ -166,7 +166,7 @@ def _deletion(found: Survey, name: str, now_ms: int) -> Iterator[Finding]:
     moving = any(a.is_reassigning for a in placed)
     why = f"; brokers {_ids(dead)} with replicas are not registered" if dead else ""
     why += "; it is being reassigned" if moving else ""
-    yield Finding(
+    yield ZnodeFinding(
         path,
         "deletion-hangs",
         f"asked for {age}, and the topic is still there{why}",
@@ -179,7 +179,7 @@ def _deletion(found: Survey, name: str, now_ms: int) -> Iterator[Finding]:
     )
 
 
-def settings(found: Survey, now_ms: int) -> Iterator[Finding]:
+def settings(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     for name in found.config_names:
         path = configs.topic_path(name)
         if name in found.topic_names or path not in found.znodes or name in found.deleting:
@@ -187,7 +187,7 @@ def settings(found: Survey, now_ms: int) -> Iterator[Finding]:
         if found.age_s(path, now_ms) >= CREATION_S:
             version = found.version(path)
             is_empty = path not in found.bad and not configs.decode(found.znodes[path].data)
-            yield Finding(
+            yield ZnodeFinding(
                 path,
                 "config-of-nothing",
                 "there is no such topic: a creation or deletion stopped half-way",
@@ -198,11 +198,11 @@ def settings(found: Survey, now_ms: int) -> Iterator[Finding]:
             )
 
 
-def notifications(found: Survey, now_ms: int) -> Iterator[Finding]:
+def notifications(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     for name in found.isr_notifications:
         path = isr_notifications.path(name)
         if path in found.znodes and path not in found.bad and found.age_s(path, now_ms) >= PATIENCE_S:
-            yield Finding(
+            yield ZnodeFinding(
                 path,
                 "unread-notification",
                 f"written {found.age_s(path, now_ms):.0f} s ago, and read by no controller",
@@ -214,7 +214,7 @@ def notifications(found: Survey, now_ms: int) -> Iterator[Finding]:
         path = log_dir_events.path(name)
         if found.age_s(path, now_ms) >= PATIENCE_S:
             gone = broker not in found.brokers
-            yield Finding(
+            yield ZnodeFinding(
                 path,
                 "unread-dir-failure",
                 f"broker {broker} lost a directory {found.age_s(path, now_ms):.0f} s ago, unread by any controller",
@@ -228,7 +228,7 @@ def _ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, sorted(brokers)))
 
 
-RULES: tuple[Callable[[Survey, int], Iterator[Finding]], ...] = (
+RULES: tuple[Callable[[Survey, int], Iterator[ZnodeFinding]], ...] = (
     skeleton,
     undecodable,
     no_controller,

@@ -14,7 +14,7 @@ PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ZnodeFinding:
     """One thing. `kind` is a word for programs; a NOTE is no fault. `ops`: the mending, in one transaction.
 
     Every write in `ops` is conditional on the version that was read, or creates what was not there.
@@ -53,13 +53,13 @@ class Finding:
         ]
 
 
-def lasting(before: Sequence[Finding], now: Sequence[Finding]) -> list[Finding]:
+def lasting(before: Sequence[ZnodeFinding], now: Sequence[ZnodeFinding]) -> list[ZnodeFinding]:
     """What two looks have in common: a cluster at work is between two states all the time."""
     seen = {(finding.path, finding.kind) for finding in before}
     return [finding for finding in now if (finding.path, finding.kind) in seen]
 
 
-def mend(client: ZnodeClient, finding: Finding) -> str | None:
+def mend(client: ZnodeClient, finding: ZnodeFinding) -> str | None:
     """Do what a finding proposes; what ZooKeeper says against it, or None."""
     problem = refused(client.commit(finding.ops))
     return None if problem is None else problem.value

@@ -2,27 +2,27 @@
 
 from collections.abc import Iterable, Iterator
 
-from logyard.admin.zookeeper.findings import NOTE, PATIENCE_S, Finding
+from logyard.admin.zookeeper.findings import NOTE, PATIENCE_S, ZnodeFinding
 from logyard.admin.zookeeper.survey import Survey
 from logyard.broker.model import Assignment, TopicPartition, topic_id_text
 from logyard.broker.znodes import configs, partition_state, reassignments, topics
 from logyard.broker.znodes.ops import Check, Create, Delete, SetData, ZkOp
 
 
-def half_made(found: Survey, now_ms: int) -> Iterator[Finding]:
+def half_made(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     for name, topic in found.topics.items():
         path = topics.topic_path(name)
         if name in found.deleting:
             continue
         if not topic.partitions:
-            yield Finding(
+            yield ZnodeFinding(
                 path, "no-partitions", "it names no partition", "the topic cannot be used", "delete the topic"
             )
         lacking = [p for p in topic.partitions if not _has_state(found, TopicPartition(name, p))]
         if lacking and found.age_s(path, now_ms) >= PATIENCE_S:
             dead = [p for p in lacking if not set(topic.partitions[p].replicas) & set(found.brokers)]
             why = f"; of {_ids(dead)} no replica's broker is registered" if dead else ""
-            yield Finding(
+            yield ZnodeFinding(
                 path,
                 "half-made",
                 f"partitions {_ids(lacking)} have no state{why}",
@@ -32,7 +32,7 @@ def half_made(found: Survey, now_ms: int) -> Iterator[Finding]:
                 else "another controller finishes it: the `recover_controller` operator has one elected",
             )
         if configs.topic_path(name) not in found.znodes:
-            yield Finding(
+            yield ZnodeFinding(
                 configs.topic_path(name),
                 "no-config",
                 f"topic {name} has no znode of settings",
@@ -43,14 +43,14 @@ def half_made(found: Survey, now_ms: int) -> Iterator[Finding]:
             )
 
 
-def topic_ids(found: Survey, now_ms: int) -> Iterator[Finding]:
+def topic_ids(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     owners: dict[str, list[str]] = {}
     some_have_one = any(topic.topic_id is not None for topic in found.topics.values())
     for name, topic in found.topics.items():
         if topic.topic_id is not None:
             owners.setdefault(topic_id_text(topic.topic_id), []).append(name)
         elif some_have_one:
-            yield Finding(
+            yield ZnodeFinding(
                 topics.topic_path(name),
                 "no-topic-id",
                 "it has no topic_id, while other topics have one: an older tool has rewritten it",
@@ -60,7 +60,7 @@ def topic_ids(found: Survey, now_ms: int) -> Iterator[Finding]:
             )
     for topic_id, names in owners.items():
         for name in names if len(names) > 1 else ():
-            yield Finding(
+            yield ZnodeFinding(
                 topics.topic_path(name),
                 "same-topic-id",
                 f"id {topic_id} belongs to {', '.join(names)}",
@@ -69,12 +69,12 @@ def topic_ids(found: Survey, now_ms: int) -> Iterator[Finding]:
             )
 
 
-def replicas(found: Survey, now_ms: int) -> Iterator[Finding]:
+def replicas(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     for name, topic in found.topics.items():
         for number, placed in topic.partitions.items():
             wrong = _placement_problem(placed)
             if wrong is not None:
-                yield Finding(
+                yield ZnodeFinding(
                     topics.topic_path(name),
                     f"bad-replicas-{number}",
                     f"partition {number}: {wrong}",
@@ -92,7 +92,7 @@ def _placement_problem(placed: Assignment) -> str | None:
     return f"brokers {_ids(stray)} are added or removed and stand not in replicas" if stray else None
 
 
-def states(found: Survey, now_ms: int) -> Iterator[Finding]:
+def states(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     for tp, state in found.states.items():
         path, placed = partition_state.path(tp), found.topics[tp.topic].partitions[tp.partition]
         if tp.topic in found.deleting:
@@ -112,14 +112,14 @@ def states(found: Survey, now_ms: int) -> Iterator[Finding]:
             yield from _leadership(found, tp, path)
 
 
-def _leadership(found: Survey, tp: TopicPartition, path: str) -> Iterator[Finding]:
+def _leadership(found: Survey, tp: TopicPartition, path: str) -> Iterator[ZnodeFinding]:
     state = found.states[tp]
     if state.leader in found.brokers:
         return
     living = [broker for broker in state.isr if broker in found.brokers]
     who = f"leader {state.leader} is not registered" if state.leader >= 0 else "it has no leader"
     if living:
-        yield Finding(
+        yield ZnodeFinding(
             path,
             "not-elected",
             f"{who}, though brokers {_ids(living)} of the ISR live",
@@ -127,7 +127,7 @@ def _leadership(found: Survey, tp: TopicPartition, path: str) -> Iterator[Findin
             "the controller has missed it: the `recover_controller` operator has another one elected",
         )
     else:
-        yield Finding(
+        yield ZnodeFinding(
             path,
             "offline",
             f"{who}, and no broker of the ISR {_ids(state.isr)} lives",
@@ -137,8 +137,8 @@ def _leadership(found: Survey, tp: TopicPartition, path: str) -> Iterator[Findin
         )
 
 
-def _state(path: str, kind: str, wrong: str, causes: str = "") -> Finding:
-    return Finding(
+def _state(path: str, kind: str, wrong: str, causes: str = "") -> ZnodeFinding:
+    return ZnodeFinding(
         path,
         kind,
         wrong,
@@ -147,10 +147,10 @@ def _state(path: str, kind: str, wrong: str, causes: str = "") -> Finding:
     )
 
 
-def orphans(found: Survey, now_ms: int) -> Iterator[Finding]:
+def orphans(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     for tp in found.orphans:
         if tp.topic not in found.deleting:
-            yield Finding(
+            yield ZnodeFinding(
                 topics.partition_path(*tp),
                 "orphan",
                 f"the topic has no partition {tp.partition}",
@@ -159,13 +159,13 @@ def orphans(found: Survey, now_ms: int) -> Iterator[Finding]:
             )
 
 
-def moves(found: Survey, now_ms: int) -> Iterator[Finding]:
+def moves(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     yield from _requested_moves(found, now_ms)
     for name, topic in found.topics.items():
         for number, placed in topic.partitions.items():
             dead = [broker for broker in placed.adding if broker not in found.brokers]
             if dead:
-                yield Finding(
+                yield ZnodeFinding(
                     topics.topic_path(name),
                     f"stuck-move-{number}",
                     f"partition {number} waits for replicas on {_ids(dead)}, not registered",
@@ -174,7 +174,7 @@ def moves(found: Survey, now_ms: int) -> Iterator[Finding]:
                 )
 
 
-def _requested_moves(found: Survey, now_ms: int) -> Iterator[Finding]:
+def _requested_moves(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     path, asked = reassignments.PATH, found.reassignments
     if asked is None:
         return
@@ -183,7 +183,7 @@ def _requested_moves(found: Survey, now_ms: int) -> Iterator[Finding]:
         kept = {tp: target for tp, target in asked.items() if tp not in useless}
         version = found.version(path)
         op: ZkOp = SetData(path, reassignments.encode(kept), version) if kept else Delete(path, version)
-        yield Finding(
+        yield ZnodeFinding(
             path,
             "stale-move",
             f"{', '.join(map(str, useless))}: moved already, or no such partition",
@@ -194,7 +194,7 @@ def _requested_moves(found: Survey, now_ms: int) -> Iterator[Finding]:
     waiting = {tp: [b for b in asked[tp] if b not in found.brokers] for tp in asked if tp not in useless}
     for tp, dead in waiting.items():
         if dead:
-            yield Finding(
+            yield ZnodeFinding(
                 path,
                 f"stuck-move-{tp}",
                 f"{tp} is to go to {_ids(dead)}, not registered",

@@ -41,7 +41,7 @@ def test_an_interrupt_is_128_plus_its_signal(
     def interrupted(*_: object) -> None:
         raise interrupts.Interrupted(15)
 
-    monkeypatch.setattr("logyard.cli.cluster.Cluster.status", interrupted)
+    monkeypatch.setattr("logyard.cli.cluster.LocalCluster.status", interrupted)
     assert entry.main(["cluster", "status", "--dir", "/x"]) == 143
     assert "interrupted by SIGTERM" in capsys.readouterr().err
 

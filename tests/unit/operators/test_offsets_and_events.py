@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from logyard.admin.cluster.observation import Look, Wants, take
+from logyard.admin.cluster.observation import Observation, Wanted, observe
 from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.ports import AccessRefused, ClusterUnreachable
 from logyard.admin.settings import BadSettings
@@ -48,8 +48,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     return made
 
 
-def look(cluster: MemoryCluster, wants: Wants | None = None) -> Look:
-    return take(MemoryClient(cluster), wants)
+def look(cluster: MemoryCluster, wants: Wanted | None = None) -> Observation:
+    return observe(MemoryClient(cluster), wants)
 
 
 # -- offsets -----------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_seconds_of_full_isrs_are_counted_on_end(cluster: MemoryCluster, monkeyp
     trigger = FullyReplicatedTrigger(topics=None, hold_s=2.0, **WAITING)
     whole = look(cluster)
 
-    def at(ms: int, seen: Look = whole) -> dict[str, Any] | None:
+    def at(ms: int, seen: Observation = whole) -> dict[str, Any] | None:
         monkeypatch.setattr("logyard.operators.triggers.cluster.monotonic", lambda: ms / 1000)
         return trigger.look(seen)
 
@@ -175,7 +175,7 @@ def test_a_controller_that_no_longer_answers_counts_as_none(cluster: MemoryClust
 
     event = ControllerChangedEvent(patience=1)
     answers = look(cluster)
-    silent = Look(replace(answers.snapshot, reassignments=None))
+    silent = Observation(replace(answers.snapshot, reassignments=None))
     assert event.changes(silent, None) == []  # perhaps we may not ask: no alarm
     assert event.changes(answers, None) == []
     assert [c["controller"] for c in event.changes(silent, None)] == [-1]
@@ -289,11 +289,11 @@ async def test_one_look_holds_what_all_want(cluster: MemoryCluster) -> None:
     cluster.group_commits = {"g": {TopicPartition("t", 0): 1}, "h": {TopicPartition("t", 1): 2}}
     watch = ClusterWatch.of("logyard_default")
     before = cluster.looks
-    wants = [Wants(frozenset({"g"})), Wants(frozenset({"h"})), Wants(topics=frozenset({"t"}))]
+    wants = [Wanted(frozenset({"g"})), Wanted(frozenset({"h"})), Wanted(topics=frozenset({"t"}))]
     looks = await asyncio.gather(*(watch.next_look(0.01, want) for want in wants))
     assert cluster.looks - before == 1
     seen = looks[0]
-    assert isinstance(seen, Look)
+    assert isinstance(seen, Observation)
     assert all(other is seen for other in looks)
     assert (seen.lag("g"), seen.lag("h")) == ({TopicPartition("t", 0): 9}, {TopicPartition("t", 1): 18})
 
@@ -320,7 +320,7 @@ def test_no_event_leaves_before_the_workers_heartbeat(cluster: MemoryCluster, mo
 # -- what is known by its name is not the same for ever ------------------------------------------------
 
 
-def named(look: Look, topic: str, topic_id: str | None) -> Look:
+def named(look: Observation, topic: str, topic_id: str | None) -> Observation:
     """The same look, but the topic has that id."""
     topics = {**look.snapshot.topics, topic: replace(look.snapshot.topics[topic], topic_id=topic_id)}
     return replace(look, snapshot=replace(look.snapshot, topics=topics))

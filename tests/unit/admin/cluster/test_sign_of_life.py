@@ -15,7 +15,7 @@ from logyard.admin.cluster.reachability import why_unreachable
 from logyard.admin.cluster.sign_of_life import first_sign
 from logyard.admin.connector import CommandLauncher
 from logyard.admin.ports import AccessRefused
-from logyard.admin.recovery.witnesses import Wire, Word
+from logyard.admin.recovery.witnesses import HostState, Wire
 from logyard.admin.settings import ClusterSettings
 
 PLAINTEXT = ClusterSettings.read("127.0.0.1:1")
@@ -125,17 +125,17 @@ def test_a_broker_that_takes_the_login_and_answers_nothing_is_silent() -> None:
 
 
 def test_what_the_brokers_own_host_says() -> None:
-    for said, word in (
-        ("answers", Word.ANSWERS),
-        ("silent 3", Word.SILENT),
-        ("active", Word.RUNS),
-        ("activating", Word.STARTING),
-        ("inactive", Word.GONE),
-        ("failed", Word.GONE),
-        ("Connection refused", Word.UNKNOWN),
-        ("", Word.UNKNOWN),
+    for said, host_state in (
+        ("answers", HostState.ANSWERS),
+        ("silent 3", HostState.SILENT),
+        ("active", HostState.RUNS),
+        ("activating", HostState.STARTING),
+        ("inactive", HostState.GONE),
+        ("failed", HostState.GONE),
+        ("Connection refused", HostState.UNKNOWN),
+        ("", HostState.UNKNOWN),
     ):
-        assert CommandLauncher(["true"], (), ["echo", said]).word(1) is word
-    assert CommandLauncher(["true"]).word(1) is Word.UNKNOWN
-    assert CommandLauncher(["true"], (), ["/nonexistent"]).word(1) is Word.UNKNOWN
-    assert CommandLauncher(["true"], (), ["ssh", "{host}"]).word(1, "-oProxyCommand=x") is Word.UNKNOWN
+        assert CommandLauncher(["true"], (), ["echo", said]).host_state(1) is host_state
+    assert CommandLauncher(["true"]).host_state(1) is HostState.UNKNOWN
+    assert CommandLauncher(["true"], (), ["/nonexistent"]).host_state(1) is HostState.UNKNOWN
+    assert CommandLauncher(["true"], (), ["ssh", "{host}"]).host_state(1, "-oProxyCommand=x") is HostState.UNKNOWN

@@ -7,7 +7,7 @@ import pytest
 
 from logyard.admin.zookeeper import findings
 from logyard.admin.zookeeper.checks import check
-from logyard.admin.zookeeper.findings import Finding
+from logyard.admin.zookeeper.findings import ZnodeFinding
 from logyard.admin.zookeeper.survey import survey
 from logyard.broker.znodes.ops import Delete, SetData
 from tests.support.tree_znodes import TreeZnodes
@@ -28,7 +28,7 @@ def znodes() -> TreeZnodes:
     return made
 
 
-def look(znodes: TreeZnodes, age_ms: int = HOUR_MS) -> list[Finding]:
+def look(znodes: TreeZnodes, age_ms: int = HOUR_MS) -> list[ZnodeFinding]:
     return check(survey(znodes), START_MS + age_ms)
 
 
@@ -244,7 +244,7 @@ def test_two_looks_leave_what_lasts(znodes: TreeZnodes) -> None:
 
 
 def test_how_it_is_told() -> None:
-    finding = Finding("/p", "kind", "w", "c", "f", (Delete("/p", 3),))
+    finding = ZnodeFinding("/p", "kind", "w", "c", "f", (Delete("/p", 3),))
     assert finding.lines() == ["error: /p (kind)", "  wrong:  w", "  causes: c", "  --fix: f"]
     assert finding.as_json()["can_be_mended"] is True
-    assert Finding("/p", "kind", "w", "c", "f").lines()[-1] == "  by hand: f"
+    assert ZnodeFinding("/p", "kind", "w", "c", "f").lines()[-1] == "  by hand: f"
