@@ -25,7 +25,6 @@ from logyard.broker.clock import SystemClock
 from logyard.broker.components import Components, read_identity
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller import policies
-from logyard.broker.controller.runner import SystemChance
 from logyard.broker.environment import Environment
 from logyard.broker.errors import LogyardError
 from logyard.broker.http.server import HttpServer
@@ -102,6 +101,20 @@ def _end(admission: Admission, *pools: ThreadPoolExecutor) -> None:
     admission.close()
     for pool in pools:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+class SystemChance:
+    """The machine's own randomness, for the controller."""
+
+    def below(self, bound: int) -> int:
+        return random.randrange(bound)
+
+    def topic_id(self) -> uuid.UUID:
+        # Kafka keeps ids that begin with a dash out of its files' names.
+        while True:
+            topic_id = uuid.uuid4()
+            if topic_id.bytes[0] >> 2 != 62:
+                return topic_id
 
 
 class Broker:

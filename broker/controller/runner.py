@@ -10,11 +10,7 @@ Rule 4: every event has an id; what it causes (log lines, requests, later events
 """
 
 import asyncio
-import random
-import uuid
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
 
@@ -32,6 +28,7 @@ from logyard.broker.controller.events import Event
 from logyard.broker.controller.failover import controller_election, lifecycle
 from logyard.broker.controller.fencing import ControllerMoved
 from logyard.broker.controller.ports import Chance, Peers
+from logyard.broker.controller.queue import Envelope, EventQueue, not_controller
 from logyard.broker.controller.settings import ControllerSettings
 from logyard.broker.controller.watches import WatchBook
 from logyard.broker.errors import ApiError, ErrorCode
@@ -39,30 +36,6 @@ from logyard.broker.znodes.ops import SessionExpired, Znode, ZooKeeper
 
 _PAUSE_AFTER_FAILED_TAKE_OVER_S = 1.0
 _BIG_REQUEST = 1000  # partitions; the loop gets a turn before each such request is encoded
-
-
-class SystemChance:
-    """The machine's own randomness."""
-
-    def below(self, bound: int) -> int:
-        return random.randrange(bound)
-
-    def topic_id(self) -> uuid.UUID:
-        # Kafka keeps ids that begin with a dash out of its files' names.
-        while True:
-            topic_id = uuid.uuid4()
-            if topic_id.bytes[0] >> 2 != 62:
-                return topic_id
-
-
-@dataclass(slots=True, eq=False)
-class Envelope:
-    """An event on its way: its id, the id of the event that caused it (0: none), and who waits for an answer."""
-
-    id: int
-    cause: int
-    event: Event
-    answer: asyncio.Future[Any] | None = None
 
 
 Observer = Callable[[Envelope, Effect | None], None]
@@ -79,7 +52,7 @@ class ControllerRunner(ControllerApi):
         clock: Clock,
         settings: ControllerSettings,
         *,
-        chance: Chance | None = None,
+        chance: Chance,
         inter_broker_listener: str | None = None,
         observer: Observer | None = None,
         epoch_seen: Callable[[], int] = lambda: 0,
@@ -88,20 +61,17 @@ class ControllerRunner(ControllerApi):
         self._zk = zk
         self._peers = peers
         self._clock = clock
-        self._chance = chance or SystemChance()
+        self._chance = chance
         self._observer = observer
         self._context = ControllerContext(settings)
         self._gauges = gauges.Gauges(self._context)
         self._encoder = encoding.Encoder(settings.level, inter_broker_listener)
-        self._data_watches = WatchBook(self._put)
-        self._child_watches = WatchBook(self._put)
-        self._queue: deque[Envelope] = deque()
         self._wake = asyncio.Event()
+        self.queue = EventQueue(self._wake.set, lambda delay, due: asyncio.get_running_loop().call_later(delay, due))
+        self._data_watches = WatchBook(self.queue.put)
+        self._child_watches = WatchBook(self.queue.put)
         self._task: asyncio.Task[None] | None = None
-        self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._last_id = 0
         self._session_is_lost = False
-        self._working_on: Envelope | None = None
         self._stand_not_before = 0.0
         self._log = structlog.get_logger("logyard.controller").bind(broker=settings.broker_id)
 
@@ -110,7 +80,7 @@ class ControllerRunner(ControllerApi):
     async def start(self) -> None:
         """Stand for controller; the broker must be registered."""
         self._task = tasks.keep("controller", self._run, pause_s=0.0)
-        self._put(events.Started())
+        self.queue.put(events.Started())
 
     async def stop(self) -> None:
         """Stop at once; /controller goes with the session, not here."""
@@ -118,7 +88,7 @@ class ControllerRunner(ControllerApi):
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-        self._drop_everything()
+        self.queue.drop_everything()
         for broker in self._context.reachable_ids():
             self._peers.remove_broker(broker)
         self._context.reset()
@@ -129,24 +99,24 @@ class ControllerRunner(ControllerApi):
         self._session_is_lost = True
         self._data_watches.forget()
         self._child_watches.forget()
-        self._drop_everything()
-        self._put(events.SessionLost())
+        self.queue.drop_everything()
+        self.queue.put(events.SessionLost())
 
     def on_session_established(self) -> None:
         """A new session exists and the broker is registered in it: stand again."""
-        self._put(events.SessionRestored())
+        self.queue.put(events.SessionRestored())
 
     def update_settings(self, settings: ControllerSettings) -> None:
         """Take changed settings; a newly allowed unclean election is tried at once."""
         before, self._context.settings = self._context.settings, settings
         if settings.unclean_leader_election_enable and not before.unclean_leader_election_enable:
-            self._put(events.UncleanElectionEnabled())
+            self.queue.put(events.UncleanElectionEnabled())
         if settings.auto_leader_rebalance_enable and not before.auto_leader_rebalance_enable:
-            self._put(events.LeadersImbalanceDue())
+            self.queue.put(events.LeadersImbalanceDue())
 
     def on_topic_unclean_election_enabled(self, topic: str) -> None:
         """unclean.leader.election.enable became true for one topic."""
-        self._put(events.UncleanElectionEnabled(topic))
+        self.queue.put(events.UncleanElectionEnabled(topic))
 
     @property
     def is_active(self) -> bool:
@@ -166,12 +136,13 @@ class ControllerRunner(ControllerApi):
     @property
     def state(self) -> int:
         """Kafka's ControllerState gauge."""
-        return 0 if self._working_on is None else dispatch.state_of(self._working_on.event)
+        current = self.queue.current
+        return 0 if current is None else dispatch.state_of(current.event)
 
     @property
     def queue_size(self) -> int:
         """Events that wait; the one being worked on counts too."""
-        return len(self._queue) + (self._working_on is not None)
+        return len(self.queue)
 
     def gauges(self) -> dict[str, int]:
         """Return the controller's metrics by Kafka's names; linear in partitions when something has happened."""
@@ -180,38 +151,21 @@ class ControllerRunner(ControllerApi):
     def _ask(self, request: events.Request) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._task is None or self._session_is_lost:
-            answer.set_exception(_not_controller(request))
+            answer.set_exception(not_controller(request))
         else:
-            self._put(request, answer=answer)
+            self.queue.put(request, answer=answer)
         return answer
-
-    def _put(self, event: Event, *, cause: int = 0, answer: asyncio.Future[Any] | None = None) -> None:
-        self._last_id += 1
-        self._queue.append(Envelope(self._last_id, cause, event, answer))
-        self._wake.set()
-
-    def _drop_everything(self) -> None:
-        """Empty the queue, answer who waits, forget what was scheduled."""
-        waiting = [e for e in (*self._queue, self._working_on) if e is not None]
-        self._queue.clear()
-        for envelope in waiting:
-            _refuse(envelope, _not_controller(envelope.event))
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
 
     async def _run(self) -> None:
         while True:
-            while not self._queue:
+            while self.queue.is_empty:
                 self._wake.clear()
                 await self._wake.wait()
-            envelope = self._working_on = self._queue.popleft()
             try:
-                await self._handle(envelope)
+                await self._handle(self.queue.take())
             finally:
                 self._gauges.forget()
-                _refuse(envelope, _not_controller(envelope.event))
-                self._working_on = None
+                self.queue.finish()
 
     async def _handle(self, envelope: Envelope) -> None:
         event = envelope.event
@@ -244,30 +198,28 @@ class ControllerRunner(ControllerApi):
             self._log.warning("resigning", event_id=envelope.id, reason=str(moved))
             await self._resign(envelope)
             if isinstance(moved, ControllerMoved) and not self._session_is_lost:
-                self._put(events.ControllerChanged())  # a look at who is controller, then stand again
+                self.queue.put(events.ControllerChanged())  # a look at who is controller, then stand again
         except ApiError as refused:
-            _refuse(envelope, refused)
+            envelope.refuse(refused)
         except Exception as bug:
             self._log.exception("an event failed", event_id=envelope.id, kind=type(event).__name__)
-            _refuse(envelope, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(bug).__name__}: {bug}"))
+            envelope.refuse(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(bug).__name__}: {bug}"))
             if self._context.is_active and not was_active:
                 await self._give_up(envelope)
         else:
             unanswered = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller did not answer.")
-            _refuse(envelope, unanswered)
+            envelope.refuse(unanswered)
 
     def _has_to_wait(self, event: Event) -> bool:
         """After a failed take-over others are given a moment to try."""
         wait = self._stand_not_before - asyncio.get_running_loop().time()
         if wait > 0:
-            self._later(wait, event, cause=0, epoch=None)
+            self.queue.put_later(wait, event, cause=0, is_wanted=lambda: True)
         return wait > 0
 
     async def _resign(self, envelope: Envelope) -> None:
         await self._drive(lifecycle.resign(self._context), envelope, even_without_session=True)
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self.queue.forget_scheduled()
 
     async def _give_up(self, envelope: Envelope) -> None:
         try:
@@ -346,25 +298,13 @@ class ControllerRunner(ControllerApi):
             self._log.error("an answer cannot be read", event_id=cause, peer=request.broker_id, reason=str(problem))
             return
         if event is not None:
-            self._put(event, cause=cause)
-
-    def _answer(self, effect: effects.Answer, envelope: Envelope) -> None:
-        if envelope.answer is not None and not envelope.answer.done():
-            envelope.answer.set_result(effect.value)
+            self.queue.put(event, cause=cause)
 
     def _schedule(self, effect: effects.Schedule, envelope: Envelope) -> None:
-        self._later(effect.delay_s, effect.event, cause=envelope.id, epoch=self._context.epoch)
-
-    def _later(self, delay_s: float, event: Event, *, cause: int, epoch: int | None) -> None:
-        self._last_id += 1
-        key = self._last_id
-
-        def due() -> None:
-            self._timers.pop(key, None)
-            if epoch is None or epoch == self._context.epoch:
-                self._put(event, cause=cause)
-
-        self._timers[key] = asyncio.get_running_loop().call_later(delay_s, due)
+        epoch = self._context.epoch
+        self.queue.put_later(
+            effect.delay_s, effect.event, cause=envelope.id, is_wanted=lambda: epoch == self._context.epoch
+        )
 
     def _note(self, effect: effects.Note, envelope: Envelope) -> None:
         log = getattr(self._log, effect.level)
@@ -382,8 +322,8 @@ _PERFORMERS: dict[type, Callable[[ControllerRunner, Any, Envelope], Any]] = {
     effects.OpenPeer: lambda runner, effect, _: runner._peers.add_broker(effect.broker),
     effects.ClosePeer: lambda runner, effect, _: runner._peers.remove_broker(effect.broker_id),
     effects.Send: ControllerRunner._send,
-    effects.Answer: ControllerRunner._answer,
-    effects.Enqueue: lambda runner, effect, envelope: runner._put(effect.event, cause=envelope.id),
+    effects.Answer: lambda _, effect, envelope: envelope.reply(effect.value),
+    effects.Enqueue: lambda runner, effect, envelope: runner.queue.put(effect.event, cause=envelope.id),
     effects.Schedule: ControllerRunner._schedule,
     effects.Draw: lambda runner, effect, _: [runner._chance.below(bound) for bound in effect.bounds],
     effects.NewTopicIds: lambda runner, effect, _: [runner._chance.topic_id() for _ in range(effect.count)],
@@ -392,15 +332,3 @@ _PERFORMERS: dict[type, Callable[[ControllerRunner, Any, Envelope], Any]] = {
     effects.SessionId: lambda runner, effect, _: runner._zk.session_id,
     effects.Note: ControllerRunner._note,
 }
-
-
-def _not_controller(event: Event) -> ApiError:
-    if isinstance(event, events.ControlledShutdown):
-        return ApiError(ErrorCode.STALE_CONTROLLER_EPOCH, "This broker is not the controller.")
-    return ApiError(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
-
-
-def _refuse(envelope: Envelope, why: ApiError) -> None:
-    """Answer a request with an error, unless it has been answered."""
-    if envelope.answer is not None and not envelope.answer.done():
-        envelope.answer.set_exception(why)

@@ -26,6 +26,7 @@ from typing import Any
 import structlog
 import uvloop
 
+from logyard.broker.broker import SystemChance
 from logyard.broker.clock import SystemClock
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import ControllerSettings
@@ -96,7 +97,8 @@ async def take_over(connect: str) -> TakeOver:
     zk = ZooKeeperSession(connect, session_timeout_ms=60_000)
     await zk.wait_connected(30)
     peers = EncodingPeers()
-    runner = ControllerRunner(zk, peers, SystemClock(), ControllerSettings(1, auto_leader_rebalance_enable=False))
+    settings = ControllerSettings(1, auto_leader_rebalance_enable=False)
+    runner = ControllerRunner(zk, peers, SystemClock(), settings, chance=SystemChance())
     gc.collect()
     memory, cpu, wall = _resident_mb(), time.process_time(), time.perf_counter()
     await runner.start()

@@ -18,7 +18,8 @@ from logyard.broker.controller.broker_requests.batch import (
     UpdateMetadataRequest,
 )
 from logyard.broker.controller.effects import Answer, ClosePeer, Effect, Note, OpenPeer, Send, ZkMulti
-from logyard.broker.controller.runner import ControllerRunner, Envelope
+from logyard.broker.controller.queue import Envelope
+from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.errors import ApiError
 from logyard.broker.model import TopicPartition
 from logyard.broker.znodes import log_dir_events

@@ -14,7 +14,8 @@ from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, S
 from logyard.broker.controller.effects import Effect
 from logyard.broker.controller.events import AlterPartition, IsrChange
 from logyard.broker.controller.ports import FixedChance, RecordingPeers, SentRequest
-from logyard.broker.controller.runner import ControllerRunner, Envelope
+from logyard.broker.controller.queue import Envelope
+from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import ControllerSettings
 from logyard.broker.model import (
     Assignment,

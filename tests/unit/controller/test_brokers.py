@@ -234,11 +234,11 @@ async def test_auto_rebalance(make_world: Callable[..., World]) -> None:
     await world.grow_isr("t", 0, 1, 3)
     runner = world.controller.runner
     assert runner.gauges()["PreferredReplicaImbalanceCount"] == 2
-    runner._put(LeadersImbalanceDue())
+    runner.queue.put(LeadersImbalanceDue())
     await world.settle()
     assert [state(world, "t", p).leader for p in (0, 1)] == [3, 1]
     await world.grow_isr("t", 1, 1, 3)
-    runner._put(LeadersImbalanceDue())
+    runner.queue.put(LeadersImbalanceDue())
     await world.settle()
     assert [state(world, "t", p).leader for p in (0, 1)] == [3, 1], "half is not more than 50 percent"
 

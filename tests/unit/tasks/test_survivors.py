@@ -203,7 +203,7 @@ async def test_the_controller_takes_the_next_event(monkeypatch: pytest.MonkeyPat
     runner = ControllerRunner.__new__(ControllerRunner)
     monkeypatch.setattr("logyard.broker.controller.runner.encoding.Encoder", lambda *a: None)
     runner.__init__(  # type: ignore[misc]
-        cast(Any, None), cast(Any, None), ManualClock(), cast(Any, settings)
+        cast(Any, None), cast(Any, None), ManualClock(), cast(Any, settings), chance=cast(Any, None)
     )
     await runner.start()
     runner.on_session_established()

@@ -130,11 +130,11 @@ async def test_what_a_living_broker_failed_to_delete_is_tried_again(world: World
     await delete(world, "t")
     due = [e.event for _, e in world.controller.effects if isinstance(e, Schedule)]
     assert DeletionRetryDue(("t",)) in due
-    world.controller.runner._put(DeletionRetryDue(("t",)))
+    world.controller.runner.queue.put(DeletionRetryDue(("t",)))
     await world.settle()
     assert len(traces(world, "t")) == 2
     world.brokers[2].refuse_deletion = False
-    world.controller.runner._put(DeletionRetryDue(("t",)))
+    world.controller.runner.queue.put(DeletionRetryDue(("t",)))
     await world.settle()
     assert traces(world, "t") == []
 

@@ -1,0 +1,109 @@
+"""What a controller has yet to do: events in the order they came, each with its id and with who waits for an answer.
+
+Rule 1: whoever waits is answered, whatever becomes of the event: NOT_CONTROLLER at the latest when it is dropped
+        (ControlledShutdown: STALE_CONTROLLER_EPOCH, as in Kafka).
+Rule 2: an event that was scheduled is queued when it is due, unless the queue was emptied before.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from logyard.broker.controller.events import ControlledShutdown, Event
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.event_loop import Pending, TimerHandle
+
+
+@dataclass(slots=True, eq=False)
+class Envelope:
+    """An event on its way: its id, the id of the event that caused it (0: none), and who waits for an answer."""
+
+    id: int
+    cause: int
+    event: Event
+    answer: Pending[Any] | None = None
+
+    def reply(self, result: Any) -> None:
+        """Answer whoever waits, unless that was done before."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_result(result)
+
+    def refuse(self, why: ApiError) -> None:
+        """Answer whoever waits with an error, unless it was answered before."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(why)
+
+
+class EventQueue:
+    """See the head of this file. `wake` is called when an event is put; `call_later` is the event loop's (seconds)."""
+
+    def __init__(
+        self, wake: Callable[[], object], call_later: Callable[[float, Callable[[], None]], TimerHandle]
+    ) -> None:
+        self._wake = wake
+        self._call_later = call_later
+        self._waiting: deque[Envelope] = deque()
+        self._timers: dict[int, TimerHandle] = {}
+        self._last_id = 0
+        self.current: Envelope | None = None
+        """The event that is being worked on."""
+
+    def __len__(self) -> int:
+        """Events that wait; the one being worked on counts too."""
+        return len(self._waiting) + (self.current is not None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return not self._waiting
+
+    def put(self, event: Event, *, cause: int = 0, answer: Pending[Any] | None = None) -> None:
+        """Queue an event behind all others."""
+        self._last_id += 1
+        self._waiting.append(Envelope(self._last_id, cause, event, answer))
+        self._wake()
+
+    def put_later(self, delay_s: float, event: Event, *, cause: int, is_wanted: Callable[[], bool]) -> None:
+        """Queue an event after `delay_s` seconds, if it is still wanted then."""
+        self._last_id += 1
+        key = self._last_id
+
+        def due() -> None:
+            self._timers.pop(key, None)
+            if is_wanted():
+                self.put(event, cause=cause)
+
+        self._timers[key] = self._call_later(delay_s, due)
+
+    def take(self) -> Envelope:
+        """Return the oldest event, which is `current` until `finish`."""
+        self.current = self._waiting.popleft()
+        return self.current
+
+    def finish(self) -> None:
+        """The current event is done with; who still waits for its answer is refused."""
+        if self.current is not None:
+            self.current.refuse(not_controller(self.current.event))
+        self.current = None
+
+    def drop_everything(self) -> None:
+        """Empty the queue, refuse whoever waits, and forget what was scheduled."""
+        dropped = [*self._waiting, *([self.current] if self.current is not None else [])]
+        self._waiting.clear()
+        for envelope in dropped:
+            envelope.refuse(not_controller(envelope.event))
+        self.forget_scheduled()
+
+    def forget_scheduled(self) -> None:
+        """Nothing that was scheduled will be queued."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+
+def not_controller(event: Event) -> ApiError:
+    """The refusal of a request to a broker that is not controller."""
+    stale = isinstance(event, ControlledShutdown)
+    code = ErrorCode.STALE_CONTROLLER_EPOCH if stale else ErrorCode.NOT_CONTROLLER
+    return ApiError(code, "This broker is not the controller.")
