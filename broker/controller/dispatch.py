@@ -11,7 +11,7 @@ from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Steps
 from logyard.broker.controller.failover import controller_election, lifecycle
 from logyard.broker.controller.partitions import isr, reassignment, requested_elections
-from logyard.broker.controller.topics import creation, deletion, deletion_requests, topics
+from logyard.broker.controller.topics import creation, deletion, topics
 from logyard.broker.errors import ErrorCode
 
 Handler = Callable[[ControllerContext, Any], Steps[Any]]
@@ -43,7 +43,7 @@ HANDLERS: Mapping[type, Handler] = {
     events.UncleanElectionEnabled: lambda c, e: requested_elections.on_unclean_enabled(c, e.topic),
     events.CreateTopics: creation.on_create_topics,
     events.CreatePartitions: creation.on_create_partitions,
-    events.DeleteTopics: deletion_requests.on_request,
+    events.DeleteTopics: deletion.on_delete_topics,
     events.ElectLeaders: requested_elections.on_elect,
     events.AlterReassignments: reassignment.on_alter,
     events.ListReassignments: reassignment.on_list,

@@ -1,4 +1,4 @@
-"""Deleting topics: from the request in /admin/delete_topics to the last znode of the topic.
+"""Deleting topics: from DeleteTopics and its znode in /admin/delete_topics to the last znode of the topic.
 
 Rule 1: partitions go Offline and NonExistent, brokers hear leader -2, then every replica is stopped and
         its files deleted; the topic's znodes go only when all replicas have reported success.
@@ -16,10 +16,12 @@ from collections.abc import Iterable, Sequence
 from logyard.broker.controller import effects, fencing, notifications
 from logyard.broker.controller.broker_requests import sending
 from logyard.broker.controller.context import ControllerContext, PartitionPhase, ReplicaPhase
-from logyard.broker.controller.effects import Enqueue, Schedule, Steps
+from logyard.broker.controller.effects import Answer, Enqueue, Schedule, Steps
 from logyard.broker.controller.events import (
+    DeleteTopics,
     DeletionRequested,
     DeletionRetryDue,
+    Outcome,
     ReassignmentRequested,
     ReplicasDeleted,
 )
@@ -28,7 +30,7 @@ from logyard.broker.controller.partitions.replica_machine import Replica
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
 from logyard.broker.znodes import configs, delete_topics, partition_state, topics
-from logyard.broker.znodes.ops import Delete, ZkCode, ZkOp
+from logyard.broker.znodes.ops import Create, Delete, ZkCode, ZkOp
 
 RETRY_S = 60.0
 
@@ -40,6 +42,28 @@ _STARTED, _SUCCESSFUL, _INELIGIBLE = (
 
 
 # Requests
+
+
+def on_delete_topics(context: ControllerContext, request: DeleteTopics) -> Steps[None]:
+    """Answer DeleteTopics with a request znode per topic; the topics are still there when the answer goes out.
+
+    A topic that is queued already counts as success, as it does for whoever asked first (facts §7).
+    """
+    outcomes: dict[str, Outcome] = {}
+    known = [name for name in dict.fromkeys(request.topics) if name in context.topics]
+    if not context.settings.delete_topic_enable:
+        disabled = Outcome(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable).")
+        outcomes = dict.fromkeys(request.topics, disabled)
+        known = []
+    results = yield from fencing.write(context, [[Create(delete_topics.path(name))] for name in known])
+    for name, result in zip(known, results, strict=True):
+        if result[0].code in (ZkCode.OK, ZkCode.NODE_EXISTS):
+            outcomes[name] = Outcome()
+        else:
+            why = f"ZooKeeper refused the request: {result[0].code.value}"
+            outcomes[name] = Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+    unknown = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist.")
+    yield from effects.perform(Answer({name: outcomes.get(name, unknown) for name in request.topics}))
 
 
 def on_requested(context: ControllerContext) -> Steps[None]:
