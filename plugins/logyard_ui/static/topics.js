@@ -90,7 +90,7 @@ function columnsOf(place) {
     id,
     label,
     end: true,
-    width: "8.5rem",
+    width: "9.5rem",
     value: (row) => row[id],
     cell: (row) =>
       h(
