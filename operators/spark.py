@@ -159,7 +159,7 @@ class ExportSegmentsOperator(SparkSegmentsOperator):
     offsets [start, end) of every partition. The outlet is `AssetAlias(EXPORT_ALIAS)`, so the destination may be a
     template.
 
-    :param destination: the directory or URL of the table. (templated)
+    :param destination: the directory of the table, a path or a `file:///` URL. (templated)
     :param table_format: `parquet`, `delta` or `iceberg`; the latter two need their package in `spark.jars`. (templated)
     :param mode: `append` (every record) or `upsert` (the latest record of each key). (templated)
     :param key_format: `binary`, `string` or `json`; records with other keys become dead letters. (templated)

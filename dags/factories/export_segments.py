@@ -31,7 +31,7 @@ def export_segments_dag(
     """The DAG `<prefix>export_segments` on that connection's cluster, run by the other connection's Spark.
 
     :param topics: the topics that scheduled runs export.
-    :param destination: the directory or URL that they export to.
+    :param destination: the directory that they export to, a path or a `file:///` URL.
     :param timeout: after this time a run is ended; what it has committed stays, and the next run continues there. None:
         the minutes of `[logyard] export_timeout_minutes`.
     :param timezone: the time zone of the schedule, such as `Europe/Berlin`; Airflow's default where it is None.
@@ -73,7 +73,9 @@ def export_segments_dag(
 def _form(topics: Sequence[str], destination: str | None) -> dict[str, Param]:
     return {
         "topics": params.topics("Topics to export.", default=topics),
-        "destination": params.text("Destination", "Directory or URL of the table.", default=destination),
+        "destination": params.text(
+            "Destination", "Directory of the table: a path or a file:/// URL.", default=destination
+        ),
         "format": params.choice(
             "Table", "Delta and Iceberg need their package in Spark's jars.", ("parquet", "delta", "iceberg")
         ),

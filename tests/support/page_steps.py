@@ -18,10 +18,10 @@ OFFERED: list[tuple[str, str, dict[str, str], str, str, dict[str, Any]]] = [
     (
         "?topic=acted",
         "Export",
-        {"destination": " s3a://lake/acted "},
+        {"destination": "  /lake/acted "},
         "Export",
         "export_segments",
-        {"topics": ["acted"], "destination": "s3a://lake/acted"},
+        {"topics": ["acted"], "destination": "/lake/acted"},
     ),
     ("?view=topics", "Report", {"topics": "acted"}, "Report", "retention_report", {"topics": ["acted"]}),
     (

@@ -109,7 +109,7 @@ const exporting = {
       label: "Destination",
       kind: "text",
       required: true,
-      help: "Directory or URL: s3a://lake/orders",
+      help: "A directory that driver and executors share: /lake/orders",
     },
   ],
   conf: (values) => ({ topics: names(values.topics), destination: values.destination.trim() }),

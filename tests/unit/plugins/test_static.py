@@ -143,7 +143,7 @@ SAMPLES = {
     "recover_controller": {},
     "compact_segments": {"topics": "a, b"},
     "audit_replicas": {"topics": "a b"},
-    "export_segments": {"topics": "a", "destination": "s3a://lake/a"},
+    "export_segments": {"topics": "a", "destination": "/lake/a"},
     "retention_report": {"topics": ""},
     "topics_as_code": {"file": "topics.yaml"},
 }
