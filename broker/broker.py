@@ -204,7 +204,10 @@ class Broker:
         if components is not None and components.running and self._failure is None:
             await components.hand_over()
         for listener in self._listeners:
-            await listener.close()
+            await listener.drain()
+        if components is not None:
+            components.stop_waiting()
+        await asyncio.gather(*(listener.close() for listener in self._listeners))
         if self._http is not None:
             await self._http.close()
         if components is not None:

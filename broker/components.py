@@ -341,6 +341,11 @@ class Components:
         )
         log.info("controlled shutdown", done=done)
 
+    def stop_waiting(self) -> None:
+        """Answer those whose requests wait for records, acknowledgements or members: the connections are to close."""
+        self.replicas.hosted.stop_waiting()
+        self.groups.stop_waiting()
+
     async def close(self) -> None:
         """Stop everything and leave the logs flushed and marked clean."""
         self.running = False

@@ -55,6 +55,7 @@ class GroupCoordinator:
         self.commits = Commits(self._roster, offsets_log, clock, self._spawn, offsets_retention_ms, metadata_chars_max)
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         self._next_ticket = 0
+        self._is_stopping = False
         self._timers: dict[tuple[str, fx.TimerName], TimerHandle] = {}
         self._reloads: dict[int, TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -192,6 +193,12 @@ class GroupCoordinator:
         """Drop commits that have had their time, and empty groups without any."""
         await self.commits.expire()
 
+    def stop_waiting(self) -> None:
+        """Answer NOT_COORDINATOR to members that wait in a join or a sync, and to whoever would from now on."""
+        self._is_stopping = True
+        for ticket in list(self._tickets):
+            self._answer(ticket, ErrorCode.NOT_COORDINATOR)
+
     async def close(self) -> None:
         for timer in (*self._timers.values(), *self._reloads.values()):
             timer.cancel()
@@ -206,6 +213,8 @@ class GroupCoordinator:
         self._next_ticket += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._tickets[self._next_ticket] = future
+        if self._is_stopping:
+            self._answer(self._next_ticket, ErrorCode.NOT_COORDINATOR)
         return self._next_ticket, future
 
     def _answer(self, ticket: int, outcome: Joined | Synced | ErrorCode) -> None:

@@ -184,8 +184,12 @@ class Hosted:
         for _, timer in self._looks.values():
             timer.cancel()
         self._looks.clear()
+        self.stop_waiting()
+
+    def stop_waiting(self) -> None:
+        """Answer who waits, and whoever would from now on."""
         for purgatory in (self.produces, self.fetches, self.deletions):
-            purgatory.expire_all()
+            purgatory.close()
 
     def led(self) -> Iterable[Partition]:
         """The partitions this broker leads."""

@@ -32,11 +32,12 @@ class Delayed:
 class Purgatory:
     """Operations by key, in the order in which they came."""
 
-    __slots__ = ("_timers", "_watched", "expirations", "waiting")
+    __slots__ = ("_is_closed", "_timers", "_watched", "expirations", "waiting")
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._watched: dict[Hashable, dict[Delayed, None]] = {}
+        self._is_closed = False
         self.waiting = 0
         self.expirations = 0
 
@@ -48,7 +49,7 @@ class Purgatory:
         if operation.is_ready(None):
             self._complete(operation, expired=False)
             return True
-        if timeout_ms <= 0:
+        if timeout_ms <= 0 or self._is_closed:
             self.expirations += 1
             self._complete(operation, expired=True)
             return True
@@ -78,8 +79,9 @@ class Purgatory:
         """Whether anything waits for `key`."""
         return key in self._watched
 
-    def expire_all(self) -> None:
-        """Shutdown: everything that waits is answered as if its time were up."""
+    def close(self) -> None:
+        """Shutdown: everything that waits, or would wait from now on, is answered as if its time were up."""
+        self._is_closed = True
         for operation in [o for watched in self._watched.values() for o in watched]:
             self._expire(operation)
 

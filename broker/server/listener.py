@@ -145,8 +145,8 @@ class Listener:
                     connection.abort()
             watched = still
 
-    async def close(self, grace_s: float = 5.0) -> None:
-        """Accept nothing more, answer what is being worked on for at most `grace_s` seconds, close the rest."""
+    async def drain(self) -> None:
+        """Accept nothing more and take no further request; connections that are owed nothing are closed."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -156,6 +156,10 @@ class Listener:
             sock.close()
         for connection in list(self._connections):
             connection.drain()
+
+    async def close(self, grace_s: float = 5.0) -> None:
+        """Drain, answer what is being worked on for at most `grace_s` seconds, close the rest."""
+        await self.drain()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_s
         while self._connections and loop.time() < deadline:

@@ -146,10 +146,13 @@ class SimListener:
 
         self._network.listen(self._process, self.host, self.port, connection)
 
-    async def close(self, grace_s: float = 5.0) -> None:
+    async def drain(self) -> None:
         self._network.unlisten(self._process, self.host, self.port)
         for connection in list(self._connections.values()):
             connection.drain()
+
+    async def close(self, grace_s: float = 5.0) -> None:
+        await self.drain()
         loop = self._network.loop
         deadline = loop.time() + grace_s
         while self._connections and loop.time() < deadline:

@@ -65,9 +65,10 @@ def test_an_answer_may_check_the_same_key_again() -> None:
     assert (told, second.answers) == (["first"], [False])
 
 
-def test_shutdown_answers_everyone() -> None:
-    purgatory, wishes = Purgatory(World()), [Wish(), Wish()]
+def test_shutdown_answers_everyone_and_whoever_comes_later() -> None:
+    purgatory, wishes, late = Purgatory(World()), [Wish(), Wish()], Wish()
     for wish in wishes:
         purgatory.try_complete_else_watch(wish, ["a", "b"], 100)
-    purgatory.expire_all()
-    assert [w.answers for w in wishes] == [[True], [True]]
+    purgatory.close()
+    assert purgatory.try_complete_else_watch(late, ["a"], 100)
+    assert [w.answers for w in (*wishes, late)] == [[True], [True], [True]]
