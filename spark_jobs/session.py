@@ -14,7 +14,7 @@ from logyard.spark_jobs.progress import FILES, Progress, over_tasks
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-NEEDS = ("logyard", "numpy", "numba", "pyarrow", "crc32c", "cramjam")
+NEEDS = ("logyard", "numpy", "numba", "pyarrow", "crc32c", "cramjam", "zstandard", "aiokafka")
 # Work is cut finer than the cores, so that one large segment does not hold the others up.
 WAVES = 4
 # How much a task goes through at most, where items are smaller: so far it is heard of, and done again where it fails.

@@ -1,37 +1,74 @@
 """The zip that executors get: enough to import every job, and nothing else."""
 
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
 
-from logyard.spark_jobs import shipping
+from logyard.spark_jobs import session, shipping
+
+# Imports every module of the jobs where nothing but the zip and the named distributions can be imported.
+IMPORT_ALL = """
+import importlib, sys, zipfile
+from importlib import metadata
+
+archive, allowed = sys.argv[1], set(sys.argv[2:])
+owners = metadata.packages_distributions()
+
+class Only:
+    def find_spec(self, name, path=None, target=None):
+        found = owners.get(name.split(".")[0])
+        if found and not allowed & set(found) and not name.startswith("logyard"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Only())
+for name in zipfile.ZipFile(archive).namelist():
+    if name.startswith("logyard/spark_jobs/") and not name.endswith(("__main__.py", "__init__.py")):
+        module = importlib.import_module(name[:-3].replace("/", "."))
+        assert module.__file__.startswith(archive), module.__file__
+"""
 
 
-def test_every_job_can_be_imported_from_the_zip_alone(tmp_path: Path) -> None:
+def test_every_module_can_be_imported_from_the_zip_and_the_packed_libraries_alone(tmp_path: Path) -> None:
     made = tmp_path / "logyard-spark.zip"
     count = shipping.write_zip(made)
     names = zipfile.ZipFile(made).namelist()
     assert len(names) == count == len(set(names))
     assert all(name.startswith("logyard/") and name.endswith(".py") for name in names)
-    site = Path(pyspark.__file__).parents[1]
-    code = "import logyard.spark_jobs.{0}.job as job; print(job.__file__)"
+    for package in ("audit", "compact", "export", "export/schema", "data_source", "segments", "leases", "tables"):
+        assert f"logyard/spark_jobs/{package}/__init__.py" in names
     for job in shipping.JOBS:
-        environment = {"PYTHONPATH": f"{made}:{site}", "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
-        done = subprocess.run(
-            [sys.executable, "-S", "-c", code.format(job)],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith(str(made))
+        assert f"logyard/spark_jobs/{job}/job.py" in names
+    site = Path(pyspark.__file__).parents[1]
+    environment = {"PYTHONPATH": f"{made}:{site}", "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    packed = {*shipping.LIBRARIES, *(required for name in shipping.LIBRARIES for required in requirements_of(name))}
+    # Spark brings its own Python to executors, and what that needs.
+    given = {"pyspark", "pyspark-client", *requirements_of("pyspark")}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", IMPORT_ALL, str(made), *packed, *given],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def requirements_of(distribution: str) -> set[str]:
+    return {re.split(r"[^A-Za-z0-9._-]", text)[0] for text in metadata.requires(distribution) or ()}
+
+
+def test_executors_are_asked_for_every_packed_library() -> None:
+    imported = {name: owners for name, owners in metadata.packages_distributions().items() if name in session.NEEDS}
+    asked = {owner for owners in imported.values() for owner in owners}
+    assert set(shipping.LIBRARIES) - asked == {"kafka-python"}, "which only the driver imports"
 
 
 def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
