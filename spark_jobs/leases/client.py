@@ -1,4 +1,4 @@
-"""The client of docs/leases.md: standard library only, so that executors need nothing more.
+"""The client of the brokers' lease API (docs/leases.md); standard library only, so that executors need nothing more.
 
 A token never appears in a message, a repr or a log line.
 """
@@ -27,8 +27,7 @@ COMMIT_LOOK_S = 2.0
 
 
 class LeaseError(LogyardError):
-    """The broker refused, or could not be reached: `code` is from the table of docs/leases.md (`unreachable` is
-    ours)."""
+    """The broker refused, or could not be reached: `code` is one of docs/leases.md, or `unreachable`."""
 
     def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -41,7 +40,7 @@ class LeaseError(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerHttp:
-    """Where one broker serves leases, and the token it wants."""
+    """Where one broker serves leases, and its token."""
 
     broker_id: int
     address: str
@@ -57,7 +56,7 @@ class BrokerHttp:
             return cast(dict[str, Any], _json(response.read()))
 
     def read(self, path: str, position: int, size: int, into: memoryview) -> int:
-        """Read up to `size` bytes from `position` of a leased file; return how many came."""
+        """Read up to `size` bytes from `position` of a leased file into `into`; returns how many were read."""
         headers = {"Range": f"bytes={position}-{position + size - 1}"}
         with _Exchange(self, "GET", path, None, headers, TIMEOUT_S) as response:
             got = 0
@@ -75,14 +74,16 @@ class BrokerHttp:
             return cast(dict[str, Any], _json(response.read()))
 
 
-# Brokers that have said at their address who they are. One that fails is asked again: its port may be another's.
+# (broker id, address) of brokers that were identified. After a failure a broker is asked again: another process may
+# have its port.
 _known: set[tuple[int, str]] = set()
 
 
 def require_own(broker: BrokerHttp) -> None:
-    """Ask who answers at a broker's address, without the token, once; raises LeaseError where it is somebody else.
+    """Ask the server at a broker's address for its broker id, without sending the token; raises LeaseError if it is
+    another.
 
-    An address like 127.0.0.1 is another machine wherever it is used, and whatever listens there would get the token.
+    An address like 127.0.0.1 is a different machine wherever it is used: whatever listens there would get the token.
     """
     if (broker.broker_id, broker.address) in _known:
         return
@@ -203,7 +204,7 @@ class LeasedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What POST /leases answered: typed where the jobs decide by it, whole in `details`."""
+    """The answer of POST /leases: typed fields for what jobs decide by, the whole answer in `details`."""
 
     broker: BrokerHttp
     lease_id: str
@@ -264,16 +265,16 @@ class Lease:
         return parts if os.access(parts, os.W_OK) else None
 
     def put_part(self, base_offset: int, file_path: str, size: int, sha256: str) -> None:
-        """Hand in one replacement file over HTTP; raises LeaseError."""
+        """Upload one replacement file; raises LeaseError."""
         with open(file_path, "rb") as file:
             self.broker.put(f"{self.path}/parts/{base_offset}?generation={self.generation}", file, size, sha256)
 
     def heartbeat(self) -> dict[str, Any]:
-        """Renew the lease; raises LeaseError when it is gone."""
+        """Renew the lease; raises LeaseError if it has ended."""
         return self.broker.call("POST", f"{self.path}/heartbeat", {"generation": self.generation}, timeout_s=10.0)
 
     def commit(self, decision: Mapping[str, Any], groups: list[dict[str, Any]], clean_offset: int) -> dict[str, Any]:
-        """Hand in the outcome and wait for the swap; a lost answer is followed up by asking for the lease's state.
+        """Commit and wait for the swap; if the answer is lost, ask for the lease's state.
 
         Raises LeaseError.
         """
@@ -287,7 +288,7 @@ class Lease:
     def try_commit(
         self, decision: Mapping[str, Any], groups: list[dict[str, Any]], clean_offset: int
     ) -> dict[str, Any]:
-        """Hand in the outcome and wait for the swap; raises LeaseError, of a code in UNSURE where nobody knows."""
+        """Commit and wait for the swap; raises LeaseError, with a code in UNSURE if it may have happened."""
         body = {
             "generation": self.generation,
             "leader_epoch": self.leader_epoch,
@@ -298,7 +299,8 @@ class Lease:
         return self.broker.call("POST", f"{self.path}/commit", body, timeout_s=COMMIT_TIMEOUT_S)
 
     def committed_after_all(self, first: LeaseError) -> dict[str, Any]:
-        """Ask until a commit whose answer was lost is done; raises `first` if it did not happen."""
+        """Ask for the lease's state until a commit whose answer was lost is done; raises `first` if it did not
+        happen."""
         for _ in range(COMMIT_LOOKS):
             time.sleep(COMMIT_LOOK_S)
             try:
@@ -314,7 +316,7 @@ class Lease:
         raise first
 
     def abort(self, reason: str) -> None:
-        """End the lease; never raises (a lease that cannot be ended expires)."""
+        """End the lease; never raises: a lease that cannot be ended expires."""
         try:
             self.broker.call(
                 "POST", f"{self.path}/abort", {"generation": self.generation, "reason": reason[:200]}, 10.0
@@ -354,9 +356,9 @@ def partitions_status(broker: BrokerHttp) -> dict[str, Any]:
 
 
 def quarantine_replica(broker: BrokerHttp, topic: str, partition: int, reason: str) -> dict[str, Any]:
-    """Have a broker set a damaged follower aside and fetch it anew; waits until it is out of the ISR.
+    """Have a broker set a damaged follower's files aside and fetch the log anew; waits until it is out of the ISR.
 
-    Raises LeaseError: docs/leases.md says when.
+    Raises LeaseError (docs/leases.md lists the codes).
     """
     path = f"/partitions/{quote(topic)}/{partition}/quarantine"
     return broker.call("POST", path, {"reason": reason[:200]}, timeout_s=COMMIT_TIMEOUT_S)

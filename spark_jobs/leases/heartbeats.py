@@ -1,4 +1,4 @@
-"""Leases kept alive from the driver, for as long as a job runs and whichever of its tasks read."""
+"""Heartbeats: the driver renews a job's leases while it runs, whichever of its tasks read."""
 
 import threading
 import time
@@ -10,17 +10,17 @@ from logyard.broker.errors import LogyardError
 from logyard.spark_jobs.command import say
 from logyard.spark_jobs.leases.client import Lease, LeaseError
 
-# What passes: the broker starts again, swaps, or does not answer for a while.
+# Codes of errors that pass: the broker restarts, swaps segments, or does not answer for a while.
 PASSING = ("unreachable", "commit_in_progress", "starting")
 BROKERS_AT_ONCE = 16
 
 
 class Heartbeats:
-    """One thread, a beat every third of the time to live, until closed.
+    """A thread that renews leases every third of their time to live, until closed.
 
-    `leases` is looked at anew at every beat: a job starts the beats first and appends as it takes leases.
-    A lease that is lost is kept in `lost` with the broker's reason; the job asks before it commits. Brokers are asked
-    side by side: one that hangs must not cost the others their leases.
+    `leases` is read at every beat: a job starts the heartbeats first and appends leases as it takes them. A lost lease
+    is in `lost` with the broker's reason, which a job checks before it commits. Brokers are asked concurrently: one
+    that hangs must not cost the others' leases.
     """
 
     def __init__(self, leases: list[Lease], ttl_ms: int = 60_000) -> None:
@@ -29,7 +29,7 @@ class Heartbeats:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease-heartbeats", daemon=True)
         self.lost: dict[str, str] = {}
-        # Since when (time.monotonic) a lease was not heard of, and why.
+        # Since when (time.monotonic) the broker of a lease does not answer, and the error.
         self.silent: dict[str, tuple[float, str]] = {}
 
     def __enter__(self) -> "Heartbeats":
@@ -44,11 +44,11 @@ class Heartbeats:
         while not self._stop.wait(self._interval_s):
             try:
                 self.beat()
-            except Exception as error:  # the next beat may do better; without any, every lease is lost
+            except Exception as error:  # try again at the next beat: without heartbeats every lease is lost
                 say(f"leases: a heartbeat failed: {type(error).__name__}: {error}")
 
     def beat(self) -> None:
-        """Renew every lease once; what passes is left to the next beat."""
+        """Renew every lease once; errors in PASSING are left to the next beat."""
         by_broker: dict[tuple[int, str], list[Lease]] = defaultdict(list)
         for lease in list(self._leases):
             if lease.lease_id not in self.lost:
@@ -61,7 +61,7 @@ class Heartbeats:
             list(pool.map(self._beat_one, by_broker.values()))
 
     def _beat_one(self, leases: Sequence[Lease]) -> None:
-        """Renew the leases of one broker; where it does not answer, the others of it wait for the next beat."""
+        """Renew the leases of one broker; if it does not answer, the rest of them wait for the next beat."""
         for number, lease in enumerate(leases):
             if self._stop.is_set():
                 return

@@ -1,9 +1,9 @@
-"""Leases of batch reads, kept alive by the driver for as long as Spark works.
+"""The keeper renews the leases of batch reads while Spark works.
 
-Spark plans a read in a Python process of its own, which ends. So the plan's leases are handed over, by files in a
-directory that only this user can enter, to a thread of the driver's Python: it renews them while any job of Spark's
-runs, and ends them when none has for IDLE_S. Where there is no such thread (another way to register the source), tasks
-keep alive what they read, and take again what is gone (split_reader.py).
+Spark plans a read in a Python process that ends after planning. So the plan's leases are handed over, as files in a
+directory that only this user can enter, to a thread in the driver's Python: it renews them while Spark has a job, and
+ends them when it has had none for IDLE_S. Without that thread (if the source was registered in another way), tasks
+renew the leases that they read under, and take another where one is gone (data_source/split_reader.py).
 """
 
 import atexit
@@ -26,7 +26,7 @@ from logyard.spark_jobs.leases.heartbeats import Heartbeats
 
 POLL_S = 1.0
 IDLE_S = 60.0
-# Whatever else runs in the session (a stream is never done): then tasks take again what they still need.
+# A plan's leases end after this time even if Spark has jobs (a stream never ends); tasks then take new leases.
 KEPT_S = 24 * 3600.0
 
 
@@ -49,7 +49,7 @@ class Kept:
 
 
 def hand_over(directory: str, leases: Sequence[Lease], ttl_ms: int) -> None:
-    """Leave leases for the driver to keep. Where that fails tasks have to do: nothing is raised."""
+    """Hand leases over to the driver's keeper; never raises, since tasks can take leases themselves."""
     rows = [
         {
             "broker_id": lease.broker.broker_id,
@@ -72,7 +72,7 @@ def _needed(lease: Lease) -> dict[str, Any]:
 
 
 class Keeper:
-    """The driver's side."""
+    """The thread of the driver that renews leases, and the directory where it gets them."""
 
     def __init__(self, is_working: Callable[[], bool], now: Callable[[], float] = time.monotonic) -> None:
         """:param is_working: whether Spark has a job; raises Stopped."""
@@ -93,11 +93,11 @@ class Keeper:
                 self.look()
             except Stopped:
                 self.close()
-            except Exception as error:  # the next look may do better; without any, every lease is lost
+            except Exception as error:  # try again at the next turn: otherwise every lease is lost
                 say(f"leases: keeping them failed: {type(error).__name__}: {error}")
 
     def look(self) -> None:
-        """Take in what was handed over, renew what is due, end what nobody needs; raises Stopped."""
+        """Take over new leases, renew those that are due, end those that nobody needs; raises Stopped."""
         self._take_in()
         now = self._now()
         if self._is_working():
@@ -129,7 +129,7 @@ class Keeper:
         """End all leases and the thread."""
         self._over.set()
         atexit.unregister(self.close)
-        with suppress(Exception):  # those that cannot be taken in expire
+        with suppress(Exception):  # leases that cannot be taken over expire
             self._take_in()
         kept, self._kept = self._kept, []
         for one in kept:
@@ -141,11 +141,12 @@ _keepers: dict[str, Keeper] = {}
 
 
 def keeper_of(spark: Any) -> Keeper | None:
-    """Return the keeper of a session's context, made if need be; None where the session has none (Spark Connect)."""
+    """Return the keeper of a session's context, creating it if there is none; None without a context (Spark
+    Connect)."""
     try:
         context = spark.sparkContext
         name = str(context.applicationId)
-    except Exception:  # whatever a session of another kind raises
+    except Exception:  # other kinds of sessions raise different errors
         return None
     known = _keepers.get(name)
     if known is None or known._over.is_set():

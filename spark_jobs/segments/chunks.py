@@ -1,9 +1,7 @@
-"""From the bytes of a segment to columns: headers, checked batches, records, Arrow.
+"""Chunks: a few MiB of whole batches, decoded from bytes to headers, checked batches, records and Arrow columns.
 
-Messages of formats v0 and v1 are batches like others here (old_messages.py).
-
-A chunk is a few MiB of whole batches: small enough to stay in the processor's cache from the check to the columns.
-Damage is a value here (`Damage`): a job decides whether it is a finding or the end.
+A chunk is small enough to stay in the processor's cache from the checksum to the columns. Messages of formats v0 and v1
+are treated as batches (old_messages.py). Damage is returned as a value (`Damage`), so that a job can report it or stop.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +19,7 @@ from logyard.spark_jobs.segments.kernels import Array
 from logyard.spark_jobs.segments.old_messages import Faults, Payloads, opened_messages
 
 CHUNK_BYTES = 4 * 1024 * 1024
-# How many times larger compressed batches become, mostly: what is allocated and not used costs nothing.
+# How many times larger compressed batches usually become; memory that is allocated but not used costs nothing.
 RATIO_GUESS = 6
 PAYLOAD_BYTES_MAX = 2**31 - 1
 _CODEC_MASK = 0x07
@@ -30,7 +28,7 @@ RECORD_SIZE_MIN = 7
 
 
 class Damage(NamedTuple):
-    """A batch that cannot be trusted: byte position in its file, base offset as its header says, and why."""
+    """A damaged batch: its byte position in the file, the base offset in its header, and what is wrong."""
 
     position: int
     base_offset: int
@@ -56,7 +54,7 @@ class Chunk:
     headers: Array
     raw: Array | None = None
     payloads: Array | None = None
-    # Of messages of formats before v2, by their place in `data`.
+    # The payloads of messages before v2, by position in `data`.
     old_payloads: Payloads = field(default_factory=dict)
     old_faults: Faults = field(default_factory=dict)
 
@@ -66,7 +64,7 @@ class Chunk:
         return memoryview(self.data)[at : at + int(self.headers[index, k.LENGTH])]
 
     def damage(self, index: int, reason: str) -> Damage:
-        """Return a finding about one batch."""
+        """Return the damage of one batch."""
         row = self.headers[index]
         return Damage(self.file_position + int(row[k.POSITION]), int(row[k.BASE_OFFSET]), reason)
 
@@ -87,8 +85,8 @@ def read_chunks(
 ) -> Iterator[Chunk | Damage]:
     """Yield the batches of bytes [start, end) (which must be batch boundaries), chunk by chunk.
 
-    Without `opens_old` messages of formats before v2 have nothing but place, offset, length and magic.
-    A place where no batch can be yields one Damage and ends the iteration: nothing behind it can be framed.
+    Without `opens_old`, messages before v2 have only position, offset, length and magic. Bytes that cannot be a batch
+    yield one Damage and end the iteration, since nothing after them can be framed.
     """
     stop = source.size if end is None else min(end, source.size)
     position = start
@@ -123,7 +121,7 @@ def _offset_at(data: Array) -> int:
 
 
 def check_crcs(chunk: Chunk) -> list[Damage]:
-    """Return the batches whose checksum is wrong, or of which no more can be said (formats before v2)."""
+    """Return the batches whose checksum is wrong, and messages before v2 that are damaged in any way."""
     damages = []
     view = memoryview(chunk.data)
     headers = chunk.headers
@@ -186,7 +184,7 @@ def _decompressed(
 
 
 class _Room:
-    """Bytes one behind the other, in an array that grows by doubling."""
+    """An array of bytes that grows by doubling."""
 
     def __init__(self, size: int) -> None:
         self.data: Array = np.empty(max(size, 1 << 16), np.uint8)
@@ -199,7 +197,7 @@ class _Room:
         self.used += len(piece)
 
     def decompress(self, codec: int, piece: memoryview) -> None:
-        """Raises CorruptData, also for what becomes larger than any batch may."""
+        """Append decompressed bytes; raises CorruptData, also if they are more than a batch may have."""
         most = compression.DECOMPRESSED_BYTES_MAX
         while (size := compression.decompress_into(codec, piece, memoryview(self.data)[self.used :][:most])) is None:
             if len(self.data) - self.used >= most:
@@ -234,7 +232,7 @@ class CorruptBatch(CorruptData):
 
 
 def open_trusted(chunk: Chunk, where: str) -> Chunk:
-    """Check and open a chunk for a job that must not go on over damage; raises CorruptBatch naming the file."""
+    """Check and open a chunk; raises CorruptBatch naming the file at the first damage."""
     for damage in check_crcs(chunk):
         raise CorruptBatch(damage, where)
     return open_checked(chunk, where)
@@ -276,7 +274,7 @@ def record_batch(
     """Return the records as Arrow columns (of RECORD_SCHEMA, in the order asked for). Binary columns copy once,
     from `raw`.
 
-    A header's key that is not UTF-8 has U+FFFD for what is none, as Java's client gives it; a time before the year 1 or
+    Bytes of a header's key that are not UTF-8 become U+FFFD, as in Java's client; a time before the year 1 or
     behind the year 9999, which Spark and others cannot hold, is null. Raises CorruptBatch, naming `where`.
     """
     builders = {
@@ -291,7 +289,7 @@ def record_batch(
 
 
 def slices(raw: Array, at: Array, size: Array) -> pa.Array:
-    """Return raw[at : at + size] of each row as binary, null where the size is negative. Places must not descend."""
+    """Return raw[at : at + size] of each row as binary, null where the size is negative; `at` must not decrease."""
     count = len(at)
     bounds = np.empty(2 * count + 1, np.int32)
     k.slice_bounds(np.ascontiguousarray(at), np.ascontiguousarray(size), bounds)
@@ -335,7 +333,7 @@ def _batch_column(chunk: Chunk, records: Array, name: str) -> pa.Array:
         # Sequences wrap from 2**31 - 1 to 0.
         return pa.array(np.where(base < 0, -1, (base + delta) & 0x7FFFFFFF).astype(np.int32))
     per_batch = {
-        # Of v0 there is none, which Java's client numbers -1.
+        # v0 has no timestamp type, which Java's client gives as -1.
         "timestampType": np.where(headers[:, k.MAGIC] == 0, -1, attributes & 0x08 != 0).astype(np.int32),
         "leaderEpoch": headers[:, k.LEADER_EPOCH].astype(np.int32),
         "producerId": headers[:, k.PRODUCER_ID],
@@ -347,7 +345,7 @@ def _batch_column(chunk: Chunk, records: Array, name: str) -> pa.Array:
 
 
 def visible(headers: Array, aborted: Iterable[tuple[int, int, int]], *, committed_only: bool) -> Array:
-    """Return a mask of the batches a consumer sees: never control batches; with `committed_only` no aborted data
+    """Return a mask of the batches that a consumer sees: no control batches; with `committed_only` no aborted data
     either.
 
     :param aborted: (producer id, first offset, offset of the abort marker).

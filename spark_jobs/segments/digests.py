@@ -17,7 +17,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
 
-# Odd, of irregular bits: one for each lane.
+# Odd factors with irregular bits, one per lane.
 _LANES = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)))
 _LANE0, _LANE1, _LANE2, _LANE3 = _LANES
 _HALF = np.uint64(32)
@@ -31,14 +31,14 @@ def _mix(a: Any, b: Any) -> Any:
 
 @kernel
 def _step(lane: Any, word: Any, factor: Any) -> Any:
-    """Take a word into a lane; two different ones never give the same."""
+    """Mix a word into a lane; two different words never give the same lane."""
     mixed = (lane ^ word) * factor
     return mixed ^ (mixed >> _HALF)
 
 
 @kernel
 def _digest(raw: Array, at: int, size: int) -> Any:
-    """A digest of raw[at : at + size]: four lanes side by side, each word in the one of its place."""
+    """Return a digest of raw[at : at + size]: four lanes, each word goes to the lane of its position."""
     a, b, c, d = _LANE0, _LANE1, _LANE2, _LANE3
     end = at + size
     while end - at >= 32:
@@ -86,7 +86,7 @@ def record_hashes(raw: Array, records: Array) -> Array:
 
 
 def batch_hashes(raw: Array, records: Array, batches: int) -> Array:
-    """Return the wrapping sum of the records' hashes, per batch (int64): sums add up over any cut into batches."""
+    """Return the wrapping sum of the records' hashes per batch (int64); the total does not depend on the batches."""
     out = np.zeros(batches, np.int64)
     if len(records):
         _sum_by_batch(record_hashes(raw, records), records, out)

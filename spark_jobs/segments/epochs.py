@@ -1,6 +1,9 @@
-"""Whether a log still holds what was once read of it. An offset alone does not tell: after an unclean election other
-records may stand where the old ones stood, and right after any election the high watermark lags. The leader epoch of
-the last record read does, as it does between a follower and its leader (KIP-101)."""
+"""Leader epochs tell whether a log still holds the records that were once read from it.
+
+An offset alone does not: after an unclean election other records may stand at the same offsets, and right after any
+election the high watermark lags. The leader epoch of the last record read does tell, as between a follower and its
+leader (KIP-101).
+"""
 
 from collections.abc import Sequence
 
@@ -9,7 +12,7 @@ Epochs = Sequence[tuple[int, int]]
 
 
 def epoch_before(epochs: Epochs, offset: int) -> int:
-    """Return the leader epoch of the record before `offset`, UNKNOWN where the log does not tell.
+    """Return the leader epoch of the record before `offset`, UNKNOWN if the epochs do not tell.
 
     :param epochs: the log's (epoch, first offset) in rising order.
     """
@@ -22,7 +25,7 @@ def epoch_before(epochs: Epochs, offset: int) -> int:
 
 
 def kept_until(epochs: Epochs, log_end: int, offset: int, epoch: int) -> int:
-    """Return up to which offset this log holds what was read, up to `offset`, whose last record had `epoch`.
+    """Return up to which offset this log still holds the records below `offset`, the last of which had `epoch`.
 
     :param log_end: the log's end; UNKNOWN: not looked at. :param epoch: UNKNOWN: nothing but the log's end tells.
 

@@ -1,5 +1,5 @@
-"""Where a task finds the bytes of a segment: hard links on a disk it sees, ranged reads over HTTP, or a plain
-directory.
+"""The bytes of a segment as a task reads them: through hard links on a disk it sees, by ranged reads over HTTP, or from
+a plain directory.
 
 A `SegmentFile` is plain data that Spark ships to executors; the task opens it where it runs and finds out for itself
 whether it sees the broker's disk.
@@ -18,13 +18,13 @@ from logyard.spark_jobs.segments.chunks import ByteSource
 from logyard.spark_jobs.segments.kernels import Array
 
 INDEXES = {"log": layout.LOG, "index": layout.INDEX, "timeindex": layout.TIME_INDEX, "txnindex": layout.TXN_INDEX}
-# The leader epochs come with a lease, under a name that is the lease's own.
+# A lease serves the leader epochs too, under this name.
 SUFFIXES = INDEXES | {"snapshot": layout.SNAPSHOT, "epochs": ".epochs"}
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """One segment of one replica; `last_offset` is -1 where nobody said (a directory).
+    """One segment of one replica; `last_offset` is -1 where it is not known (in a directory).
 
     `files`: the size of each file that is there.
     """
@@ -42,13 +42,13 @@ class SegmentFile:
 
     @property
     def name(self) -> str:
-        """What a finding calls this file: its path on the broker."""
+        """The name of this file in findings: its path on the broker."""
         home = str(self.lease.details.get("directory", "")) if self.lease else self.directory
         return os.path.join(home, f"{self.base_offset:020d}.log")
 
     @property
     def where(self) -> str:
-        """What an error calls it: topic, partition and segment, and the file."""
+        """Its name in errors: topic, partition, segment, and the file."""
         return f"{self.topic}-{self.partition}, segment {self.base_offset} ({self.name})"
 
     def open(self, kind: str = "log") -> ByteSource:
@@ -78,7 +78,7 @@ class LocalFile:
         self._descriptor = -1
 
     def read(self, position: int, size: int) -> Array:
-        """Return `size` bytes from `position`; raises CorruptData where the file is shorter than it was said to be."""
+        """Return `size` bytes from `position`; raises CorruptData if the file is shorter than expected."""
         if self._descriptor < 0:
             self._descriptor = os.open(self.path, os.O_RDONLY)
         out: Array = np.empty(max(min(size, self.size - position), 0), np.uint8)

@@ -1,4 +1,5 @@
-"""Which bytes of a segment a range of offsets can be in, and which offsets a time leads to: by the indexes.
+"""Looking up the indexes: which bytes of a segment can hold a range of offsets, and from which offset records are not
+older than a time.
 
 Rules 1 to 3 follow from how an index is written: an entry (last offset of a batch, position of that batch) goes in
 every few KiB; a time entry (largest timestamp so far, offset it had) only ever grows.
@@ -22,7 +23,7 @@ _SCAN_BYTES = 256 * 1024
 def byte_window(segment: SegmentFile, start: int, end: int) -> tuple[int, int]:
     """Return positions [first, last) of whole batches that hold every record of offsets [start, end).
 
-    Without an index (an active segment in a directory has none that can be trusted) that is the whole file.
+    Without an index that is the whole file (the index of an active segment in a directory is not reliable).
     """
     entries = _entries(segment, "index", _INDEX, "position")
     if not len(entries):
@@ -38,9 +39,9 @@ def byte_window(segment: SegmentFile, start: int, end: int) -> tuple[int, int]:
 
 
 def offset_of_time(replica: Replica, timestamp_ms: int) -> int | None:
-    """Return the first offset whose record is not older, None where all are older (ListOffsets by time, facts §11).
+    """Return the first offset whose record is not older, None if all are older (as ListOffsets does by time).
 
-    Raises CorruptBatch where the log cannot be trusted.
+    Raises CorruptBatch where the log is damaged.
     """
     for segment in replica.segments:
         if not segment.size or _newest(segment) < timestamp_ms:
@@ -57,7 +58,7 @@ def may_hold_time(segment: SegmentFile, timestamp_ms: int) -> bool:
 
 
 def older_until(segment: SegmentFile, timestamp_ms: int) -> int:
-    """Return an offset before which every record of the segment is older; its base offset where nothing is known."""
+    """Return an offset below which every record of the segment is older; its base offset if the index tells nothing."""
     times = _entries(segment, "timeindex", _TIME_INDEX, "timestamp")
     older = int(np.searchsorted(times["timestamp"].astype(np.int64), timestamp_ms, "left")) - 1
     # Rule 3: no record up to an entry's offset is younger than the entry.
@@ -65,7 +66,7 @@ def older_until(segment: SegmentFile, timestamp_ms: int) -> int:
 
 
 def _entries(segment: SegmentFile, kind: str, dtype: np.dtype[Any], growing: str) -> Any:
-    """An index's entries up to where they stop growing: a crash leaves preallocated zeros behind them."""
+    """Return an index's entries up to where they stop growing: after a crash, preallocated zeros follow them."""
     data = segment.read_all(kind)
     entries = np.frombuffer(data[: len(data) - len(data) % dtype.itemsize], dtype)
     stops = np.flatnonzero(np.diff(entries[growing].astype(np.int64), prepend=np.int64(-1)) <= 0)
@@ -73,7 +74,7 @@ def _entries(segment: SegmentFile, kind: str, dtype: np.dtype[Any], growing: str
 
 
 def _newest(segment: SegmentFile) -> int:
-    """The largest timestamp by the last time entry; where there is none, nothing is ruled out."""
+    """Return the timestamp of the last time entry; the largest int64 if there is no entry."""
     entries = _entries(segment, "timeindex", _TIME_INDEX, "timestamp")
     return int(entries["timestamp"][-1]) if len(entries) else 2**63 - 1
 

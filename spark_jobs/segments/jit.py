@@ -14,21 +14,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile `function` on first use, without the interpreter lock and without bounds checks: a kernel checks its
-    own input."""
+    """Compile `function` on first use; it runs without the interpreter lock and without bounds checks, so a kernel has
+    to check its own input."""
     return cast(F, njit(cache=True, nogil=True)(function))
 
 
 def instructions(function: Callable[..., Any]) -> Any:
-    """Make a function for kernels out of one that says which instructions it is (LLVM's)."""
+    """Return a function for kernels, made from one that emits LLVM instructions."""
     return intrinsic(function)
 
 
 @instructions
 def load_word(_context: Any, buffer: Any, at: Any) -> Any:
-    """Return buffer[at : at + 8] (uint8, contiguous) as the processor reads a uint64 there; nothing checks `at`.
+    """Return buffer[at : at + 8] (uint8, contiguous) as a uint64 in the processor's byte order; `at` is not checked.
 
-    Byte by byte the same costs three times as much as hashing it.
+    Reading it byte by byte costs three times as much as hashing it.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -41,7 +41,7 @@ def load_word(_context: Any, buffer: Any, at: Any) -> Any:
 
 @instructions
 def prefetch_row(_context: Any, matrix: Any, row: Any) -> Any:
-    """Have the processor fetch the start of matrix[row] (contiguous) from memory for a write, and go on meanwhile."""
+    """Prefetch the start of matrix[row] (contiguous) for a write, without waiting for it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])

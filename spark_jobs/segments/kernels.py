@@ -1,9 +1,9 @@
-"""Compiled loops over record batches (message format v2): headers, records, key table, rewriting.
+"""Compiled loops over the headers and records of batches (message format v2).
 
-Rule 1: every kernel trusts nothing in its buffers: lengths and positions are checked before they are used, and a
-        fault is returned as a number (FAULT_*), never raised.
-Rule 2: arrays are made by the caller; a kernel only fills them.
-Rule 3: all integers are int64, but hashes (uint64): numba turns a mix of both into floats.
+Rule 1: kernels check lengths and positions before they use them, and return a fault as a number (FAULT_*); they never
+        raise.
+Rule 2: the caller allocates arrays; a kernel only fills them.
+Rule 3: all integers are int64, except hashes (uint64): numba converts a mix of both to floats.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from logyard.spark_jobs.segments.jit import kernel
 
 Array = Any  # numpy arrays, of the dtype that each docstring names
 
-# Columns of the header matrix (int64, one row a batch).
+# Columns of the header matrix (int64, a row per batch).
 POSITION, BASE_OFFSET, LENGTH, LEADER_EPOCH, MAGIC, CRC, ATTRIBUTES = 0, 1, 2, 3, 4, 5, 6
 LAST_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, COUNT = 7, 8, 9, 10, 11, 12, 13
 HEADER_COLUMNS = 14
@@ -30,7 +30,7 @@ FAULT_TEXT = {
     FAULT_LENGTH: "its length is not that of a batch",
     FAULT_VARINT: "a varint in it does not end",
     FAULT_RECORD: "a record runs over its end",
-    FAULT_LEFTOVER: "bytes are left behind its last record",
+    FAULT_LEFTOVER: "bytes are left after its last record",
 }
 HEADER_SIZE = 61
 
@@ -53,8 +53,8 @@ def _put_be(buffer: Array, at: int, size: int, value: int) -> None:
 
 @kernel
 def count_batches(buffer: Array, end: int) -> tuple[int, int, int]:
-    """Return the number of whole batches in buffer[:end], the bytes they take, and FAULT_LENGTH if the next cannot
-    be one."""
+    """Return the number of whole batches in buffer[:end], their size in bytes, and FAULT_LENGTH if what follows cannot
+    be a batch."""
     at = 0
     count = 0
     while at + 17 <= end:
@@ -110,8 +110,8 @@ def _varint(buffer: Array, at: int, end: int) -> tuple[Any, Any]:
 
 @kernel
 def _sized(raw: Array, at: int, end: int, row: Array, column: int) -> Any:
-    """Read a length and step over its bytes: fill row's place and size; return the position after, or minus the
-    fault."""
+    """Read a length and skip as many bytes: fill the row's position and size; return the position after them, or minus
+    the fault."""
     size, at = _varint(raw, at, end)
     if at < 0:
         return -FAULT_VARINT
@@ -124,7 +124,7 @@ def _sized(raw: Array, at: int, end: int, row: Array, column: int) -> Any:
 
 @kernel
 def _record(raw: Array, at: int, end: int, row: Array) -> Any:
-    """Read one record at `at`: fill row's deltas (in OFFSET and TIMESTAMP) and places; return a fault."""
+    """Read one record at `at`: fill the row's deltas (in OFFSET and TIMESTAMP) and positions; return a fault."""
     row[START] = at
     length, at = _varint(raw, at, end)
     if at < 0:

@@ -23,7 +23,7 @@ Decoded = TypeVar("Decoded")
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica at one moment. Offsets are UNKNOWN (-1) where a directory does not tell; `policy` None likewise."""
+    """A replica at one moment. What a directory does not tell is UNKNOWN (-1), `policy` None."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class Replica:
     aborted: tuple[AbortedTransaction, ...]
     segments: tuple[SegmentFile, ...]
     config: Mapping[str, Any] = field(default_factory=dict)
-    # Files of the directory that cannot be read, and why: what they would tell is missing above.
+    # Files of the directory that cannot be read, and why; the fields that they hold are unknown.
     damaged_files: tuple[tuple[str, str], ...] = ()
     lease: Lease | None = None
 
@@ -54,7 +54,7 @@ class Replica:
 
     @property
     def watermark_trouble(self) -> str:
-        """Why nobody can tell which records are committed, "" where that is known."""
+        """Why it is not known which records are committed, "" if it is."""
         if self.high_watermark >= 0:
             return ""
         why = next((text for path, text in self.damaged_files if path.endswith(layout.HIGH_WATERMARKS)), "")
@@ -66,7 +66,7 @@ class Replica:
 
 
 def of_leased(lease: Lease) -> Replica:
-    """Return the replica that a lease describes; raises CorruptData where the answer lacks something."""
+    """Return the replica that a lease describes; raises CorruptData if a field is missing."""
     d = lease.details
     try:
         return Replica(
@@ -101,8 +101,8 @@ def of_leased(lease: Lease) -> Replica:
 
 
 def of_partition_directory(directory: str, broker_id: int = UNKNOWN, policy: str | None = None) -> Replica:
-    """Return the replica that lies in `T-P`; checkpoints are read from the directory above. Raises CorruptData
-    where the directory is none of a partition."""
+    """Return the replica in a partition's directory (`T-P`); checkpoints are read from its parent directory. Raises
+    CorruptData if the name is not that of a partition's directory."""
     named = layout.parse_directory_name(os.path.basename(os.path.abspath(directory)))
     if named is None or named.kind is not layout.DirectoryKind.LIVE:
         raise CorruptData(f"{directory}: its name is not TOPIC-PARTITION")
@@ -134,7 +134,7 @@ def of_partition_directory(directory: str, broker_id: int = UNKNOWN, policy: str
         decoded(name, decode_snapshot)
     aborted: list[AbortedTransaction] = []
     for segment in segments:
-        # What is wrong with it is said with the segment.
+        # The audit of the segment reports a damaged transaction index.
         with suppress(CorruptData):
             aborted += _aborted(segment)
     return Replica(
@@ -174,7 +174,7 @@ def of_log_directory(
 
 
 def check_topics(where: str, replicas: Sequence[Replica], topics: Sequence[str]) -> None:
-    """Raise JobFailed where nothing was found, or nothing of a topic that was asked for."""
+    """Raise JobFailed if nothing was found, or nothing of a topic that was asked for."""
     found = {r.topic for r in replicas}
     if not found:
         raise JobFailed(f"{where}: no partition directory was found")
@@ -183,7 +183,8 @@ def check_topics(where: str, replicas: Sequence[Replica], topics: Sequence[str])
 
 
 def _loose_snapshots(directory: str, segments: Sequence[SegmentFile]) -> Iterator[str]:
-    """Name the producer snapshots that stand at no segment's base: a clean stop leaves one at the log's end."""
+    """Yield the names of producer snapshots at offsets other than segments' bases: a clean stop leaves one at the log's
+    end."""
     bases = {segment.base_offset for segment in segments}
     for name in sorted(os.listdir(directory)):
         found = layout.parse_file_name(name)

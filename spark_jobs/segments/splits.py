@@ -43,7 +43,7 @@ _CONTROL = 0x20
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The offsets [start, end) of one partition that this run exports."""
+    """The offsets [start, end) of one partition that a job reads."""
 
     replica: Replica
     start: int
@@ -51,16 +51,16 @@ class Range:
 
     @property
     def epoch(self) -> int:
-        """The leader epoch of the last record of these, UNKNOWN where there is none or the log does not tell."""
+        """The leader epoch of the range's last record, UNKNOWN if the range is empty or the epochs do not tell."""
         return epoch_before(self.replica.leader_epochs, self.end) if self.start < self.end else UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One file's share: bytes [position, position_end) of one segment, offsets [start, end).
+    """The share of one task: bytes [position, position_end) of one segment, offsets [start, end).
 
-    `newer_ms`: batches whose newest record is older need not be opened (None: all are); `control`: transaction
-    markers are rows too.
+    `newer_ms`: batches whose newest record is older need not be opened (None: open all); `control`: transaction markers
+    are rows too.
     """
 
     segment: SegmentFile
@@ -77,7 +77,7 @@ class Split:
 
     @property
     def size(self) -> int:
-        """Bytes of the log."""
+        """The size in bytes of the log."""
         return self.position_end - self.position
 
     @property
@@ -88,9 +88,9 @@ class Split:
 def plan_splits(
     span: Range, *, committed_only: bool, columns: Sequence[str], split_bytes: int = SPLIT_BYTES, words: str = ""
 ) -> Iterator[Split]:
-    """Cut a range into files: by segment, and large segments at index entries. The same range gives the same files.
+    """Cut a range into splits: by segment, and large segments at index entries. The same range gives the same splits.
 
-    :param words: what else tells the files of one plan from another's.
+    :param words: text that goes into the splits' names, to tell plans apart that write other files for the same range.
     """
     r = span.replica
     aborted = tuple((a.producer_id, a.first_offset, a.last_offset) for a in r.aborted)
@@ -130,7 +130,7 @@ def _cuts(segment: SegmentFile, split_bytes: int) -> list[tuple[int, int]]:
 
 
 def _first_offset(source: ByteSource, position: int, segment: SegmentFile) -> int:
-    """The first offset of the batch at a position: what says so of an old message lies inside it."""
+    """Return the first offset of the batch at a position; for a message before v2 it is read from its records."""
     header = parse_header(bytes(source.read(position, HEADER_SIZE)))
     if header.magic >= 2:
         return header.base_offset
@@ -144,7 +144,7 @@ def _first_offset(source: ByteSource, position: int, segment: SegmentFile) -> in
 def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.RecordBatch, Array | None]]:
     """Yield the visible records of a split as Arrow; with `hashed`, each record's digest beside it (digests.py).
 
-    What lies behind the last offset wanted may be torn or filled with zeros, as a crash leaves it. Raises CorruptBatch,
+    Bytes after the last offset of the split may be torn or zeros, as a crash leaves them. Raises CorruptBatch,
     or CorruptData for what cannot be made columns, naming topic, partition, segment and offset.
     """
     where = split.segment.where
@@ -159,7 +159,7 @@ def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.Recor
         _check_order(chunk, passed, split, where)
         passed = max(passed, int(last.max()))
         mine = (last >= split.start) & (headers[:, k.BASE_OFFSET] < split.end)
-        # Before a header is believed that says its batch is nothing to a consumer.
+        # Check the batch before believing its header that consumers do not see it.
         for damage in check_crcs(chunk.select(mine)):
             raise CorruptBatch(damage, where)
         mask = visible(headers, split.aborted, committed_only=split.committed_only)
@@ -179,9 +179,9 @@ def split_rows(split: Split, *, hashed: bool = False) -> Iterator[tuple[pa.Recor
 
 
 def _check_order(chunk: Chunk, passed: int, split: Split, where: str) -> None:
-    """Refuse a batch below the split's end whose offset does not follow all offsets before it in the file.
+    """Raise CorruptBatch if a batch below the split's end does not begin after all offsets before it in the file.
 
-    No checksum covers a batch's offset, and a wrong one would hide the batch, or all that follow.
+    No checksum covers a batch's offset, and a wrong one would hide the batch or all that follow it.
     """
     base = chunk.headers[:, k.BASE_OFFSET]
     last = base + chunk.headers[:, k.LAST_DELTA]

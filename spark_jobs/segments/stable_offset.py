@@ -1,4 +1,4 @@
-"""Where a directory's log ends, below which offset every transaction is decided, and which ones were aborted.
+"""The last stable offset, the aborted transactions and the log's end of a replica in a directory.
 
 A lease tells this; a directory of a stopped broker, or a copy, has to be asked itself.
 Rule 1: a producer snapshot says which transactions were open at its offset; the batches behind the latest usable one
@@ -57,7 +57,7 @@ def settled(replica: Replica) -> Replica:
 
 @dataclass(slots=True)
 class _State:
-    """What was open at `start` and what the batches from there to the high watermark made of it."""
+    """The transactions that were open at `start`, updated by the batches from there to the high watermark."""
 
     high_watermark: int
     start: int
@@ -67,7 +67,7 @@ class _State:
     is_cut_short: bool = False
 
     def take(self, segment: SegmentFile) -> None:
-        """Go through a segment's batches."""
+        """Update it by a segment's batches."""
         for chunk in read_chunks(segment.open(), opens_old=False):
             if isinstance(chunk, Damage):
                 self.is_cut_short = self.end < self.high_watermark
@@ -101,7 +101,8 @@ class _State:
 
 
 def _first_unreadable(replica: Replica) -> int:
-    """The base of the first segment whose transaction index cannot be read; beyond all offsets where each can."""
+    """Return the base offset of the first segment whose transaction index cannot be read; a huge offset if there is
+    none."""
     for segment in replica.segments:
         try:
             decode_aborted(_read(replica.directory, layout.file_name(segment.base_offset, layout.TXN_INDEX)))
