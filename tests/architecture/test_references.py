@@ -17,6 +17,12 @@ OTHERS = {
     "static/NAME.js": "any module of the page",
 }
 
+OTHERS_FILES = {
+    "kafka/__init__.py": "kafka-python's",
+    "own.py": "a user's DAG",
+    "2e/plugin.py": "in a path that the page refuses",
+}
+
 
 def test_every_citation_of_a_fact_leads_to_its_section() -> None:
     found = references.sections()
@@ -90,6 +96,16 @@ def test_what_pages_name_is_there() -> None:
     assert missing == {}
 
 
+def test_files_that_code_names_are_there() -> None:
+    missing = {
+        name: lost
+        for name, text in references.texts(".py", ".js", ".toml", ".yaml", "Makefile")
+        if not name.startswith(("tests/architecture/", "tests/unit/house/"))
+        and (lost := [one for one in references.missing_files(text) if one not in OTHERS_FILES])
+    }
+    assert missing == {}
+
+
 def test_examples_import_what_is_there() -> None:
     missing = {name: lost for name, text in references.texts(".md") if (lost := references.missing_imports(text))}
     assert missing == {}
@@ -124,6 +140,7 @@ def test_planted_faults_are_found() -> None:
     assert references.dead_links(page, "[a](ARCHITECTURE.md#the-floors) [b](https://kafka.apache.org/)") == []
     wrong = "`broker/none.py` `none_such.py` `logyard.broker.none` `test_none_such` `floors.NoSuch` `Path.no_such`"
     assert len(references.unknown(wrong)) == 6
+    assert references.missing_files("# see no_such.py and floors.py") == ["no_such.py"]
     assert references.missing_imports("from logyard.broker.model import NoSuch, TopicPartition") == [
         "logyard.broker.model.NoSuch"
     ]

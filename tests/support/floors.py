@@ -37,7 +37,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.errors", "broker.event_loop", "broker.log_format", "broker.submodule_import", "broker.tasks"),
 )
 
-# What the upper floors may take from the broker (architecture.md, "Floors").
+# What the upper floors may take from the broker (ARCHITECTURE.md, "The floors").
 NARROW = {
     "admin": (
         "broker.znodes",

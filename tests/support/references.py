@@ -26,6 +26,8 @@ FOLDERS = ("broker", "logyard", "operators", "plugins", "dags", "spark_jobs", "t
 # logyard/ links to these; git lists their files below the folders themselves.
 LINKED = re.compile(r"^logyard/(?=(?:broker|operators|plugins|dags|spark_jobs)(?:/|$))")
 MODULE = re.compile(r"^(?:logyard|tests)(?:\.[A-Za-z_]\w*)+$")
+# A file's name in a comment or docstring; names in quotes are values of the code.
+NAMED_FILE = re.compile(r"(?<![\w/.\"'*-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b")
 TEST = re.compile(r"^test_\w+[…*]?$")
 MEMBER = re.compile(r"^([a-z_]+\.[A-Z]\w*(?:\.\w+)?|[A-Z]\w*[a-z]\w*\.[a-z_]\w+)(?:\(\))?$")
 
@@ -114,6 +116,11 @@ def known(name: str) -> bool:
     if MEMBER.match(name):
         return _member_exists(name.removesuffix("()"))
     return True
+
+
+def missing_files(text: str) -> list[str]:
+    """Python files and pages that code names in comments and docstrings, and that are not there."""
+    return sorted(name for name in set(NAMED_FILE.findall(text)) if not _file_exists(name))
 
 
 def missing_imports(text: str) -> list[str]:
