@@ -8,7 +8,7 @@ from typing import Annotated, Protocol
 import typer
 
 from logyard.admin.cluster.snapshot import NewTopic
-from logyard.cli import command_config
+from logyard.cli import command_config, options
 from logyard.cli.cluster import parse_config
 from logyard.cli.options import Bootstrap, CommandConfig, ZooKeeper, one_way
 from logyard.cli.topics.text import (
@@ -232,7 +232,7 @@ def _open(bootstrap: str | None, zookeeper: str | None, config_file: Path | None
     if zookeeper is not None:
         from logyard.cli.topics.zookeeper import ZooKeeperTopics
 
-        topics = ZooKeeperTopics(zookeeper)
+        topics = ZooKeeperTopics(options.open_znodes(zookeeper))
     else:
         from logyard.cli.topics.brokers import BrokerTopics
 

@@ -5,45 +5,42 @@ whoever sees the topic finds its settings.
 """
 
 import random
-import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
-from kazoo.handlers.threading import KazooTimeoutError
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.zookeeper.znodes import ZnodeClient, put, refused
 from logyard.broker.controller.topics import placement
 from logyard.broker.controller.topics.topics import name_problem
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.model import INTERNAL_TOPICS, NO_LEADER, Assignment, TopicAssignment, TopicPartition, topic_id_text
+from logyard.broker.model import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    Assignment,
+    PartitionState,
+    TopicAssignment,
+    TopicPartition,
+    topic_id_text,
+)
 from logyard.broker.znodes import brokers, config_changes, configs, delete_topics, partition_state, topics
-from logyard.broker.znodes.ops import Znode
+from logyard.broker.znodes.ops import Create, SetData, ZkCode, Znode
 from logyard.broker.znodes.paths import BROKER_IDS, CONFIG_CHANGES
 from logyard.cli.topics.text import PartitionLine, TopicLines
 from logyard.local.errors import LocalError
 
-CONNECT_S = 15.0
 CHANGE = f"{CONFIG_CHANGES}/config_change_"
 
 
 class ZooKeeperTopics:
-    """Reads and changes topics' znodes. Methods raise ApiError on what brokers would refuse, LocalError else."""
+    """Reads and changes topics' znodes.
 
-    def __init__(self, connect: str) -> None:
-        self._client: Any = KazooClient(connect, timeout=CONNECT_S)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a chroot that is not there: said in our own words
-                self._client.start(timeout=CONNECT_S)
-        except (KazooTimeoutError, KazooException) as error:
-            self.close()
-            raise LocalError(f"no ZooKeeper answers at {connect}: check --zookeeper") from error
+    Methods raise ApiError for what brokers would refuse too, EnsembleUnreachable, and LocalError for the rest.
+    """
+
+    def __init__(self, znodes: ZnodeClient) -> None:
+        self._znodes = znodes
 
     def close(self) -> None:
-        self._client.stop()
-        self._client.close()
+        self._znodes.close()
 
     def names(self) -> list[str]:
         return self._children(topics.PATH)
@@ -53,10 +50,14 @@ class ZooKeeperTopics:
 
     def lines(self, names: Sequence[str]) -> list[TopicLines]:
         deleting = set(self._children(delete_topics.PATH))
-        return [found for name in names if (found := self._lines(name, name in deleting)) is not None]
+        there = self._decoded(names)
+        config_paths = [configs.topic_path(name) for name in there]
+        values = dict(zip(there, self._znodes.read(config_paths), strict=True))
+        states = self._states([TopicPartition(name, p) for name, one in there.items() for p in one.partitions])
+        return [_lines(name, one, values[name], states, name in deleting) for name, one in there.items()]
 
     def create(self, topic: NewTopic, *, if_not_exists: bool) -> list[str]:
-        if self._client.exists(topics.PATH) is None:
+        if self._znodes.children(topics.PATH) is None:
             raise LocalError("no cluster keeps its topics there: check the chroot of --zookeeper")
         if topic.name in self.names():
             if if_not_exists:
@@ -73,10 +74,11 @@ class ZooKeeperTopics:
         placed = self._placed(topic)
         self._put(configs.topic_path(topic.name), configs.encode(topic.configs))
         assignment = TopicAssignment({p: Assignment(tuple(replicas)) for p, replicas in placed.items()})
-        try:
-            self._client.create(topics.topic_path(topic.name), topics.encode(assignment, topics.VERSION_REASSIGNING))
-        except NodeExistsError:
-            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.") from None
+        data, path = topics.encode(assignment, topics.VERSION_REASSIGNING), topics.topic_path(topic.name)
+        problem_code = refused(self._znodes.commit([Create(path, data)]))
+        if problem_code is ZkCode.NODE_EXISTS:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+        _require_written(path, problem_code)
         return [f"Created topic {topic.name}."]
 
     def add_partitions(self, name: str, total: int, assignment: Mapping[int, Sequence[int]] | None) -> list[str]:
@@ -99,10 +101,11 @@ class ZooKeeperTopics:
         full = {**there.partitions, **{p: Assignment(tuple(replicas)) for p, replicas in added.items()}}
         version = topics.VERSION_REASSIGNING if there.topic_id is None else topics.VERSION_TOPIC_ID
         data = topics.encode(TopicAssignment(full, there.topic_id), version)
-        try:
-            self._client.set(topics.topic_path(name), data, version=znode.version)
-        except (BadVersionError, NoNodeError):
-            raise LocalError(f"topic {name} was changed meanwhile: look at it and try again") from None
+        path = topics.topic_path(name)
+        problem = refused(self._znodes.commit([SetData(path, data, znode.version)]))
+        if problem in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
+            raise LocalError(f"topic {name} was changed meanwhile: look at it and try again")
+        _require_written(path, problem)
         return ["Adding partitions succeeded!"]
 
     def alter_configs(self, name: str, values: Mapping[str, str], delete: Sequence[str]) -> list[str]:
@@ -110,16 +113,18 @@ class ZooKeeperTopics:
         kept = configs.decode(znode.data, configs.topic_path(name)) if znode is not None else {}
         merged = {key: value for key, value in {**kept, **values}.items() if key not in delete}
         self._put(configs.topic_path(name), configs.encode(merged))
-        self._client.create(CHANGE, config_changes.encode(configs.TOPICS, name), sequence=True)
+        told = Create(CHANGE, config_changes.encode(configs.TOPICS, name), sequential=True)
+        _require_written(CHANGE, refused(self._znodes.commit([told])))
         return [f"Updated config for topic {name}."]
 
     def delete(self, name: str) -> list[str]:
         if name in INTERNAL_TOPICS:
             raise LocalError(f"Topic {name} is a kafka internal topic and is not allowed to be marked for deletion")
-        try:
-            self._client.create(delete_topics.path(name))
-        except NodeExistsError:
+        path = delete_topics.path(name)
+        problem = refused(self._znodes.commit([Create(path)]))
+        if problem is ZkCode.NODE_EXISTS:
             return [f"Topic {name} is already marked for deletion."]
+        _require_written(path, problem)
         return [
             f"Topic {name} is marked for deletion.",
             "Note: This will have no impact if delete.topic.enable is not set to true.",
@@ -151,60 +156,65 @@ class ZooKeeperTopics:
         return added
 
     def _brokers(self) -> list[placement.BrokerRack]:
-        found = []
-        for broker in self.live():
-            znode = self._get(brokers.path(broker))
-            if znode is not None:
-                found.append((broker, brokers.decode(broker, znode).rack))
-        return found
+        live = self.live()
+        znodes = zip(live, self._znodes.read([brokers.path(broker) for broker in live]), strict=True)
+        return [(broker, brokers.decode(broker, znode).rack) for broker, znode in znodes if znode is not None]
 
-    def _lines(self, name: str, deleting: bool) -> TopicLines | None:
-        znode = self._get(topics.topic_path(name))
-        if znode is None:
-            return None
-        there = topics.decode(znode.data, topics.topic_path(name))
-        config = self._get(configs.topic_path(name))
-        values = configs.decode(config.data, configs.topic_path(name)) if config is not None else {}
-        return TopicLines(
-            name=name,
-            partitions=[self._partition(name, p, assigned) for p, assigned in sorted(there.partitions.items())],
-            configs=values,
-            topic_id=None if there.topic_id is None else topic_id_text(there.topic_id),
-            min_isr=int(values.get("min.insync.replicas", "1")),
-            deleting=deleting,
-        )
+    def _decoded(self, names: Sequence[str]) -> dict[str, TopicAssignment]:
+        """Those of the topics that exist."""
+        paths = [topics.topic_path(name) for name in names]
+        znodes = zip(names, paths, self._znodes.read(paths), strict=True)
+        return {name: topics.decode(znode.data, path) for name, path, znode in znodes if znode is not None}
 
-    def _partition(self, topic: str, partition: int, assigned: Assignment) -> PartitionLine:
-        tp = TopicPartition(topic, partition)
-        znode = self._get(partition_state.path(tp))
-        state = partition_state.decode(znode.data, znode.version) if znode is not None else None
-        return PartitionLine(
-            partition=partition,
-            leader=state.leader if state is not None else NO_LEADER,
-            replicas=assigned.replicas,
-            isr=state.isr if state is not None else (),
-            adding=assigned.adding if assigned.is_reassigning else None,
-            removing=assigned.removing if assigned.is_reassigning else None,
-        )
+    def _states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+        znodes = zip(partitions, self._znodes.read([partition_state.path(tp) for tp in partitions]), strict=True)
+        return {tp: partition_state.decode(one.data, one.version) for tp, one in znodes if one is not None}
 
     def _children(self, path: str) -> list[str]:
-        try:
-            return sorted(self._client.get_children(path))
-        except NoNodeError:
-            return []
+        return self._znodes.children(path) or []
 
     def _get(self, path: str) -> Znode | None:
-        try:
-            data, stat = self._client.get(path)
-        except NoNodeError:
-            return None
-        return Znode(data, stat.version, stat.czxid, stat.mtime, stat.ephemeralOwner)
+        return self._znodes.read([path])[0]
 
     def _put(self, path: str, data: bytes) -> None:
-        try:
-            self._client.create(path, data, makepath=True)
-        except NodeExistsError:
-            self._client.set(path, data)
+        _require_written(path, put(self._znodes, path, data))
+
+
+def _lines(
+    name: str,
+    there: TopicAssignment,
+    config: Znode | None,
+    states: Mapping[TopicPartition, PartitionState],
+    deleting: bool,
+) -> TopicLines:
+    values = configs.decode(config.data, configs.topic_path(name)) if config is not None else {}
+    return TopicLines(
+        name=name,
+        partitions=[
+            _partition(p, assigned, states.get(TopicPartition(name, p)))
+            for p, assigned in sorted(there.partitions.items())
+        ],
+        configs=values,
+        topic_id=None if there.topic_id is None else topic_id_text(there.topic_id),
+        min_isr=int(values.get("min.insync.replicas", "1")),
+        deleting=deleting,
+    )
+
+
+def _partition(partition: int, assigned: Assignment, state: PartitionState | None) -> PartitionLine:
+    return PartitionLine(
+        partition=partition,
+        leader=state.leader if state is not None else NO_LEADER,
+        replicas=assigned.replicas,
+        isr=state.isr if state is not None else (),
+        adding=assigned.adding if assigned.is_reassigning else None,
+        removing=assigned.removing if assigned.is_reassigning else None,
+    )
+
+
+def _require_written(path: str, problem: ZkCode | None) -> None:
+    if problem is not None:
+        raise LocalError(f"ZooKeeper refused to write {path}: {problem.name}")
 
 
 def _metric_name(topic: str) -> str:
