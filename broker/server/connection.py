@@ -20,6 +20,7 @@ import structlog
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.server.admission import RequestMemory
+from logyard.broker.server.answer_writer import AnswerWriter
 from logyard.broker.server.request import Dispatch, Encoded, Session, never_muted, nobody_waits
 from logyard.broker.server.unread_answers import Answers
 
@@ -30,8 +31,6 @@ FREE_BYTES_MIN = 16 * 1024
 # A peer that fills the whole buffer gets a larger one up to this: fewer turns and moves for each request.
 BUFFER_BYTES_BUSY = 512 * 1024
 PIPELINE_MAX = 100
-# Small answers of one turn go out in one write of up to about this size: each write is a system call.
-TOGETHER_BYTES = 32 * 1024
 _SIZE = struct.Struct(">i")
 
 log = structlog.get_logger("logyard.connection")
@@ -71,11 +70,9 @@ class Connection(asyncio.BufferedProtocol):
         self._end = 0
         self._filled = False  # the last receive left no room: more is waiting
         self._slots: deque[_Slot] = deque()
-        self._answers: list[bytes] = []  # not written yet
-        self._answers_size = 0
+        self._writer = AnswerWriter(self, answers)
         self._last_pipelined = False
         self._transport: asyncio.Transport | None = None
-        self._write_paused = False
         self._read_paused = False
         self._draining = False
         self._stopped = False  # draining or muted: no further request is taken
@@ -87,8 +84,6 @@ class Connection(asyncio.BufferedProtocol):
         self._starved = False  # waiting for `memory`
         self._unread = answers
         self._held = False  # waiting for others to read their answers
-        self._closing: asyncio.Transport | None = None  # closed, with something yet to be sent
-        self._sent = 0
         self._frames = 0
 
     # -- the transport's side
@@ -96,6 +91,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
         self._transport = transport  # type: ignore[assignment]  # uvloop's class is no asyncio.Transport
+        self._writer.open(transport)  # type: ignore[arg-type]
         peer = transport.get_extra_info("peername")
         self.session.client_host = peer[0] if peer else ""
         if not self._on_open(self):
@@ -115,14 +111,13 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = self._closing = None
+        self._transport = None
+        self._writer.lost()
         if self._unread is not None:
-            self._unread.done(self)
             self._unread.forget(self._let_in)
         if self._memory is not None:
             self._memory.forget(self._fed)
         self._slots.clear()
-        self._answers.clear()
         if self._unmute is not None:
             self._unmute.cancel()
         self.session.mute, self.session.go_on = never_muted, nobody_waits
@@ -130,14 +125,10 @@ class Connection(asyncio.BufferedProtocol):
         self._on_close(self)
 
     def pause_writing(self) -> None:
-        self._write_paused = True
-        if self._unread is not None:
-            self._unread.add(self, self._unsent())
+        self._writer.pause()
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        if self._unread is not None:
-            self._unread.done(self)
+        self._writer.resume()
         self._process()
 
     # -- our side
@@ -163,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def bytes_read(self) -> int:
         """How many bytes of answers the peer has taken."""
-        return self._sent - self._unsent()
+        return self._writer.bytes_read
 
     @property
     def peer(self) -> str:
@@ -177,11 +168,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_closing(self) -> bool:
         """Whether it is closed and gone as soon as the peer has read, or never."""
-        return self._closing is not None
-
-    def _unsent(self) -> int:
-        transport = self._transport or self._closing
-        return 0 if transport is None else transport.get_write_buffer_size()
+        return self._writer.is_closing
 
     def drain(self) -> None:
         """Take no further request; close as soon as nothing is owed."""
@@ -207,17 +194,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Send what was answered and close; what is answered from now on is dropped."""
-        self._flush()
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            self._closing = transport
-            transport.close()
+        self._transport = None
+        self._writer.close()
 
     def abort(self) -> None:
         """Close at once; what was not sent is dropped."""
-        transport, self._transport = self._transport or self._closing, None
-        if transport is not None:
-            transport.abort()
+        self._transport = None
+        self._writer.abort()
 
     def _make_room(self) -> None:
         """Move what is unread to the front of a buffer that has room for what is still to come."""
@@ -237,14 +220,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         self._take_frames()
-        self._flush()
+        self._writer.flush()
 
     def _take_frames(self) -> None:
         while self._transport is not None:
             frame_size = self._complete_frame()
             if frame_size < 0:
                 break
-            if self._stopped or self._write_paused or (self._slots and not self._may_start()):
+            if self._stopped or self._writer.is_paused or (self._slots and not self._may_start()):
                 self._hold_reading()
                 return
             if self._unread is not None and self._unread.is_full and self._must_wait(self._unread):
@@ -352,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._slots:
             self._slots.append(_Slot(api_key, answer, done=True))
         else:
-            self._write(answer)
+            self._writer.write(answer)
             return
         self._last_pipelined = self._may_pipeline(api_key)
 
@@ -365,13 +348,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         slot.answer, slot.done = future.result(), True
         while self._slots and self._slots[0].done:
-            self._write(self._slots.popleft().answer)
+            self._writer.write(self._slots.popleft().answer)
         if self._draining and not self._slots:
             self.close()
         elif not self._slots or self._last_pipelined:
             self._process()
         else:
-            self._flush()
+            self._writer.flush()
 
     def _fail(self, problem: BaseException) -> None:
         """A request that could not be worked on ends its connection."""
@@ -380,29 +363,3 @@ class Connection(asyncio.BufferedProtocol):
         else:
             log.error("request failed, connection closed", peer=self.peer, exc_info=problem)
         self.close()
-
-    def _write(self, answer: Encoded) -> None:
-        """Send an answer: a small one with the others of this turn, at the next `_flush`."""
-        if answer is None or self._transport is None:
-            return
-        if isinstance(answer, list):
-            self._flush()
-            self._count(sum(map(len, answer)))
-            self._transport.writelines(answer)
-            return
-        self._answers.append(answer)
-        self._answers_size += len(answer)
-        if self._answers_size > TOGETHER_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        answers = self._answers
-        if answers and self._transport is not None:
-            self._count(self._answers_size)
-            self._answers, self._answers_size = [], 0
-            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
-
-    def _count(self, size: int) -> None:
-        self._sent += size
-        if self._write_paused and self._unread is not None:
-            self._unread.add(self, size)

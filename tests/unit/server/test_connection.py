@@ -9,13 +9,13 @@ import pytest
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.server.admission import RequestMemory
+from logyard.broker.server.answer_writer import TOGETHER_BYTES
 from logyard.broker.server.api_table import APIS
 from logyard.broker.server.connection import (
     BUFFER_BYTES_BUSY,
     BUFFER_BYTES_KEPT,
     BUFFER_BYTES_MIN,
     PIPELINE_MAX,
-    TOGETHER_BYTES,
     Connection,
 )
 from logyard.broker.server.request import Encoded, Session
