@@ -1,8 +1,8 @@
-"""The book of segment leases: who may read which replica's segments and hand in replacements (docs/leases.md).
+"""The book of segment leases: which are granted, renewed, committed, expired or lost (docs/leases.md).
 
-Rule 1: every move between states is a method here; a move the page does not list is refused with its code.
-Rule 2: no I/O and no clock: what must happen on disk is the caller's, told by what a method returns.
-Rule 3: at most one living compact lease per replica, at most LIVING_MAX living leases per replica.
+Rule 1: every change of a lease's state is a method here; one that docs/leases.md does not list is refused.
+Rule 2: no I/O and no clock of its own: the callers do the work on the disk, and `on_end` tells them of every end.
+Rule 3: a replica has at most one living compact lease, and at most LIVING_MAX living leases.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 
 LIVING_MAX = 32
-# The broker's own runs: their leases end with it.
+# The broker's own runs: their leases do not outlive the broker's process.
 CLEANER_RUN = "cleaner"
 CATCH_UP_RUN = "catch-up"
 OWN_RUNS = frozenset({CLEANER_RUN, CATCH_UP_RUN})
@@ -25,7 +25,7 @@ TTL_MS_DEFAULT = 60_000
 
 
 class LeaseError(LogyardError):
-    """A refusal of the lease protocol: its code and HTTP status (the table of docs/leases.md), and extra keys."""
+    """A refused request: its code and HTTP status (the table in docs/leases.md), and further keys of the answer."""
 
     def __init__(self, code: str, status: int, message: str, **extra: Any) -> None:
         super().__init__(message)
@@ -54,12 +54,12 @@ class Purpose(Enum):
 
 @dataclass(slots=True)
 class Lease:
-    """One lease. `log_end_offset` is the end of what it covers: a truncation below it loses the lease.
+    """One lease. `log_end_offset` is the end of what it covers: if the log is truncated below it, the lease is lost.
 
-    `expires_at_ms` and `ended_at_ms` are shown and stored, wall-clock time; what counts is `due_ms`, on the clock that
-    never goes back: when it expires, and once it has ended, when it is forgotten.
+    `expires_at_ms` and `ended_at_ms` are wall-clock times that are shown and stored. The book goes by `due_ms`, on the
+    clock that never goes back: the time when a living lease expires, or when an ended one is forgotten.
 
-    Once `swapped`, the commit can only be brought to its end: nothing loses the lease any more.
+    Once `swapped` is set, the commit can only be completed: nothing loses the lease any more.
     """
 
     lease_id: str
@@ -101,9 +101,9 @@ class Lease:
 
 
 class LeaseBook:
-    """All leases of one broker; `on_end` is called once for each lease as it reaches an end state.
+    """All leases of one broker. `on_end` is called once for each lease, when it ends.
 
-    `on_forget` is called as an ended one is not remembered any more. `passed_ms` is a clock that never goes back; the
+    `on_forget` is called when an ended lease is no longer remembered. `passed_ms` is a clock that never goes back; the
     `now_ms` of the methods is wall-clock time.
     """
 
@@ -127,15 +127,20 @@ class LeaseBook:
         return [lease for lease in self._leases.values() if lease.tp == tp and lease.living]
 
     def is_being_compacted(self, tp: TopicPartition) -> bool:
-        """Whether a living compact lease holds this replica: nothing else may delete or clean its segments."""
+        """Whether this replica has a living compact lease: nobody else may delete or clean its segments."""
         return any(lease.purpose is Purpose.COMPACT for lease in self._living(tp))
 
     def admit(self, tp: TopicPartition, run_id: str, purpose: Purpose, now_ms: int) -> None:
-        """Make way for a new lease: end the same run's old one; raises LeaseError where it may not be had."""
+        """End the same run's old lease, then raise LeaseError if a new one may not be granted.
+
+        Raises `commit_in_progress`, `lease_held` or `too_many_leases`.
+        """
         for old in self._living(tp):
             if old.run_id == run_id and old.purpose is purpose:
                 if old.state is LeaseState.COMMITTING:
-                    raise LeaseError("commit_in_progress", 409, f"lease {old.lease_id} is being committed: wait for it")
+                    raise LeaseError(
+                        "commit_in_progress", 409, f"lease {old.lease_id} is being committed: wait until it is done"
+                    )
                 self._end(old, LeaseState.ABORTED, "retaken", now_ms)
         living = self._living(tp)
         if purpose is Purpose.COMPACT:
@@ -144,7 +149,7 @@ class LeaseBook:
                     raise LeaseError(
                         "lease_held",
                         409,
-                        f"run {other.run_id} compacts {tp} until {other.expires_at_ms}: try again after it",
+                        f"run {other.run_id} compacts {tp} until {other.expires_at_ms} or longer: try again later",
                         run_id=other.run_id,
                         expires_at_ms=other.expires_at_ms,
                     )
@@ -164,7 +169,7 @@ class LeaseBook:
         ttl_ms: int,
         now_ms: int,
     ) -> Lease:
-        """Enter a lease that `admit` let through, with the next generation."""
+        """Return a new lease with the next generation; call `admit` first."""
         self._generation += 1
         lease = Lease(
             lease_id,
@@ -183,7 +188,7 @@ class LeaseBook:
         return lease
 
     def restore(self, lease: Lease, now_ms: int) -> None:
-        """Enter a lease that outlived a restart, living or committed; later ones get larger generations."""
+        """Add a lease that outlived a restart, living or committed; new leases get larger generations."""
         if lease.living:
             self.renew(lease, now_ms)
         else:
@@ -199,7 +204,10 @@ class LeaseBook:
         return lease
 
     def find_active(self, lease_id: str, generation: int | None = None) -> Lease:
-        """Find a lease that may still be worked with; raises the error its state calls for."""
+        """Return an ACTIVE lease.
+
+        Raises LeaseError: `unknown_lease`, `wrong_generation`, `commit_in_progress` or `lease_ended`.
+        """
         lease = self.find(lease_id)
         if generation is not None and generation != lease.generation:
             raise LeaseError("wrong_generation", 409, f"lease {lease_id} is of generation {lease.generation}")
@@ -212,7 +220,7 @@ class LeaseBook:
         return lease
 
     def renew(self, lease: Lease, now_ms: int, ttl_ms: int | None = None) -> None:
-        """A sign of life: the time to live starts again."""
+        """Start the time to live again, with another length if `ttl_ms` is given."""
         if ttl_ms is not None:
             lease.ttl_ms = ttl_ms
         lease.expires_at_ms = now_ms + lease.ttl_ms
@@ -222,7 +230,7 @@ class LeaseBook:
         lease.state, lease.decision_sha256 = LeaseState.COMMITTING, decision_sha256
 
     def refuse_commit(self, lease: Lease, now_ms: int) -> None:
-        """A check failed and nothing was swapped: the job may hand in better parts."""
+        """Make the lease ACTIVE again after a check failed and nothing was swapped: the job may hand in other parts."""
         if lease.state is LeaseState.COMMITTING:
             lease.state = LeaseState.ACTIVE
             self.renew(lease, now_ms)
@@ -232,29 +240,29 @@ class LeaseBook:
         self._end(lease, LeaseState.COMMITTED, None, now_ms)
 
     def abort(self, lease: Lease, reason: str, now_ms: int) -> None:
-        """End a living lease on purpose; an ended one stays as it is."""
+        """End a living lease at somebody's request; an ended one stays as it is."""
         if lease.living:
             self._end(lease, LeaseState.ABORTED, reason, now_ms)
 
     def lose_replica(self, tp: TopicPartition, reason: str, now_ms: int, truncated_to: int | None = None) -> None:
-        """The replica was stopped, deleted or truncated: leases that cover what is gone are lost."""
+        """End the leases that cover what is gone: all of them, or with `truncated_to` those that reach above it."""
         for lease in self._living(tp):
             if truncated_to is None or truncated_to < lease.log_end_offset:
                 self.lose(lease, reason, now_ms)
 
     def leader_changed(self, tp: TopicPartition, leader_epoch: int, now_ms: int) -> None:
-        """The partition is led in this epoch: compact leases of another are lost (docs/leases.md)."""
+        """End the compact leases of other leader epochs: the new leader may hold other records (docs/leases.md)."""
         for lease in self._living(tp):
             if lease.purpose is Purpose.COMPACT and lease.leader_epoch != leader_epoch:
                 self.lose(lease, f"the leader changed (epoch {leader_epoch})", now_ms)
 
     def lose(self, lease: Lease, reason: str, now_ms: int) -> None:
-        """What this lease covers is not there any more."""
+        """End a lease whose log or segments are gone, unless its commit has been swapped in."""
         if lease.living and not lease.swapped:
             self._end(lease, LeaseState.LOST, reason, now_ms)
 
     def expire_due(self, now_ms: int) -> None:
-        """Expire what had no heartbeat, forget what ended long ago."""
+        """End the leases that had no heartbeat in their time to live; forget those that ended long ago."""
         passed_ms = self._passed_ms()
         for lease in list(self._leases.values()):
             if lease.due_ms > passed_ms:
@@ -272,6 +280,7 @@ class LeaseBook:
 
 
 def lease_ended(lease: Lease) -> LeaseError:
+    """The refusal of a request for a lease that has ended."""
     return LeaseError(
         "lease_ended",
         409,

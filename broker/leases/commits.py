@@ -1,8 +1,8 @@
 """The commit of a compact lease (docs/leases.md, POST /leases/{id}/commit): check, build, swap, checkpoint.
 
-Rule 1: what waits for the disk runs in threads; the fence is looked at again after each wait, last right before the
-        swap, which then happens in one go on the event loop.
-Rule 2: before the swap every way out leaves the old segments; after it the lease cannot be lost any more.
+Rule 1: what waits for the disk runs in threads. The fence is checked again after each wait, last right before the
+        swap, which then runs on the event loop without waiting.
+Rule 2: a failure before the swap leaves the old segments; after the swap the lease cannot be lost any more.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -40,10 +40,11 @@ async def carry_out(
 ) -> dict[str, Any]:
     """Swap the parts in and return the commit's answer.
 
-    `fence` raises where the commit may not go on; `begun`, in a thread, before anything is done that a start would
-    find; `swapped` is called once there is no way back.
-    Raises LeaseError, SegmentChanged, StorageError, FileNotFoundError (the lease's files went): nothing was swapped
-    unless `swapped` was called.
+    :param fence: raises LeaseError if the commit may not go on.
+    :param begun: writes down that the commit has begun; called in a thread, before the first file is moved.
+    :param swapped: called once the new segments are in place.
+    :raises: LeaseError, SegmentChanged, StorageError, FileNotFoundError (files of the lease are gone). Nothing was
+        swapped unless `swapped` was called.
     """
     log = leased.log
     await run(partial(_check, log.disk, leased, request, members))
@@ -69,10 +70,10 @@ async def carry_out(
 def _check(disk: Disk, leased: LeasedLog, request: CommitRequest, members: Sequence[Sequence[LeasedSegment]]) -> None:
     ours = leased.lease.run_id in OWN_RUNS
     for group, segments in zip(request.groups, members, strict=True):
-        # What the broker's own process wrote is walked once, batch by batch, as its indexes are made.
+        # Parts of the broker's own runs are read once only: batch by batch, while their indexes are built.
         if not ours:
             parts.check_part(disk, parts.part_path(leased.parts_directory, group.base_offset), group, segments)
-        changed = parts.changed(disk, leased.log.directory, segments)
+        changed = parts.first_changed(disk, leased.log.directory, segments)
         if changed is not None:
             raise SegmentChanged(changed)
 
@@ -86,14 +87,14 @@ async def _prepare(run: RunBlocking, leased: LeasedLog, request: CommitRequest) 
     except swap.BadPart as error:
         raise parts.bad_part(error.base_offset, str(error)) from error
     except FileNotFoundError:
-        # A cut took a segment away half-way.
+        # A truncation removed a segment during the preparation.
         await run(partial(_sweep, log, list(leased.segments)))
         raise
     return made
 
 
 def _sweep(log: PartitionLog, bases: Sequence[int]) -> None:
-    """Remove what an interrupted preparation left; only this lease makes such files."""
+    """Remove the files of an interrupted preparation; nobody but this lease makes such files."""
     for base in bases:
         for kind in layout.SEGMENT_KINDS:
             with suppress(FileNotFoundError):
@@ -101,7 +102,7 @@ def _sweep(log: PartitionLog, bases: Sequence[int]) -> None:
 
 
 def answer(request: CommitRequest, members: Sequence[Sequence[LeasedSegment]]) -> dict[str, Any]:
-    """What the commit answers once it is done."""
+    """Return the answer of a commit that is done."""
     replaced = [segment for segments in members for segment in segments]
     return {
         "state": "committed",

@@ -1,4 +1,4 @@
-"""Accepted decisions: what a commit hands in, and what is known of the last one of each replica."""
+"""Accepted decisions: reading the one that a commit hands in, and what is kept in memory of each replica's last."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ from logyard.broker.model import TopicPartition
 
 
 class KeptDecision(NamedTuple):
-    """A decision on disk; its bytes are read when somebody asks."""
+    """A decision on disk; its bytes are read when another broker asks for them."""
 
     leader_epoch: int
     range_end: int
@@ -35,7 +35,7 @@ class KeptDecision(NamedTuple):
 
 
 def read_decision(text: str, request: CommitRequest, tp: TopicPartition) -> bytes:
-    """Read `decision.bytes` of a commit and hold it against the rest; raises LeaseError(invalid_request)."""
+    """Read `decision.bytes` of a commit and check it against the other fields; raises LeaseError(invalid_request)."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -49,7 +49,9 @@ def read_decision(text: str, request: CommitRequest, tp: TopicPartition) -> byte
     except CorruptData as error:
         raise invalid_request(f"decision.bytes: {error}") from None
     if (decision.topic, decision.partition) != (tp.topic, tp.partition):
-        raise invalid_request(f"decision.bytes: of {decision.topic}-{decision.partition}, the lease is of {tp}")
+        raise invalid_request(f"decision.bytes: it is for {decision.topic}-{decision.partition}, the lease for {tp}")
     if request.range_end > decision.range_end:
-        raise invalid_request(f"decision.bytes: up to {decision.range_end}, the commit says {request.range_end}")
+        raise invalid_request(
+            f"decision.bytes: it ends at {decision.range_end}, the commit's range at {request.range_end}"
+        )
     return data

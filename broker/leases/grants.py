@@ -1,6 +1,6 @@
-"""Taking a lease: one snapshot of the log on the event loop, the links in a thread, the answer (docs/leases.md).
+"""Granting a lease: read the log on the event loop, make the links in a thread, answer (docs/leases.md, POST /leases).
 
-Where the log was cut while it was linked, the lease is taken again.
+If the log was truncated or compacted while it was linked, it is tried again, ATTEMPTS times in all.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ log = structlog.get_logger("logyard.leases")
 
 
 async def grant(leases: Leases, request: GrantRequest, cluster_id: str) -> dict[str, Any]:
-    """Give out a lease; raises LeaseError and StorageError."""
+    """Grant a lease and return the answer of POST /leases; raises LeaseError and StorageError."""
     attempts = 0
     while True:
         attempts += 1
@@ -37,14 +37,14 @@ async def grant(leases: Leases, request: GrantRequest, cluster_id: str) -> dict[
 
 
 def _begin(leases: Leases, request: GrantRequest) -> tuple[LeasedLog, LogSnapshot]:
-    """Enter the lease and note the snapshot; from here on retention leaves a compact lease's segments alone."""
+    """Book the lease and read the log; from now on retention skips the segments of a compact lease."""
     now_ms = leases.expire_due()
     partition, replica = leases.replica(request.tp)
     replica.check_usable()
     if request.purpose is Purpose.COMPACT and not replica.config.compacted:
-        raise LeaseError("not_compacted", 409, f"{request.tp}: cleanup.policy has no compact")
+        raise LeaseError("not_compacted", 409, f"{request.tp}: its cleanup.policy has no compact")
     if request.purpose is Purpose.COMPACT and replica.is_moving:
-        raise LeaseError("moving", 409, f"{request.tp}: is moving to another log directory")
+        raise LeaseError("moving", 409, f"{request.tp} is moving to another log directory: try later")
     leases.book.admit(request.tp, request.run_id, request.purpose, now_ms)
     snapshot = LogSnapshot.of(replica, request.purpose, leases.clean_offset(replica), now_ms)
     covered = snapshot.segments[-1].end_offset if snapshot.segments else snapshot.end_offset
@@ -68,7 +68,7 @@ def _begin(leases: Leases, request: GrantRequest) -> tuple[LeasedLog, LogSnapsho
 
 
 async def _set_up(leases: Leases, leased: LeasedLog, snapshot: LogSnapshot) -> dict[str, Any] | None:
-    """Make the links; None where the log is not any more what `snapshot` saw."""
+    """Make the links and return the answer; None if the log has changed since the snapshot."""
     lease = leased.lease
     try:
         segments, aborted = await leases.ports.run_blocking(partial(_link, leases, leased, snapshot))
@@ -78,12 +78,12 @@ async def _set_up(leases: Leases, leased: LeasedLog, snapshot: LogSnapshot) -> d
         leases.book.abort(lease, "its links could not be made", leases.expire_due())
         leases.remove_directory(leased)
         raise
-    if segments is None or not lease.living or not snapshot.stands(leased.log):
+    if segments is None or not lease.living or not snapshot.is_current(leased.log):
         leases.remove_directory(leased)
         return None
     leased.is_set_up = True
     log.info(
-        "lease taken",
+        "lease granted",
         lease=lease.lease_id,
         replica=str(lease.tp),
         run=lease.run_id,
@@ -111,7 +111,7 @@ async def _set_up(leases: Leases, leased: LeasedLog, snapshot: LogSnapshot) -> d
 
 
 def _link(leases: Leases, leased: LeasedLog, snapshot: LogSnapshot) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
-    """Make the links and the record, in this order: what has a record is whole. Waits for the disk."""
+    """Make the links, then the record: a lease with a record has all its links. Waits for the disk."""
     segments, aborted = link(leases.ports.disk, snapshot, leased.directory)
     leased.note_segments(segments)
     persistence.write_record(leases.ports.disk, leased)

@@ -1,4 +1,4 @@
-"""What a living lease holds on this broker: the log, the segments as they were linked, the parts handed in."""
+"""What a living lease covers on this broker: the log, the segments as they were linked, the parts handed in."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -13,7 +13,7 @@ from logyard.broker.log.partition_log import PartitionLog
 
 @dataclass(slots=True)
 class LeasedLog:
-    """`directory` is the lease's own; `parts` gives size and digest of what came by HTTP, by base offset."""
+    """`directory` is the lease's own; `parts` has (size, sha256) of each part that came by HTTP, by base offset."""
 
     lease: Lease
     log: PartitionLog
@@ -31,8 +31,8 @@ class LeasedLog:
     def parts_directory(self) -> str:
         return f"{self.directory}/parts"
 
-    def take_in(self, segments: Iterable[LeasedSegment]) -> None:
-        """The links are made and the lease is given out: this is what was leased, in offset order."""
+    def set_up(self, segments: Iterable[LeasedSegment]) -> None:
+        """Note the leased segments, in offset order; their links are made, and the lease can be used."""
         self.note_segments(segments)
         self.is_set_up = True
 
@@ -49,12 +49,16 @@ class LeasedLog:
         return found
 
     def from_segment(self, base_offset: int) -> list[LeasedSegment]:
-        """The leased segments from that one on; raises LeaseError(unknown_segment)."""
+        """Return the leased segments from that one on; raises LeaseError(unknown_segment)."""
         first = self.segment(base_offset)
         return [segment for base, segment in self.segments.items() if base >= first.base_offset]
 
     def members(self, groups: Sequence[Group]) -> list[list[LeasedSegment]]:
-        """The segments of each group: leased, adjacent, the groups ascending. Raises LeaseError otherwise."""
+        """Return the segments of each group.
+
+        Raises LeaseError: `unknown_segment`; or `invalid_request` if segments of a group are not adjacent, or groups
+        not ascending.
+        """
         numbers = {base: number for number, base in enumerate(self.segments)}
         members: list[list[LeasedSegment]] = []
         free_from = 0
@@ -64,19 +68,21 @@ class LeasedLog:
             if [numbers[base] for base in group.segments] != list(range(first, first + len(found))):
                 raise invalid_request(f"groups: {list(group.segments)} are not adjacent, ascending leased segments")
             if first < free_from:
-                raise invalid_request(f"groups: the one of segment {group.base_offset} must lie behind those before it")
+                raise invalid_request(
+                    f"groups: the one of segment {group.base_offset} must come after the groups before it"
+                )
             free_from = first + len(found)
             members.append(found)
         return members
 
 
 def remove_directory(disk: Disk, directory: str) -> None:
-    """Remove a lease's directory, if it is there. Waits for the disk; raises DiskError.
+    """Remove a lease's directory, if it exists. Waits for the disk; raises DiskError.
 
-    It is renamed first: a job that still writes into it would otherwise make the removal fail half-way, and a
-    failing disk operation takes the log directory offline.
+    The directory is renamed first. Otherwise a job that still writes into it could make the removal fail half-way, and
+    a failing disk operation takes the log directory offline.
     """
     gone = f"{directory}.ended"
-    with suppress(FileNotFoundError):  # never made, or gone with its partition
+    with suppress(FileNotFoundError):  # it was never made, or went with its partition
         disk.rename(directory, gone)
         disk.remove_tree(gone)

@@ -1,7 +1,7 @@
-"""The leases this broker has given out: the book, what each one holds, and what ends them.
+"""The leases of one broker: the book, the log and files that each lease covers, and the events that end leases.
 
-Rule 1: the book (leases/book.py) decides every move between states; here things are done about it.
-Rule 2: what a lease holds (links, parts, the pause of retention) goes as it reaches an end state, whatever led there.
+Rule 1: the book (leases/book.py) decides every change of a lease's state; this module does the work that follows.
+Rule 2: when a lease ends, for whatever reason, its links and parts are removed and its log may delete segments again.
 """
 
 import asyncio
@@ -49,7 +49,10 @@ class LeasePorts:
 
 
 class Leases:
-    """See the head of this file. Everything happens on the event loop."""
+    """See the head of this file. All methods are called on the event loop.
+
+    It listens to the replicas (LeadershipListener) and to truncated logs by itself.
+    """
 
     def __init__(self, ports: LeasePorts, broker_id: int) -> None:
         self.ports = ports
@@ -65,12 +68,15 @@ class Leases:
     # -- life -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to expire leases."""
+        """Expire leases from now on, every TICK_S seconds."""
         self._timer = self.ports.timers.call_later(TICK_S, self.start)
         self.expire_due()
 
     async def close(self) -> None:
-        """Stop, after the commits that are under way: jobs' leases go on when the broker is back, the cleaner's end."""
+        """Wait for the commits that are running, then stop.
+
+        Leases of jobs go on when the broker is back; those of the broker's own runs end.
+        """
         if self._timer is not None:
             self._timer.cancel()
         await self.settle()
@@ -80,18 +86,18 @@ class Leases:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait for all that was spawned."""
+        """Wait until all work that was spawned is done."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     def expire_due(self) -> int:
-        """The time, once whatever ran out by then has expired."""
+        """End the leases whose time to live has passed; returns the wall-clock time that this went by, in ms."""
         now_ms = self.ports.clock.now_ms()
         self.book.expire_due(now_ms)
         return now_ms
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Have something done whoever may stop waiting for it."""
+        """Run a coroutine to its end, even if the caller stops waiting for it."""
         task = tasks.answering(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -101,12 +107,12 @@ class Leases:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, LogyardError):
-            tasks.failed("leases", error)  # whoever waits gets it too, but they may have gone
+            tasks.failed("leases", error)  # whoever waits gets the error too, but may have gone
 
     # -- what others tell (the log store, and the replicas' LeadershipListener) ------------------------------------
 
     def log_truncated(self, tp: TopicPartition, offset: int) -> None:
-        """A log was truncated and now ends at `offset`."""
+        """End the leases and drop the decision that reach above `offset`, where a truncated log ends now."""
         self.book.lose_replica(tp, f"the log was truncated to {offset}", self.ports.clock.now_ms(), offset)
         kept, replica = self.decisions.get(tp), self.ports.store.get(tp)
         if kept is not None and kept.range_end > offset:
@@ -115,25 +121,25 @@ class Leases:
                 self._remove_later(f"{replica.directory}/{layout.LEASES}/{persistence.DECISION}")
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """What was decided may not be what the new leader holds."""
+        """This broker leads now: compact leases of earlier leader epochs are lost."""
         self.book.leader_changed(tp, leader_epoch, self.ports.clock.now_ms())
 
     def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """A replica whose directory failed is told of in this way as well."""
+        """Another broker leads now; also called if the replica's log directory failed."""
         if self.ports.replicas.partition(tp) is None:
             self.book.lose_replica(tp, "its log directory failed", self.ports.clock.now_ms())
         else:
             self.book.leader_changed(tp, leader_epoch, self.ports.clock.now_ms())
 
     def on_deleted(self, tp: TopicPartition) -> None:
-        """The replica is deleted or moved away."""
+        """The replica is deleted, or moved to another directory."""
         self.decisions.pop(tp, None)
         self.book.lose_replica(tp, "the replica was deleted", self.ports.clock.now_ms())
 
     # -- holdings -------------------------------------------------------------------------------------------
 
     def add(self, leased: LeasedLog) -> None:
-        """A lease was opened; its directory is about to be made."""
+        """Add the log of a lease that was just granted, before its directory is made."""
         self._leased_logs[leased.lease.lease_id] = leased
 
     def _ended(self, lease: Lease) -> None:
@@ -158,7 +164,7 @@ class Leases:
             self._remove_later(persistence.ended_path(f"{kept.directory}/{layout.LEASES}", lease.lease_id))
 
     def remove_directory(self, leased: LeasedLog) -> None:
-        """Have a lease's directory removed."""
+        """Remove a lease's directory in a thread; does not wait."""
         self._remove_later(leased.directory)
 
     def _remove_later(self, path: str) -> None:
@@ -168,11 +174,11 @@ class Leases:
         try:
             await self.ports.run_blocking(partial(persistence.remove_leftovers, self.ports.disk, [path]))
         except Exception as error:
-            # Only space is lost, until the next start removes what no living lease needs.
-            log.warning("what a lease leaves is not removed", path=path, error=str(error))
+            # It costs space only: the next start removes what no living lease needs.
+            log.warning("files of an ended lease could not be removed", path=path, error=str(error))
 
     def replica(self, tp: TopicPartition) -> tuple[Partition, PartitionLog]:
-        """Return this broker's replica; raises LeaseError(unknown_partition)."""
+        """Return this broker's replica and its log; raises LeaseError(unknown_partition)."""
         partition = self.ports.replicas.partition(tp)
         kept = self.ports.store.get(tp)
         followed: object = None if partition is None else partition.log
@@ -181,18 +187,24 @@ class Leases:
         return partition, kept
 
     def leased_replica(self, lease: Lease) -> tuple[LeasedLog, Partition]:
-        """A living lease's log and its replica; loses the lease where the replica is not what it was.
+        """Return the log of a living lease and its replica; raises LeaseError as `leased_log` does.
 
-        Raises LeaseError: `lease_ended`, or `starting` where a restarted broker has not heard of the partition yet.
+        Also raises `starting`: the broker has restarted, and the controller has not told it of the partition yet.
         """
         leased = self.leased_log(lease)
         partition = self.ports.replicas.partition(lease.tp)
         if partition is None:
-            raise LeaseError("starting", 503, f"{lease.tp}: the controller has not told of it yet, try again")
+            raise LeaseError(
+                "starting", 503, f"{lease.tp}: the controller has not announced this replica yet, try again"
+            )
         return leased, partition
 
     def leased_log(self, lease: Lease) -> LeasedLog:
-        """The log of a living lease; loses the lease where the replica is not what it was."""
+        """Return the log of a living lease.
+
+        Raises LeaseError: `unknown_lease`; or `lease_ended` if the log is not this replica's any more, which ends the
+        lease.
+        """
         leased = self._leased_logs.get(lease.lease_id)
         if leased is None or not leased.is_set_up:
             raise LeaseError("unknown_lease", 404, f"lease {lease.lease_id} is not known here: take a new one")
@@ -204,11 +216,11 @@ class Leases:
         return leased
 
     def clean_offset(self, replica: PartitionLog) -> int:
-        """Up to where a log is cleaned, within its bounds."""
+        """Return the offset below which a log is clean, within the log's bounds."""
         return replica_status.clean_offset_of(replica, self.ports.store.cleaner_offset(replica.tp))
 
     def leadership(self, partition: Partition) -> dict[str, Any]:
-        """What the metadata cache and the replica itself believe now."""
+        """Return leader, leader epoch, replicas and ISR, from the metadata cache and the replica itself."""
         known = self.ports.metadata.partition(partition.tp)
         return {
             "leader": NO_LEADER if known is None else known.leader,
@@ -219,7 +231,7 @@ class Leases:
         }
 
     def is_ours(self, tp: TopicPartition) -> bool:
-        """Whether a log belongs to a replica of this broker; before the first metadata every one does."""
+        """Whether a log belongs to a replica of this broker; true for all before the first UpdateMetadata."""
         known = self.ports.metadata.partition(tp)
         assigned = known is not None and self.broker_id in known.replicas
         return assigned or self.ports.replicas.partition(tp) is not None or self.ports.metadata.version == 0

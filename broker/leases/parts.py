@@ -1,6 +1,6 @@
-"""Replacement logs handed in by a job: received to a file, and checked before they may be swapped in.
+"""Parts, the replacement files of a compaction: received from a job, and checked before they are swapped in.
 
-All of it waits for the disk, in a thread.
+All of it waits for the disk: call it in threads.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ def part_path(parts_directory: str, base_offset: int) -> str:
 
 
 def bytes_allowed(segments: Sequence[LeasedSegment]) -> int:
-    """How large a part for these segments may be: delete horizons and worse compression make records longer."""
+    """Return how large a part for these segments may be: delete horizons and other compression make records longer."""
     return min(2 * sum(segment.size for segment in segments) + PIECE_BYTES, PART_BYTES_MAX)
 
 
@@ -41,7 +41,7 @@ async def receive(
 ) -> tuple[int, str]:
     """Write a stream to a new file, piece by piece, and sync it; returns (bytes, sha256 in hex).
 
-    Stops behind `size` bytes. `alive` is called before each piece is written, and may raise.
+    Stops after `size` bytes. `alive` is called before each piece is written, and may raise.
     """
     receiver = await run(lambda: _Receiver(disk, path))
     buffer = bytearray()
@@ -75,7 +75,7 @@ class _Receiver:
 
 
 def check_part(disk: Disk, path: str, group: Group, segments: Sequence[LeasedSegment]) -> None:
-    """Hold a part against what the job says of it and against the segments it replaces; raises LeaseError(bad_part)."""
+    """Check a part against the commit and against the segments that it replaces; raises LeaseError(bad_part)."""
     base = group.base_offset
     try:
         file = disk.open(path)
@@ -85,14 +85,15 @@ def check_part(disk: Disk, path: str, group: Group, segments: Sequence[LeasedSeg
     if size != group.size:
         raise bad_part(base, f"it has {size} bytes, the commit says {group.size}")
     if size > bytes_allowed(segments):
-        raise bad_part(base, f"{size} bytes are too many for what it replaces ({bytes_allowed(segments)} at most)")
+        raise bad_part(base, f"it has {size} bytes, {bytes_allowed(segments)} are allowed for what it replaces")
     if sha256_of(disk, path) != group.sha256:
         raise bad_part(base, "its sha256 is not what the commit says")
     last, records = _walk(base, scan.batches(file, 0, size))
     expected = segments[-1].last_offset
     if not last == expected == group.last_offset:
         raise bad_part(
-            base, f"its last offset is {last}, that of what it replaces {expected}, the commit says {group.last_offset}"
+            base,
+            f"its last offset is {last}, the replaced segments end at {expected}, the commit says {group.last_offset}",
         )
     if records != group.records:
         raise bad_part(base, f"it has {records} records, the commit says {group.records}")
@@ -128,8 +129,8 @@ def sha256_of(disk: Disk, path: str) -> str:
     return digest.hexdigest()
 
 
-def changed(disk: Disk, directory: str, segments: Sequence[LeasedSegment]) -> int | None:
-    """Return the base of the first segment whose log file is not the leased one any more, None where all are."""
+def first_changed(disk: Disk, directory: str, segments: Sequence[LeasedSegment]) -> int | None:
+    """Return the base of the first segment whose log file is no longer the leased one, None if there is none."""
     for segment in segments:
         try:
             status = disk.status(f"{directory}/{layout.file_name(segment.base_offset, layout.LOG)}")

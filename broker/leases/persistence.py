@@ -1,9 +1,9 @@
-"""What is kept on disk of leases and decisions, beside the replica, so that they outlive the process (docs/leases.md).
+"""Leases and decisions on disk, beside the replica, so that they outlive the process (docs/leases.md).
 
-Rule 1: a record is replaced whole (`.tmp`, rename) and carries its checksum: after a kill at any byte there is the old
-        one or the new one, and what a loss of power mangled is found out and taken for nothing.
-Rule 2: a decision is synced before the swap it belongs to; records are not: all that a lost one costs is a lease.
-Everything here waits for the disk, in threads.
+Rule 1: a record is replaced whole (`.tmp`, rename) and has a checksum. After a kill at any byte there is the old one or
+        the new one; a record that a loss of power has damaged counts as missing.
+Rule 2: a decision is synced before its swap. Records are not synced: a lost record costs a lease, no data.
+Everything here waits for the disk: call it in threads.
 """
 
 import hashlib
@@ -43,13 +43,13 @@ def unseal(data: bytes) -> Json:
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise CorruptData(f"the record of a lease: {error!r}") from error
     if crc != crc32c(json.dumps(record, sort_keys=True).encode()):
-        raise CorruptData("the record of a lease does not fit its checksum")
+        raise CorruptData("the record of a lease has a wrong checksum")
     found: Json = record
     return found
 
 
 def record_of(leased: LeasedLog, **more: Any) -> Json:
-    """What has to be known to know a lease again."""
+    """Return what a restart needs to restore a lease."""
     lease = leased.lease
     return {
         "lease_id": lease.lease_id,
@@ -73,7 +73,7 @@ def write_record(disk: Disk, leased: LeasedLog, **more: Any) -> None:
 
 
 def committing(request_groups: Sequence[Sequence[int]], sha256: str, result: Json) -> Json:
-    """What a record says from the beginning of a commit on: by this a start tells whether it happened."""
+    """Return what a record has from the begin of a commit on: a restart tells by it whether the commit happened."""
     return {"committing": {"groups": [list(g) for g in request_groups], "sha256": sha256, "result": result}}
 
 
@@ -82,7 +82,7 @@ def ended_path(leases_directory: str, lease_id: str) -> str:
 
 
 def write_committed(disk: Disk, leases_directory: str, leased: LeasedLog, now_ms: int, **more: Any) -> None:
-    """Keep a committed lease's record, beside its directory, which goes; raises DiskError."""
+    """Keep a committed lease's record beside its directory, which is removed; raises DiskError."""
     path = ended_path(leases_directory, leased.lease.lease_id)
     write_whole(disk, path, seal(record_of(leased, **more, ended_at_ms=now_ms)), sync=False)
 
@@ -91,13 +91,13 @@ def write_committed(disk: Disk, leases_directory: str, leased: LeasedLog, now_ms
 
 
 def write_decision(disk: Disk, leases_directory: str, data: bytes) -> None:
-    """Keep an accepted decision, durably; raises DiskError."""
+    """Store and sync an accepted decision; raises DiskError."""
     disk.make_directory(leases_directory, within=leases_directory.rpartition("/")[0])
     write_whole(disk, f"{leases_directory}/{DECISION}", hashlib.sha256(data).digest() + data)
 
 
 def read_decision(disk: Disk, leases_directory: str) -> bytes | None:
-    """Return the decision that is kept, None where there is none or it is damaged."""
+    """Return the stored decision, None if there is none or it is damaged."""
     try:
         data = read_whole(disk, f"{leases_directory}/{DECISION}")
     except FileNotFoundError:
@@ -109,60 +109,64 @@ def read_decision(disk: Disk, leases_directory: str) -> bytes | None:
 
 
 @dataclass(slots=True)
-class Found:
-    """A record found at the start; `swapped` tells whether the commit that it says was begun did happen."""
+class StoredLease:
+    """A lease whose record was found at the start.
+
+    `committed` is what the record says of a commit that had begun, `swapped` whether its swap has happened.
+    `is_intact`: the links, and for a compact lease the leased segments, are unchanged.
+    """
 
     lease: Lease
     segments: list[LeasedSegment]
     committed: Json | None = None
-    stands: bool = False
+    is_intact: bool = False
     swapped: bool = False
 
 
 @dataclass(slots=True)
-class Shelf:
-    """What a replica's `.leases` holds."""
+class StoredLeases:
+    """What a replica's `.leases` holds; `leftovers` are paths that nobody needs."""
 
-    leases: list[Found] = field(default_factory=list)
+    leases: list[StoredLease] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
     decision: bytes | None = None
 
 
-def read_shelf(disk: Disk, partition_directory: str) -> Shelf:
+def read_stored(disk: Disk, partition_directory: str) -> StoredLeases:
     """Read a replica's `.leases`; changes nothing."""
-    shelf = Shelf()
+    stored = StoredLeases()
     directory = f"{partition_directory}/{layout.LEASES}"
     if not disk.exists(directory):
-        return shelf
+        return stored
     for entry in disk.list(directory):
         path = f"{directory}/{entry.name}"
         try:
             if entry.is_directory:
-                shelf.leases.append(_read_living(disk, partition_directory, path, entry.name))
+                stored.leases.append(_read_living(disk, partition_directory, path, entry.name))
             elif entry.name == DECISION:
-                shelf.decision = read_decision(disk, directory)
+                stored.decision = read_decision(disk, directory)
             elif entry.name.endswith(ENDED_SUFFIX):
-                shelf.leases.append(_found(unseal(read_whole(disk, path))))
+                stored.leases.append(_found(unseal(read_whole(disk, path))))
             else:
-                shelf.leftovers.append(path)
+                stored.leftovers.append(path)
         except (CorruptData, FileNotFoundError):
-            shelf.leftovers.append(path)
-    return shelf
+            stored.leftovers.append(path)
+    return stored
 
 
-def _read_living(disk: Disk, partition_directory: str, path: str, name: str) -> Found:
+def _read_living(disk: Disk, partition_directory: str, path: str, name: str) -> StoredLease:
     found = _found(unseal(read_whole(disk, f"{path}/{LEASE_FILE}")))
     if found.lease.lease_id != name:
-        raise CorruptData(f"{path}: the record is of lease {found.lease.lease_id}")
+        raise CorruptData(f"{path}: its record is that of lease {found.lease.lease_id}")
     if found.committed is not None:
         wanted = {base for group in found.committed["groups"] for base in group}
         replaced = [segment for segment in found.segments if segment.base_offset in wanted]
-        found.swapped = bool(replaced) and parts.changed(disk, partition_directory, replaced) is not None
+        found.swapped = bool(replaced) and parts.first_changed(disk, partition_directory, replaced) is not None
     if found.lease.purpose is Purpose.COMPACT:
-        found.stands = parts.changed(disk, partition_directory, found.segments) is None
+        found.is_intact = parts.first_changed(disk, partition_directory, found.segments) is None
     else:
-        found.stands = True
-    found.stands = found.stands and all(_linked(disk, path, segment) for segment in found.segments)
+        found.is_intact = True
+    found.is_intact = found.is_intact and all(_linked(disk, path, segment) for segment in found.segments)
     return found
 
 
@@ -175,7 +179,7 @@ def _linked(disk: Disk, path: str, segment: LeasedSegment) -> bool:
     return True
 
 
-def _found(record: Json) -> Found:
+def _found(record: Json) -> StoredLease:
     """Turn a record into a lease; raises CorruptData."""
     try:
         lease = Lease(
@@ -191,7 +195,7 @@ def _found(record: Json) -> Found:
             0,
         )
         segments = [LeasedSegment(**segment) for segment in record["segments"]]
-        found = Found(lease, segments, record.get("committing"))
+        found = StoredLease(lease, segments, record.get("committing"))
         if (ended_at_ms := record.get("ended_at_ms")) is not None:
             lease.state, lease.ended_at_ms = LeaseState.COMMITTED, ended_at_ms
             lease.decision_sha256, lease.result = record["committing"]["sha256"], record["committing"]["result"]
@@ -201,7 +205,7 @@ def _found(record: Json) -> Found:
 
 
 def remove_leftovers(disk: Disk, paths: Sequence[str]) -> None:
-    """Remove what no living lease needs; raises DiskError."""
+    """Remove files and directories that no living lease needs; raises DiskError."""
     for path in paths:
         if path.endswith((ENDED_SUFFIX, ".tmp", DECISION)):
             remove_if_there(disk, path)

@@ -1,9 +1,10 @@
-"""Setting a damaged follower aside: out of the ISR first, then its directory is renamed and kept, then all of it is
-fetched from the leader (docs/leases.md, POST /partitions/{topic}/{partition}/quarantine).
+"""Setting a damaged follower aside (docs/leases.md, POST /partitions/{topic}/{partition}/quarantine).
 
-Rule 1: never the leader's replica, and never one without which the ISR would be below min.insync.replicas.
-Rule 2: a replica in the ISR vouches for what is acknowledged, and may be elected: nothing of it is touched before its
-        leader has put it out. It is made to by a follower that takes nothing in and says that it lags.
+The replica leaves the ISR, its directory is renamed and kept, and all of it is fetched again from the leader.
+
+Rule 1: never the leader's replica, and never one without which the ISR would be smaller than min.insync.replicas.
+Rule 2: a replica in the ISR vouches for what is acknowledged, and may be elected. Nothing of it is touched before its
+        leader has removed it from the ISR: the follower stops appending and shows the leader that it lags.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from logyard.broker.model import NO_LEADER, TopicPartition
 from logyard.broker.replication.partition import Partition
 
 LOOK_S = 0.1
-# How long the ISR has to be without the replica: news of a change that was under way has come by then.
+# How long the ISR has to be without the replica: a change of the ISR that was in flight is known by then.
 SETTLE_S = 5.0
 SPARE_S = 15.0
 
@@ -33,13 +34,13 @@ class Quarantine:
         self._under_way: set[TopicPartition] = set()
 
     async def set_aside(self, tp: TopicPartition, reason: str) -> dict[str, Any]:
-        """Do it, whether or not the caller goes on waiting; returns where the files are kept.
+        """Set a replica aside, even if the caller stops waiting; returns where the files are kept.
 
         Raises LeaseError (`is_leader`, `no_leader`, `moving`, `needed_in_isr`, `quarantine_in_progress`,
         `still_in_isr`) and StorageError.
         """
         if tp in self._under_way:
-            raise LeaseError("quarantine_in_progress", 409, f"{tp}: is being set aside already")
+            raise LeaseError("quarantine_in_progress", 409, f"{tp} is being set aside already")
         self._check(tp)
         self._under_way.add(tp)
         answer: dict[str, Any] = await asyncio.shield(self._leases.spawn(self._work(tp, reason)))
@@ -47,7 +48,7 @@ class Quarantine:
 
     async def _work(self, tp: TopicPartition, reason: str) -> dict[str, Any]:
         replicas = self._leases.ports.replicas
-        log.info("a replica is set aside once it is out of the ISR", replica=str(tp), reason=reason)
+        log.info("a replica will be set aside once it is out of the ISR", replica=str(tp), reason=reason)
         try:
             await self._leave_isr(tp)
             partition = self._check(tp)
@@ -62,7 +63,7 @@ class Quarantine:
         return {"topic": tp.topic, "partition": tp.partition, "kept": kept, "leader": leader}
 
     async def _leave_isr(self, tp: TopicPartition) -> None:
-        """Lag, and wait until the leader has put this broker out of the ISR."""
+        """Let the replica lag, and wait until the leader has removed it from the ISR."""
         ports = self._leases.ports
         begun = out_since = ports.clock.monotonic()
         patience = ports.replicas.settings.lag_time_max_ms / 1000 * 2 + self._settle_s + SPARE_S
@@ -75,21 +76,21 @@ class Quarantine:
             elif now - out_since >= self._settle_s:
                 return
             if now - begun > patience:
-                raise LeaseError("still_in_isr", 409, f"{tp}: not out of the ISR within {patience:.0f} s, try again")
+                raise LeaseError("still_in_isr", 409, f"{tp}: still in the ISR after {patience:.0f} s, try again")
             await asyncio.sleep(LOOK_S)
 
     def _check(self, tp: TopicPartition) -> Partition:
-        """Return the partition if it may be set aside; raises LeaseError."""
+        """Return the partition if its replica may be set aside; raises LeaseError."""
         partition, replica = self._leases.replica(tp)
         replica.check_usable()
         known = self._leases.ports.metadata.partition(tp)
         me = self._leases.broker_id
         if partition.is_leader or (known is not None and known.leader == me):
-            raise LeaseError("is_leader", 409, f"{tp}: this replica leads; let another one lead first")
+            raise LeaseError("is_leader", 409, f"{tp}: this replica is the leader; let another one lead first")
         if known is None or known.leader == NO_LEADER or partition.leader != known.leader:
-            raise LeaseError("no_leader", 409, f"{tp}: no leader is known from whom it could be fetched, try again")
+            raise LeaseError("no_leader", 409, f"{tp}: no leader is known to fetch it from, try again")
         if replica.is_moving:
-            raise LeaseError("moving", 409, f"{tp}: is moving to another log directory")
+            raise LeaseError("moving", 409, f"{tp} is moving to another log directory: try later")
         others = [broker for broker in known.isr if broker != me]
         if len(others) < partition.min_isr or known.leader not in others:
             raise LeaseError(

@@ -1,4 +1,4 @@
-"""What GET /partitions says of a replica, without a lease, and of directories that belong to nobody."""
+"""What GET /partitions tells of replicas, without a lease, and of directories that belong to no replica."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -14,12 +14,12 @@ BETWEEN_PAUSES = 100
 
 
 def clean_offset_of(log: PartitionLog, checkpointed: int | None) -> int:
-    """The cleaner's checkpoint within the log's bounds; the log's start where there is none."""
+    """Return the cleaner's checkpoint within the log's bounds; the log's start if there is none."""
     return min(max(checkpointed or 0, log.log_start_offset), log.log_end_offset)
 
 
 def status_of(log: PartitionLog, clean_offset: int, checkpoints: Mapping[str, int | None]) -> dict[str, Any]:
-    """What the log says of itself."""
+    """Return the part of a status that comes from the log."""
     return offsets_of(log, clean_offset) | {
         "topic": log.tp.topic,
         "partition": log.tp.partition,
@@ -33,7 +33,7 @@ def status_of(log: PartitionLog, clean_offset: int, checkpoints: Mapping[str, in
 
 
 def directories_in(disk: Disk, log_dir: str) -> list[str]:
-    """The directories of a log directory, less those that are being removed. Waits for the disk."""
+    """Return the directories in a log directory but those that are being removed. Waits for the disk."""
     root = log_dir.rstrip("/")
     found = []
     for entry in disk.list(root):
@@ -46,6 +46,6 @@ def directories_in(disk: Disk, log_dir: str) -> list[str]:
 def strays(
     directories: Iterable[str], logs: Iterable[PartitionLog], is_ours: Callable[[TopicPartition], bool]
 ) -> list[str]:
-    """Those of the directories that hold no log of a replica of this broker."""
+    """Return the directories that hold no log of a replica of this broker."""
     ours = {log.directory for log in logs if is_ours(log.tp)}
     return [path for path in directories if path not in ours]

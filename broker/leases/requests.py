@@ -1,6 +1,7 @@
-"""What jobs send to the lease routes, read from JSON into values; a refusal is `invalid_request` and names the field.
+"""The JSON bodies that jobs send to the lease routes, read into values (docs/leases.md).
 
-Unknown keys are ignored (docs/leases.md). Nothing here knows leases or logs.
+A body that cannot be read is refused with `invalid_request`, whose message names the field. Unknown keys are ignored.
+Nothing here knows leases or logs.
 """
 
 import re
@@ -22,7 +23,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def invalid_request(message: str) -> LeaseError:
-    """A request that does not parse; the message names the field and what it should be."""
+    """The refusal of a request that does not parse; the message names the field and what is expected."""
     return LeaseError("invalid_request", 400, message)
 
 
@@ -50,7 +51,7 @@ class GrantRequest:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """POST /leases/{id}/heartbeat; `ttl_ms` None leaves it as it was."""
+    """POST /leases/{id}/heartbeat; with `ttl_ms` None the time to live stays as it was."""
 
     generation: int
     ttl_ms: int | None
@@ -62,7 +63,7 @@ class HeartbeatRequest:
 
 
 def reason_of(body: Json) -> str:
-    """Why somebody wants something, as one line; "" where nothing is said."""
+    """Return the reason of a request as one line, "" if there is none."""
     given = body.get("reason")
     if given is not None and not isinstance(given, str):
         raise invalid_request(f"reason: text is needed, not {given!r}")
@@ -83,7 +84,7 @@ class AbortRequest:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Adjacent leased segments (base offsets) and what is said of the part that replaces them."""
+    """Adjacent leased segments (base offsets), and size, digest, end and records of the part that replaces them."""
 
     segments: tuple[int, ...]
     size: int
@@ -98,7 +99,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """POST /leases/{id}/commit. Whether the groups fit the lease is not looked at here."""
+    """POST /leases/{id}/commit. Whether the groups fit the lease is checked by LeasedLog.members."""
 
     generation: int
     leader_epoch: int
@@ -127,9 +128,7 @@ class CommitRequest:
         if request.range_end != request.clean_offset:
             raise invalid_request(f"clean_offset {request.clean_offset} must be decision.range_end {request.range_end}")
         if request.range_start > request.range_end:
-            raise invalid_request(
-                f"decision.range_start {request.range_start} lies behind range_end {request.range_end}"
-            )
+            raise invalid_request(f"decision.range_start {request.range_start} is above range_end {request.range_end}")
         return request
 
 
@@ -156,7 +155,7 @@ def check_digest(name: str, value: Any) -> str:
     return value
 
 
-# Fields by the last word of their name; the whole name is for the refusal.
+# A field is found by the last word of its name; the whole name is for the refusal.
 
 
 def _field(body: Json, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Taking up at the start what was on disk of leases and decisions (docs/leases.md, "A restart")."""
+"""Restoring leases and decisions from the disk when the broker starts (docs/leases.md, "A restart")."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from logyard.broker.leases.book import OWN_RUNS, REMEMBERED_MS, Lease, LeaseStat
 from logyard.broker.leases.decisions import KeptDecision
 from logyard.broker.leases.leased_log import LeasedLog
 from logyard.broker.leases.leases import Leases
-from logyard.broker.leases.persistence import Found, Shelf
+from logyard.broker.leases.persistence import StoredLease, StoredLeases
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.log.partition_log import PartitionLog
@@ -23,37 +23,39 @@ log = structlog.get_logger("logyard.leases")
 
 
 async def restore(leases: Leases) -> None:
-    """Know again what outlived the last run; once the logs are loaded, before anything is deleted from them."""
+    """Restore what outlived the last run. Call it once the logs are loaded, before anything is deleted from them."""
     logs = list(leases.ports.store.all_logs())
     for at in range(0, len(logs), LOGS_TOGETHER):
         group = logs[at : at + LOGS_TOGETHER]
-        shelves = await leases.ports.run_blocking(partial(_read, leases.ports.disk, [kept.directory for kept in group]))
-        for kept, shelf in zip(group, shelves, strict=True):
+        stored_by_log = await leases.ports.run_blocking(
+            partial(_read, leases.ports.disk, [partition_log.directory for partition_log in group])
+        )
+        for partition_log, stored in zip(group, stored_by_log, strict=True):
             try:
-                await _take_up(leases, kept, shelf)
+                await _restore_log(leases, partition_log, stored)
             except StorageError as error:
-                log.warning("leases are not taken up again", replica=str(kept.tp), error=str(error))
+                log.warning("leases are not restored", replica=str(partition_log.tp), error=str(error))
 
 
-def _read(disk: Disk, directories: Sequence[str]) -> list[Shelf]:
-    shelves = []
+def _read(disk: Disk, directories: Sequence[str]) -> list[StoredLeases]:
+    stored_by_log = []
     for directory in directories:
         try:
-            shelves.append(persistence.read_shelf(disk, directory))
+            stored_by_log.append(persistence.read_stored(disk, directory))
         except StorageError:
-            shelves.append(Shelf())  # its directory goes offline, and its logs with it
-    return shelves
+            stored_by_log.append(StoredLeases())  # its log directory goes offline, with all its logs
+    return stored_by_log
 
 
-async def _take_up(leases: Leases, kept: PartitionLog, shelf: Shelf) -> None:
-    directory = f"{kept.directory}/{layout.LEASES}"
-    leftovers = list(shelf.leftovers)
+async def _restore_log(leases: Leases, partition_log: PartitionLog, stored: StoredLeases) -> None:
+    directory = f"{partition_log.directory}/{layout.LEASES}"
+    leftovers = list(stored.leftovers)
     compacting = False
-    for found in sorted(shelf.leases, key=lambda found: -found.lease.generation):
+    for found in sorted(stored.leases, key=lambda found: -found.lease.generation):
         lease, path = found.lease, f"{directory}/{found.lease.lease_id}"
-        leased = LeasedLog(lease, kept, path)
-        leased.take_in(found.segments)
-        if lease.tp != kept.tp:
+        leased = LeasedLog(lease, partition_log, path)
+        leased.set_up(found.segments)
+        if lease.tp != partition_log.tp:
             leftovers.append(path)
         elif lease.state is LeaseState.COMMITTED:
             now_ms = leases.ports.clock.now_ms()
@@ -64,35 +66,35 @@ async def _take_up(leases: Leases, kept: PartitionLog, shelf: Shelf) -> None:
         elif found.swapped:
             await _finish_commit(leases, leased, found)
             leftovers.append(path)
-        elif _lives_on(lease, kept, found, compacting):
+        elif _is_alive(lease, partition_log, found, compacting):
             compacting = compacting or lease.purpose is Purpose.COMPACT
-            _live_on(leases, leased)
+            _go_on(leases, leased)
         else:
             leftovers.append(path)
-    if shelf.decision is not None and not _keep_decision(leases, kept, shelf.decision):
+    if stored.decision is not None and not _keep_decision(leases, partition_log, stored.decision):
         leftovers.append(f"{directory}/{persistence.DECISION}")
     if leftovers:
         await leases.ports.run_blocking(partial(persistence.remove_leftovers, leases.ports.disk, leftovers))
 
 
-def _lives_on(lease: Lease, kept: PartitionLog, found: Found, compacting: bool) -> bool:
-    """Of two compact leases the later one counts: the directory of the other was about to be removed."""
-    reaches = kept.log_end_offset >= lease.log_end_offset
+def _is_alive(lease: Lease, partition_log: PartitionLog, found: StoredLease, compacting: bool) -> bool:
+    """Whether a lease goes on. Of two compact leases the later one: the other's directory was to be removed."""
+    reaches = partition_log.log_end_offset >= lease.log_end_offset
     second = compacting and lease.purpose is Purpose.COMPACT
-    return found.stands and reaches and not second and lease.run_id not in OWN_RUNS
+    return found.is_intact and reaches and not second and lease.run_id not in OWN_RUNS
 
 
-def _live_on(leases: Leases, leased: LeasedLog) -> None:
+def _go_on(leases: Leases, leased: LeasedLog) -> None:
     lease = leased.lease
     leases.book.restore(lease, leases.ports.clock.now_ms())
     leases.add(leased)
     if lease.purpose is Purpose.COMPACT:
         leased.log.segments.hold(lease.lease_id, list(leased.segments))
-    log.info("lease taken up again", lease=lease.lease_id, replica=str(lease.tp), run=lease.run_id)
+    log.info("lease restored", lease=lease.lease_id, replica=str(lease.tp), run=lease.run_id)
 
 
-async def _finish_commit(leases: Leases, leased: LeasedLog, found: Found) -> None:
-    """The swap was done and its answer never given: the checkpoint, which comes last, and the answer follow."""
+async def _finish_commit(leases: Leases, leased: LeasedLog, found: StoredLease) -> None:
+    """Complete a commit whose swap was done before the stop: write the checkpoint, and keep the answer."""
     assert found.committed is not None
     lease, ports = leased.lease, leases.ports
     now_ms = ports.clock.now_ms()
@@ -107,15 +109,15 @@ async def _finish_commit(leases: Leases, leased: LeasedLog, found: Found) -> Non
         record = {"committing": found.committed}
         await ports.run_blocking(partial(persistence.write_committed, ports.disk, directory, leased, now_ms, **record))
         leases.book.restore(lease, now_ms)
-    log.info("a commit that the last run had swapped in is finished", lease=lease.lease_id, replica=str(lease.tp))
+    log.info("commit finished after a restart", lease=lease.lease_id, replica=str(lease.tp))
 
 
-def _keep_decision(leases: Leases, kept: PartitionLog, data: bytes) -> bool:
+def _keep_decision(leases: Leases, partition_log: PartitionLog, data: bytes) -> bool:
     try:
         decision = Decision.decode(data)
     except CorruptData:
         return False
-    if decision.range_end > kept.log_end_offset:
+    if decision.range_end > partition_log.log_end_offset:
         return False
-    leases.decisions[kept.tp] = KeptDecision.of(decision, data)
+    leases.decisions[partition_log.tp] = KeptDecision.of(decision, data)
     return True

@@ -1,7 +1,7 @@
-"""Segment leases over the broker's logs: what docs/leases.md promises, to the HTTP routes and the broker's own cleaner.
+"""The requests of docs/leases.md, carried out for the HTTP routes and for the broker's own cleaner.
 
-This shell reads logs at one snapshot on the event loop, has the disk work done in threads, and looks at the book of
-leases again after every wait.
+Logs and the book of leases are read on the event loop, work on the disk is done in threads, and the book is checked
+again after every wait.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.disk.port import remove_if_there
 from logyard.broker.model import TopicPartition
 
-# Small, since each piece is handed to the socket in one go: nobody else is served meanwhile.
+# Small, because a piece is handed to the socket in one step, and nobody else is served in that time.
 READ_PIECE_BYTES = 256 << 10
 # Left free on a file system: a full one would take the whole log directory offline.
 SPARE_BYTES = 64 << 20
@@ -51,7 +51,7 @@ class LeaseService:
 
     @property
     def leases(self) -> Leases:
-        """The leases themselves: to be started, closed, and told what happens to replicas."""
+        """The leases of this broker, to be started and closed."""
         return self._leases
 
     async def grant(self, body: Json) -> Json:
@@ -126,7 +126,7 @@ class LeaseService:
         while start < end:
             piece = await self._run(partial(file.read_at, min(READ_PIECE_BYTES, end - start), start))
             if not piece:
-                # Cut in place: the lease is lost, and the client must not take less for the whole.
+                # The log was truncated: the lease is lost, and the client must not take fewer bytes for the whole.
                 raise StorageError(f"{path}: ends at {start}, {end} was leased")
             if lease.state is LeaseState.ACTIVE:
                 self._leases.book.renew(lease, self._leases.ports.clock.now_ms())
@@ -189,7 +189,7 @@ class LeaseService:
     # -- committing -----------------------------------------------------------------------------------------
 
     async def commit(self, lease_id: str, body: Json) -> Json:
-        """POST /leases/{id}/commit; goes on to its end even if nobody waits for the answer any more."""
+        """POST /leases/{id}/commit; runs to its end even if the client stops waiting."""
         request = CommitRequest.read(body)
         self._leases.expire_due()
         lease = self._leases.book.find(lease_id)
@@ -212,7 +212,7 @@ class LeaseService:
         return answer
 
     def _fence(self, leased: LeasedLog, request: CommitRequest) -> None:
-        """Raise where what was leased may not be replaced (any more)."""
+        """Raise LeaseError (`lease_ended`, `fenced`, `starting`) if the leased segments may not be replaced now."""
         lease = leased.lease
         if not lease.living:
             raise lease_ended(lease)
@@ -253,7 +253,7 @@ class LeaseService:
             )
             if decision is not None:
                 self._leases.decisions[lease.tp] = KeptDecision.of(Decision.decode(decision), decision)
-            if lease.run_id not in OWN_RUNS:  # which never ask twice
+            if lease.run_id not in OWN_RUNS:  # those never repeat a commit
                 directory = f"{leased.log.directory}/{layout.LEASES}"
                 now_ms = ports.clock.now_ms()
                 await self._run(partial(persistence.write_committed, ports.disk, directory, leased, now_ms, **record))
@@ -263,14 +263,14 @@ class LeaseService:
         return result
 
     def _write_begun(self, leased: LeasedLog, record: Json, decision: bytes | None) -> None:
-        """In a thread, before the swap."""
+        """Store the decision and the record that a commit has begun. Waits for the disk."""
         disk = self._leases.ports.disk
         if decision is not None:
             persistence.write_decision(disk, f"{leased.log.directory}/{layout.LEASES}", decision)
         persistence.write_record(disk, leased, **record)
 
     def _commit_failed(self, lease: Lease, error: Exception) -> Exception:
-        """Move the lease to where the failure puts it; returns what the client is told."""
+        """Change the lease's state after a failed commit; returns the error for the client."""
         now_ms = self._leases.ports.clock.now_ms()
         if isinstance(error, commits.SegmentChanged):
             self._leases.book.lose(lease, f"segment {error} is not the one that was leased", now_ms)
@@ -294,7 +294,7 @@ class LeaseService:
             try:
                 rows.append(self._status(tp))
             except LeaseError:
-                continue  # it went meanwhile, or its directory failed
+                continue  # it was deleted meanwhile, or its directory failed
         online = ports.store.online_directories
         found: list[str] = []
         for path in online:

@@ -1,9 +1,9 @@
-"""What a lease covers: a log at one moment, read on the event loop, and the hard links made of it in a thread.
+"""What a lease covers: a log at one moment, read on the event loop, and hard links to it, made in a thread.
 
 Rule 1: everything that can change is read at one moment (`LogSnapshot.of`, no waiting); sealed files do not change, so
         their sizes and last offsets are read later, from the links.
-Rule 2: between that moment and the links a segment may go (retention) or bytes may be cut (truncation, a swap): then
-        linking fails, or `LogSnapshot.stands` says so, and the lease is taken again.
+Rule 2: between that moment and the links a segment may be deleted (retention) or bytes removed (truncation, a swap).
+        Then linking fails, or `LogSnapshot.is_current` is false, and the lease is tried again.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ LEASE_FILE = "lease.json"
 
 
 class SegmentSnapshot(NamedTuple):
-    """One segment as it was; `end_offset` is the next one's base, of the active one the log's end."""
+    """One segment at that moment; `end_offset` is the next segment's base, for the active one the log's end."""
 
     base_offset: int
     end_offset: int
@@ -64,7 +64,7 @@ class LeasedSegment(NamedTuple):
 
 
 class LogSnapshot(NamedTuple):
-    """A log at one snapshot, and what a lease taken then covers. `cuts` tells whether bytes were taken away since."""
+    """A log at one moment, and what a lease granted then covers. `cuts` tells whether bytes were removed since."""
 
     directory: str
     cuts: int
@@ -98,19 +98,19 @@ class LogSnapshot(NamedTuple):
         }
         return cls(log.directory, log.segments.cuts, end_offset, segments, list(log.segments.active.aborted), fields)
 
-    def stands(self, log: PartitionLog) -> bool:
-        """Whether what was linked is still what the log was."""
+    def is_current(self, log: PartitionLog) -> bool:
+        """Whether the log has lost no bytes since the snapshot, and is where it was."""
         return log.segments.cuts == self.cuts and log.directory == self.directory
 
 
 def first_dirty_at(log: PartitionLog, clean_offset: int) -> int:
-    """Return the smallest positive timestamp of the segments that reach above `clean_offset`, -1: there is none."""
+    """Return the smallest positive timestamp of the segments that reach above `clean_offset`, -1 if there is none."""
     stamps = (s.max_timestamp for number, s in enumerate(log.segments) if log.end_of(number) > clean_offset)
     return min((stamp for stamp in stamps if stamp > 0), default=-1)
 
 
 def offsets_of(log: PartitionLog, clean_offset: int) -> dict[str, Any]:
-    """The offsets and epochs that a lease and a status both show."""
+    """Return the offsets and epochs that both a lease and a status show."""
     return {
         "topic_id": None if log.topic_id is None else topic_id_text(log.topic_id),
         "log_start_offset": log.log_start_offset,
@@ -125,7 +125,7 @@ def offsets_of(log: PartitionLog, clean_offset: int) -> dict[str, Any]:
 
 
 def producers_of(log: PartitionLog) -> list[dict[str, int]]:
-    """Every producer that the log remembers, at its end."""
+    """Return the state of every producer at the end of the log."""
     return [
         {
             "producer_id": entry.producer_id,
@@ -141,7 +141,7 @@ def producers_of(log: PartitionLog) -> list[dict[str, int]]:
 
 
 def config_of(log: PartitionLog) -> dict[str, Any]:
-    """The settings that a compaction goes by, under Kafka's keys."""
+    """Return the settings that a compaction goes by, under Kafka's keys."""
     config = log.config
     return {
         "cleanup.policy": ",".join(sorted(config.cleanup_policy)),
@@ -163,10 +163,10 @@ def config_of(log: PartitionLog) -> dict[str, Any]:
 def link(disk: Disk, snapshot: LogSnapshot, lease_directory: str) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
     """Make a lease's directory with its links; returns the segments and their aborted transactions by last offset.
 
-    Waits for the disk. Raises FileNotFoundError where a segment went in the meantime, and DiskError.
+    Waits for the disk. Raises FileNotFoundError if a segment was deleted in the meantime, and DiskError.
     """
     links = f"{lease_directory}/links"
-    # Not the replica's own directory: a deleted topic's would be in the way of the next topic of that name.
+    # `within`: never make the replica's own directory anew, it would be in the way of the next topic of that name.
     disk.make_directory(links, within=snapshot.directory)
     disk.make_directory(f"{lease_directory}/parts", within=snapshot.directory)
     leased: list[LeasedSegment] = []
@@ -190,7 +190,7 @@ def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentSnapsh
         try:
             disk.link(f"{directory}/{layout.file_name(segment.base_offset, kind)}", path)
         except FileNotFoundError:
-            # An index alone may be lost, which an audit tells; without its log the segment is.
+            # A lost index is for an audit to report; without its log the segment itself is gone.
             if kind == layout.LOG or not disk.exists(
                 f"{directory}/{layout.file_name(segment.base_offset, layout.LOG)}"
             ):
@@ -198,7 +198,7 @@ def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentSnapsh
             continue
         files[name] = segment.size if kind == layout.LOG else disk.status(path).size
     if segment.is_audited:
-        files |= _link_besides(disk, directory, links, segment)
+        files |= _link_for_audit(disk, directory, links, segment)
     status = disk.status(f"{links}/{layout.file_name(segment.base_offset, layout.LOG)}")
     last_offset = segment.end_offset - 1 if segment.is_active else _last_offset(disk, links, segment)
     return LeasedSegment(
@@ -213,8 +213,8 @@ def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentSnapsh
     )
 
 
-def _link_besides(disk: Disk, directory: str, links: str, segment: SegmentSnapshot) -> dict[str, int]:
-    """Link what only an audit looks at, where it is there: both are replaced by renaming, never written over."""
+def _link_for_audit(disk: Disk, directory: str, links: str, segment: SegmentSnapshot) -> dict[str, int]:
+    """Link the files that only an audit reads, if they exist: they are replaced by renaming, never overwritten."""
     found: dict[str, int] = {}
     wanted = {"snapshot": layout.file_name(segment.base_offset, layout.SNAPSHOT)}
     if segment.is_active:
@@ -228,9 +228,9 @@ def _link_besides(disk: Disk, directory: str, links: str, segment: SegmentSnapsh
 
 
 def _last_offset(disk: Disk, links: str, segment: SegmentSnapshot) -> int:
-    """The last batch's last offset, found from the last index entry on, or from the start where that misleads.
+    """Return the last batch's last offset, read from the last index entry on, or from the start if that fails.
 
-    Of a damaged segment it is what the next one's base promises: an audit wants to read it all the same.
+    For a damaged segment it is the next segment's base - 1: an audit has to read such a segment too.
     """
     log = disk.open(f"{links}/{layout.file_name(segment.base_offset, layout.LOG)}")
     for start in (_last_indexed(disk, links, segment), 0):
@@ -262,5 +262,5 @@ def _aborted_in(disk: Disk, links: str, base_offset: int) -> Sequence[AbortedTxn
     try:
         return decode_aborted(read_whole(disk, path))
     except CorruptData:
-        # The job sees the damage in the file itself; recovery makes it again.
+        # The job sees the damage in the file itself; recovery rebuilds it.
         return ()

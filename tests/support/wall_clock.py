@@ -83,7 +83,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.leases.leases:Leases.on_leader",
         "broker.leases.service:LeaseService._commit_failed",
         "broker.leases.service:LeaseService._pieces",
-        "broker.leases.restart:_live_on",
+        "broker.leases.restart:_go_on",
         "broker.leases.grants:_set_up",
         "plugins.logyard_ui.cluster.clusters:CachedCluster._read_state",
         "plugins.logyard_ui.cluster.clusters:CachedCluster.sizes.read",
@@ -106,7 +106,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.leases.leases:Leases.__init__",
         "broker.leases.service:LeaseService._commit",
         "broker.leases.restart:_finish_commit",
-        "broker.leases.restart:_take_up",
+        "broker.leases.restart:_restore_log",
         "broker.server.handlers.offset_commit:handle",
     ),
     "handed to a task or a triggerer that goes on elsewhere; who takes it over asks the wall once": (

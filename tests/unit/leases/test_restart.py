@@ -133,11 +133,11 @@ async def test_a_record_damaged_at_any_byte_is_no_lease() -> None:
     data = read_whole(world.disk, path)
     for at in range(0, len(data), 7):
         world.disk.open(path, write=True).write_at(bytes([data[at] ^ 1]), at)
-        shelf = persistence.read_shelf(world.disk, DIRECTORY)
-        assert shelf.leases == []
-        assert shelf.leftovers == [f"{DIRECTORY}/.leases/{lease['lease_id']}"]
+        stored = persistence.read_stored(world.disk, DIRECTORY)
+        assert stored.leases == []
+        assert stored.leftovers == [f"{DIRECTORY}/.leases/{lease['lease_id']}"]
         world.disk.open(path, write=True).write_at(data[at : at + 1], at)
-    assert [found.stands for found in persistence.read_shelf(world.disk, DIRECTORY).leases] == [True]
+    assert [found.is_intact for found in persistence.read_stored(world.disk, DIRECTORY).leases] == [True]
 
 
 @pytest.mark.parametrize("power_fails", [False, True], ids=["killed", "power"])
