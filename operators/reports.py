@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import pendulum
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
@@ -32,10 +33,9 @@ class RetentionReportOperator(ClusterOperator):
         with self.hook.client() as client:
             found = retention.read(client, topics, round(time.time() * 1000))
         for entry in found:
-            limits = f"{entry.retention_ms} ms, {entry.retention_bytes} bytes"
             self.log.info(
                 "%s (%s; %s): %d bytes, %d records, %d past their retention",
-                entry.topic, entry.policy, limits, entry.bytes_all, entry.records, entry.overdue,
+                entry.topic, entry.policy, limits(entry), entry.bytes_all, entry.records, entry.overdue,
             )  # fmt: skip
             for text in entry.findings:
                 self.log.warning("%s: %s", entry.topic, text)
@@ -45,6 +45,23 @@ class RetentionReportOperator(ClusterOperator):
             "records": sum(entry.records for entry in found),
             "findings": {entry.topic: list(entry.findings) for entry in found if entry.findings},
         }
+
+
+def limits(entry: retention.TopicRetention) -> str:
+    """What limits a topic, for a log line: `1 week, 1000 bytes`."""
+    found = [] if entry.retention_ms is None else [duration(entry.retention_ms)]
+    found += [] if entry.retention_bytes is None else [f"{entry.retention_bytes} bytes"]
+    return ", ".join(found) or "no limit"
+
+
+def duration(milliseconds: int) -> str:
+    """A duration in words; in ms where it is shorter than a second, or too long for a calendar."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    try:
+        return pendulum.duration(milliseconds=milliseconds).in_words()
+    except OverflowError:
+        return f"{milliseconds} ms"
 
 
 class ChooseCompactionOperator(ClusterOperator):

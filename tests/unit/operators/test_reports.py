@@ -9,9 +9,9 @@ pytest.importorskip("airflow.sdk")
 from airflow.sdk.exceptions import AirflowSkipException
 
 from logyard.admin.cluster.snapshot import ConfigValue, NewTopic
-from logyard.admin.topics.retention import judge
+from logyard.admin.topics.retention import TopicRetention, judge
 from logyard.broker.model import TopicPartition
-from logyard.operators.reports import ChooseCompactionOperator, RetentionReportOperator
+from logyard.operators.reports import ChooseCompactionOperator, RetentionReportOperator, limits
 from logyard.operators.spark import ExportSegmentsOperator
 from tests.support.airflow_tasks import context, run, use
 from tests.support.memory_clients import MemoryClient
@@ -77,3 +77,18 @@ def test_an_export_with_nothing_to_do_is_skipped() -> None:
     for fields in ({"topics": "[]", "destination": "/out"}, {"topics": "[]", "destination": ""}):
         with pytest.raises(AirflowSkipException, match="no topics and destination"):
             ExportSegmentsOperator(task_id="e", skip_without=True, **fields).execute(context())
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "retention_bytes", "text"),
+    [
+        (604_800_000, None, "1 week"),
+        (90_061_000, 5, "1 day 1 hour 1 minute 1 second, 5 bytes"),
+        (500, None, "500 ms"),
+        (2**63 - 1, None, "9223372036854775807 ms"),
+        (None, 1024, "1024 bytes"),
+        (None, None, "no limit"),
+    ],
+)
+def test_limits_are_logged_in_words(retention_ms: int | None, retention_bytes: int | None, text: str) -> None:
+    assert limits(TopicRetention("t", "delete", retention_ms, retention_bytes, 1, 0, 0, 0, 0)) == text
