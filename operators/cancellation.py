@@ -1,4 +1,4 @@
-"""Cancelling moves that no DAG run holds: those that Kafka's tool or somebody's script has started."""
+"""Cancelling moves that no DAG run owns: those that Kafka's tool or a script has started."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -21,21 +21,22 @@ from logyard.operators.triggers.cluster import some
 
 
 class HeldByRun(LogyardError):
-    """A DAG run carries these moves out, and would start them again; the text names it."""
+    """A DAG run owns these moves, and would start them again; the text names the run."""
 
 
 class CancelReassignmentOperator(ClusterOperator):
-    """Cancel moves that run: partitions go back to the replicas of before.
+    """Cancel running moves: partitions go back to their former replicas.
 
-    A move stays whose former replicas are not alive and in sync, for nobody could lead its partition then. A dry run
-    returns what would be cancelled; handed on as `plan`, exactly that is, as far as it still moves to the same place.
+    A move is not cancelled if its former replicas are not alive and in sync: its partition would have no leader. A dry
+    run returns what would be cancelled. Passed on as `plan`, exactly these moves are cancelled, if they still move to
+    the same replicas.
 
-    :param topics: topics, a list or its JSON; whatever moves where empty. (templated)
-    :param plan: what a dry run returned, or its JSON. (templated)
+    :param topics: topics, a list or its JSON; empty: all moves. (templated)
+    :param plan: the result of a dry run, or its JSON. (templated)
     :param remove_throttles: remove the throttles of the cancelled topics, and the brokers' rates once nothing moves
         any more, as `kafka-reassign-partitions --cancel` does. (templated)
-    :param holders: dag_id → the task that carries moves out. Where such a task works, it is refused: that run would
-        start its moves again, and is to be ended instead.
+    :param holders: dag_id → the task that moves replicas. While such a task runs, the operator refuses: the run would
+        start its moves again, so its task must be ended instead.
     """
 
     template_fields = ("topics", "plan", "remove_throttles", *ClusterOperator.template_fields)
@@ -66,14 +67,14 @@ class CancelReassignmentOperator(ClusterOperator):
             expected = None if planned is None else {move.tp: move.replicas for move in planned}
             found = plan_cancellation(snapshot, running, topics, expected)
             for tp, reason in found.kept.items():
-                self.log.warning("%s stays: %s", tp, reason)
+                self.log.warning("%s is not cancelled: %s", tp, reason)
             for move in found.moves:
                 self.log.info("%s: %s back to %s", move.tp, list(move.replicas), list(move.target))
             removed: list[str] = []
             if not self.checks_only:
                 self._cancel(client, found)
                 if as_truth("remove_throttles", self.remove_throttles):
-                    # Those of an earlier try, too, that died before it came to this.
+                    # Also those of an earlier try that died before this point.
                     ended = [move for move in planned or found.moves if move.tp not in found.kept]
                     removed = self._unthrottle(client, ended, context["ti"])
         self.log.info("%d moves %s", len(found.moves), "to cancel" if self.checks_only else "cancelled")
@@ -93,7 +94,7 @@ class CancelReassignmentOperator(ClusterOperator):
                 for entry in plan["cancelled"]
             ]
         except (KeyError, TypeError, ValueError):
-            raise BadSettings("plan: what a dry run of CancelReassignmentOperator returned is expected") from None
+            raise BadSettings("plan: expected the result of a dry run of CancelReassignmentOperator") from None
 
     def _refuse_held(self, context: Context) -> None:
         for dag_id, task_id in self.holders.items():
@@ -111,9 +112,9 @@ class CancelReassignmentOperator(ClusterOperator):
             raise ApiError(refusal.code, f"{tp}: {refusal}")
 
     def _unthrottle(self, client: ClusterClient, moves: Sequence[Move], ti: Any) -> list[str]:
-        """Remove what throttled the cancelled moves; returns `topic T` and `broker B`.
+        """Remove the throttles of the cancelled moves; returns `topic T` and `broker B` for each.
 
-        What runs have left that ended without their moves goes back to what was there before them.
+        Throttles of dead runs are ended first, which restores the values before them.
         """
         still = client.list_reassignments()
         snapshot = client.snapshot([])
@@ -127,7 +128,7 @@ class CancelReassignmentOperator(ClusterOperator):
         for broker in sorted(brokers & set(snapshot.brokers)) if not still else ():
             keys = left_over(client.broker_configs(broker), (settings.LEADER_RATE, settings.FOLLOWER_RATE))
             found += [ThrottleSetting(BROKER, str(broker), key) for key in keys]
-        # What a run that works holds stays: that run ends it.
+        # A throttle of a running task stays: that task ends it.
         removed = list(dict.fromkeys(f"{setting.kind} {setting.name}" for setting in book.remove(found)))
         if removed:
             self.log.info("throttles removed: %s", some(removed))

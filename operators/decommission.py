@@ -1,4 +1,4 @@
-"""Taking brokers out of service: empty them, see that they are empty, and (where wanted) stop them."""
+"""Taking brokers out of service: empty them, check that they are empty, and optionally stop them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from logyard.admin.reassignment.planner import Goals, PlanInput, plan_moves
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_integer, as_list, as_mapping, as_truth
-from logyard.operators.reassignment import ExecuteReassignmentOperator, disks_told, topics_on
+from logyard.operators.reassignment import ExecuteReassignmentOperator, disk_limits, topics_on
 from logyard.operators.triggers.base import WaitFailed
 from logyard.operators.triggers.cluster import some
 
@@ -21,22 +21,20 @@ _DELETED_WITHIN_S = 120.0
 
 
 class DecommissionBrokerOperator(ExecuteReassignmentOperator):
-    """Move every replica off some brokers, wait until that is done, and stop the brokers where that is asked for.
+    """Move every replica off some brokers, wait until that is done, and optionally stop the brokers.
 
-    Without a plan one is made at the first try and kept for later ones, so that a retry adopts the moves that are
-    under way. With one, just that is done; it is refused where the cluster is no longer as the plan found it.
-    Brokers that are dead already are emptied too. A broker that holds nothing has nothing to do: the task may be
-    repeated. Topics that are created while it runs may land on a broker that is still registered: it looks again at
-    the end, and fails naming them.
+    With a plan, exactly its moves are made; it is refused if the cluster has changed since it was made. Without a plan
+    the first try makes one and stores it, so that a retry adopts the running moves. Dead brokers are emptied too. The
+    task may be repeated: for an empty broker it does nothing. Topics that are created meanwhile may be placed on a
+    broker that is still registered: the task checks at the end, and fails with their names.
 
     :param brokers: their ids, a list or its JSON. (templated)
-    :param plan: what PlanReassignmentOperator returned for these brokers (`drain`) and somebody has approved.
-        (templated)
-    :param replication_factor: a smaller factor, where the brokers that stay are too few. (templated)
+    :param plan: the result of PlanReassignmentOperator for these brokers (`drain`), or its JSON. (templated)
+    :param replication_factor: a smaller factor, where too few brokers remain. (templated)
     :param disk_capacities: bytes of the brokers' disks: one number for all, or broker → bytes, or its JSON. Then
-        nothing is moved where one would be filled above `disk_limit`. The connection's where empty. (templated)
+        a plan that would fill a disk above `disk_limit` is refused. Empty: the connection's. (templated)
     :param disk_limit: that limit, in percent. (templated)
-    :param stop_brokers: stop them in the end by the launcher's `broker_stop_command`. (templated)
+    :param stop_brokers: stop them at the end by the launcher's `broker_stop_command`. (templated)
     """
 
     template_fields = (
@@ -73,7 +71,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         return self._end(context, super().resume(context, event, started))
 
     def leaving(self) -> frozenset[int]:
-        """The brokers to be emptied. Raises BadSettings."""
+        """The brokers to empty. Raises BadSettings."""
         leaving = frozenset(int(broker) for broker in as_list("brokers", self.brokers))
         if not leaving:
             raise BadSettings("brokers: name at least one")
@@ -84,7 +82,7 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         if given:
             onto = sorted({b for m in Plan.from_json(given).moves for b in m.target} & self.leaving())
             if onto:
-                raise BadSettings(f"plan: it puts replicas on brokers {onto}, which are to be emptied")
+                raise BadSettings(f"plan: it puts replicas on brokers {onto}, which are being emptied")
             return
         store = context.get("task_state_store")
         stored = store.get(_STORED_PLAN) if store is not None else None
@@ -96,8 +94,8 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
             sizes = client.replica_sizes()
         factor = as_integer("replication_factor", self.replication_factor, 0) or None
         affected = topics_on(snapshot, self.leaving())
-        # Topics that the brokers do not hold are none of its business, whatever a smaller factor would do to them.
-        capacities, limit = disks_told(self.disk_capacities, self.disk_limit, self.hook.settings, snapshot)
+        # Only topics with replicas on these brokers: a smaller factor must not change the others.
+        capacities, limit = disk_limits(self.disk_capacities, self.disk_limit, self.hook.settings, snapshot)
         start = PlanInput.of(snapshot, affected, sizes, capacities, limit)
         moves = plan_moves(start, Goals(drain=self.leaving(), replication_factor=factor))
         for line in forecast_lines(forecast(snapshot, sizes, moves, capacities)):
@@ -122,10 +120,10 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
         return result | {"brokers": sorted(leaving), "empty": True, "stopped": stopped}
 
     def _stop(self, brokers: frozenset[int], snapshot: ClusterSnapshot) -> list[int]:
-        """Stop brokers that say themselves that they hold nothing.
+        """Stop brokers whose own directories are empty.
 
-        Metadata is one witness, and does not name topics that its reader may not see; a broker's own directories are
-        another. What has moved away is deleted a moment later there.
+        Metadata alone is not enough: it does not name topics that the user may not see. Replicas that have moved away
+        are deleted from the directories a moment later.
         """
         hook = self.hook
         launcher, pause = hook.launcher(), hook.pause()
@@ -138,6 +136,6 @@ class DecommissionBrokerOperator(ExecuteReassignmentOperator):
                     pause.sleep(self.poll_interval_s)
             node = snapshot.brokers[broker]
             if not launcher.stop(broker, node.host, node.rack or ""):
-                raise BadSettings("stop_brokers: no broker_stop_command says how")
+                raise BadSettings("stop_brokers: there is no broker_stop_command")
             self.log.info("broker %d is empty and was told to stop", broker)
         return sorted(brokers)

@@ -1,4 +1,4 @@
-"""What a reassignment does where its task is killed: in a worker, or in the triggerer while it is deferred."""
+"""What a reassignment does when its task is killed: in a worker, or in the triggerer while it is deferred."""
 
 import logging
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ _log = logging.getLogger(__name__)
 
 
 def end_moves(client: ClusterClient, moves: Sequence[Move], throttle_owner: str | None, pause: Pause) -> None:
-    """Cancel those of the moves that run and whose former replicas could lead, and end the throttle.
+    """Cancel the running moves whose former replicas could lead, and end the throttle.
 
-    A throttle stays while a move goes on, for which it is; the verification ends it.
+    The throttle stays while a move goes on; VerifyReassignmentOperator ends it later.
     """
     snapshot = client.snapshot(reassignments=True)
     if snapshot.reassignments is None:
-        _log.warning("nothing is cancelled, and a throttle stays: no controller says which moves run")
+        _log.warning("nothing is cancelled, and the throttle stays: no controller answers which moves run")
         return
     running = {move.tp: move.target for move in adopt(moves, snapshot).under_way}
     found = plan_cancellation(snapshot, snapshot.reassignments, expected=running)

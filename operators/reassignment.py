@@ -1,4 +1,4 @@
-"""Moving replicas: plan, then execute; a run that is repeated finds its moves done or adopts them."""
+"""Moving replicas: plan, then execute. A repeated run finds its moves done, or adopts those that run."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -30,46 +30,46 @@ from logyard.operators.triggers.cluster import ReassignmentDoneTrigger, some
 __all__ = ["ExecuteReassignmentOperator", "PlanReassignmentOperator", "StalePlan"]
 
 
-def disks_told(
+def disk_limits(
     capacities: Any, limit: int | str | None, settings: ClusterSettings, snapshot: ClusterSnapshot
 ) -> tuple[dict[int, int], float]:
-    """Brokers' capacities in bytes, the connection's where a task names none, and the share that may be filled.
+    """The disk capacities in bytes (the connection's where a task names none) and the share that may be filled.
 
     Raises BadSettings.
     """
-    told = as_json("disk_capacities", capacities) or settings.disk_capacities
-    return read_capacities(told, snapshot.brokers), read_limit(as_integer("disk_limit", limit, LIMIT_PERCENT))
+    given = as_json("disk_capacities", capacities) or settings.disk_capacities
+    return read_capacities(given, snapshot.brokers), read_limit(as_integer("disk_limit", limit, LIMIT_PERCENT))
 
 
 def topics_on(snapshot: ClusterSnapshot, brokers: frozenset[int]) -> list[str]:
-    """The topics of which those brokers hold a replica."""
+    """The topics of which these brokers have replicas."""
     return sorted({tp.topic for tp, view in snapshot.partitions() if brokers & set(view.replicas)})
 
 
 class PlanReassignmentOperator(ClusterOperator):
     """Make a plan: which replicas move where, how many bytes, and how to go back. Changes nothing.
 
-    Whatever the goals, replicas on dead or drained brokers get another one, and no rack holds a partition twice while
-    another could; everything else stays where it is unless a goal moves it.
+    Whatever the goals are, replicas on dead or drained brokers move to another one, and no rack gets two replicas of a
+    partition while another rack could have one. Other replicas move only if a goal requires it.
 
     Returns the plan document (see `logyard.admin.reassignment.plan.Plan.as_json`) for
     ExecuteReassignmentOperator, with `brokers`: bytes, replicas and leaders of each broker before and after, and
     `seconds_at_throttle`.
 
-    :param topics: topics to plan for, a list or its JSON; all of them where empty. (templated)
+    :param topics: topics to plan for, a list or its JSON; empty: all topics. (templated)
     :param drain: brokers to empty, a list or its JSON. (templated)
-    :param only_drained: plan for those topics only of which a drained broker holds a replica, whatever a smaller
-        replication factor would do to the others.
+    :param only_drained: plan only for topics of which a drained broker has replicas; a smaller replication factor does
+        not change the others.
     :param replication_factor: bring every partition to this many replicas. (templated)
-    :param plan: instead of goals, a plan made elsewhere: the JSON that kafka-reassign-partitions reads. (templated)
-    :param balance: even out replicas and leaders over the brokers as well. (templated)
-    :param balance_disk: even out bytes over the brokers as well. (templated)
-    :param disk_capacities: bytes of the brokers' disks: one number for all, or broker → bytes, or its JSON. Then
-        brokers are evened out by the share of their disks that they fill, and a plan is refused that would fill one
-        above `disk_limit` while replicas move. The connection's where empty. (templated)
+    :param plan: instead of goals, a plan in the JSON format of kafka-reassign-partitions. (templated)
+    :param balance: also balance replicas and leaders over the brokers. (templated)
+    :param balance_disk: also balance bytes over the brokers. (templated)
+    :param disk_capacities: bytes of the brokers' disks: one number for all, or broker → bytes, or its JSON. Then the
+        filled share of the disks is balanced, and a plan that would fill a disk above `disk_limit` while replicas move
+        is refused. Empty: the connection's. (templated)
     :param disk_limit: that limit, in percent. (templated)
-    :param throttle: bytes per second; the plan says how long it takes at that rate. The connection's where empty,
-        none where 0. (templated)
+    :param throttle: bytes per second; the plan says how long it takes at that rate. Empty: the connection's; 0: none.
+        (templated)
     :param seed: breaks ties; the same seed gives the same plan.
     """
 
@@ -128,7 +128,7 @@ class PlanReassignmentOperator(ClusterOperator):
         given = as_mapping("plan", self.plan)
         if self.only_drained:
             topics = [t for t in topics_on(snapshot, self.goals().drain) if topics is None or t in topics]
-        capacities, limit = disks_told(self.disk_capacities, self.disk_limit, hook.settings, snapshot)
+        capacities, limit = disk_limits(self.disk_capacities, self.disk_limit, hook.settings, snapshot)
         start = PlanInput.of(snapshot, topics, sizes, capacities, limit)
         if given:
             moves = [
@@ -159,23 +159,22 @@ class PlanReassignmentOperator(ClusterOperator):
 
 
 class ExecuteReassignmentOperator(ClusterOperator):
-    """Carry out a plan in waves and wait until it is done: replicas as planned, ISR full, preferred leaders elected.
+    """Execute a plan in waves and wait until it is done: replicas as planned, ISRs full, preferred leaders elected.
 
-    Refused where the cluster is not as the plan found it. A second run (or a retry after the worker died) adopts
-    moves that are under way and equal the plan. A throttle ends with the moves, however they ended, and what others
-    have set stands again; what a dead worker leaves, its next try, VerifyReassignmentOperator or any other run ends.
-    A target broker that is away is waited for; after `broker_patience_s` its moves are cancelled, if a former replica
-    is alive and in sync, and the task fails and says so.
+    The plan is refused if the cluster has changed since it was made. A second run (or a retry after the worker died)
+    adopts running moves that are in the plan. The throttle ends with the moves, however they end, and restores what
+    others have set. A throttle that a dead worker left is ended by its next try, by VerifyReassignmentOperator or
+    by any other run. A target broker that is away is awaited; after `broker_patience_s` its moves are cancelled, if a
+    former replica is alive and in sync, and the task fails.
 
     :param plan: the plan document, or its JSON. (templated)
-    :param throttle: bytes per second for each broker; 0 for none; the connection's where empty, none where that is
-        too. (templated)
-    :param moves_per_broker: how many moves into and out of one broker run at once.
+    :param throttle: bytes per second for each broker; empty: the connection's, or none; 0: none. (templated)
+    :param moves_per_broker: the most moves into and out of one broker at the same time.
     :param elect_preferred: elect the preferred leaders at the end.
-    :param allow_others: go on although somebody else moves replicas too.
-    :param cancel_on_kill: when the task is killed (marked failed, cleared), cancel the plan's running moves, whose
-        old replicas are still there, and end the throttle; without it they run on.
-    :param broker_patience_s: for how many seconds a target broker may be away: a restart is no failure of a plan.
+    :param allow_others: continue even if others move replicas too.
+    :param cancel_on_kill: when the task is killed (marked as failed, cleared), cancel the plan's running moves and end
+        the throttle; if False, they go on.
+    :param broker_patience_s: for how many seconds a target broker may be away; a restart should not fail the plan.
     """
 
     template_fields: Sequence[str] = ("plan", "throttle", *ClusterOperator.template_fields)
@@ -207,15 +206,15 @@ class ExecuteReassignmentOperator(ClusterOperator):
         plan = Plan.from_json(self.plan)
         if self.checks_only:
             return self._would_do(plan)
-        # Wall-clock time: another worker may finish what this one starts.
+        # Wall-clock time, because another worker may finish this task.
         return self._carry_out(context, plan, time.time())
 
     def resume(self, context: Context, event: dict[str, Any], started: float) -> dict[str, Any]:
-        """Go on after a wave: start the next one, or finish."""
+        """Continue after a wave: start the next one, or finish."""
         return self._carry_out(context, Plan.from_json(self.plan), started, event)
 
     def on_kill(self) -> None:
-        """Cancel what runs of the plan, where that was asked for."""
+        """Cancel the plan's running moves, if `cancel_on_kill` is set."""
         if self.cancel_on_kill:
             hook = self.hook
             with hook.client() as client:
@@ -225,7 +224,9 @@ class ExecuteReassignmentOperator(ClusterOperator):
         refuse_stale(plan, snapshot)
         found = adopt(plan.moves, snapshot)
         if found.foreign and not self.allow_others:
-            raise ForeignReassignment(f"somebody else moves {some(found.foreign)}: wait for that, or cancel it")
+            raise ForeignReassignment(
+                f"others move {some(found.foreign)}: wait for the end of these moves, or cancel them"
+            )
 
     def _would_do(self, plan: Plan) -> dict[str, Any]:
         with self.hook.client() as client:
@@ -244,7 +245,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
     def _carry_out(
         self, context: Context, plan: Plan, started: float, event: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Wave after wave; whatever goes wrong, the throttle ends unless its moves run on."""
+        """Execute all waves. On any error the throttle ends, unless its moves still run."""
         ti: Any = context["ti"]
         self._owner = owner_of(ti)
         try:
@@ -261,7 +262,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
         with self.hook.client() as client:
             snapshot = client.snapshot(reassignments=True)
             self._check(plan, snapshot)
-            # The throttles of runs that died; this task's own stays, as does one whose moves run on.
+            # End the throttles of dead runs, except those whose moves still run, and this task's own.
             moving = snapshot.reassignments or {}
             sweep(self._book(client, snapshot), ti, moving)
 
@@ -290,7 +291,7 @@ class ExecuteReassignmentOperator(ClusterOperator):
     def _start_wave(
         self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: PlanProgress
     ) -> tuple[list[Move], list[Move]]:
-        """Start what may start now; returns the moves to wait for, and those whose new brokers are away."""
+        """Start the moves that may start; returns the moves to wait for, and those whose target brokers are away."""
         found = adopt(plan.moves, snapshot)
         wave = next_wave(found.to_start, found.under_way, snapshot, self.moves_per_broker)
         refusals = start_moves(client, wave)
@@ -301,13 +302,13 @@ class ExecuteReassignmentOperator(ClusterOperator):
         started = [m for m in wave if m.tp not in gone]
         for move in started:
             self.log.info("%s: %s to %s", move.tp, list(move.replicas), list(move.target))
-        # Moves that are neither waiting for their turn nor under way only lack an ISR member: wait for those too.
+        # Moves that neither wait for their turn nor run only lack an ISR member: wait for them too.
         settled = {m.tp for m in found.to_start}
         late = [m for m in plan.moves if m.tp in state.running and m.tp not in settled]
         return list({m.tp: m for m in (*late, *started)}.values()), held_back(found.to_start, snapshot)
 
     def _give_up(self, client: ClusterClient, plan: Plan, snapshot: ClusterSnapshot, state: PlanProgress) -> None:
-        """A target broker stays away: its moves would never end. Cancel those whose former replicas could lead."""
+        """Cancel the moves to a target broker that stays away, where a former replica could lead. Raises WaitFailed."""
         stuck = [move for move in plan.moves if move.tp in state.stuck]
         running = {move.tp: move.target for move in adopt(stuck, snapshot).under_way}
         found = plan_cancellation(snapshot, snapshot.reassignments or {}, expected=running)
@@ -330,14 +331,14 @@ class ExecuteReassignmentOperator(ClusterOperator):
         away = sorted({b for m in moves for b in (*m.replicas, *m.adding)} - set(snapshot.brokers))
         self.log.info("throttled to %d bytes per second on each broker", rate)
         if away:
-            self.log.info("brokers %s are away and are throttled when they come back", away)
+            self.log.info("brokers %s are away and will be throttled when they are back", away)
         if theirs:
-            self.log.warning("others have changed throttles meanwhile, and keep them: %s", some(theirs))
+            self.log.warning("others have changed these throttles, which are left as they are: %s", some(theirs))
 
     def _end_throttle(self, plan: Plan, *, failed: bool = False) -> None:
-        """End the throttle; kept only while a move of the plan still runs, whose rate nobody else would hold.
+        """End the throttle, unless a move of the plan still runs.
 
-        A task that has failed already says only in its log why that did not work: the record of it stays.
+        With `failed` an error is only logged: the task has failed already, and the record of the throttle stays.
         """
         try:
             with self.hook.client() as client:
@@ -352,13 +353,15 @@ class ExecuteReassignmentOperator(ClusterOperator):
                     )
                     return
                 left = book.release(self._owner)
-        except Exception as problem:  # Airflow's own too: its Variables hold the records
+        except Exception as problem:  # including Airflow's: the records are its Variables
             if not failed:
                 raise
-            self.log.warning("the throttle stays until the next try, verification or run: %s", problem)
+            self.log.warning("the throttle stays until the next try, verification or run ends it: %s", problem)
             return
         if left:
-            self.log.warning("throttles of brokers that are away stay until a run finds these again: %s", some(left))
+            self.log.warning(
+                "throttles of brokers that are away stay until a run finds these brokers again: %s", some(left)
+            )
         else:
             self.log.info("the throttle has ended")
 

@@ -1,4 +1,4 @@
-"""Throttles of runs: whose they are, at which rate, and where the records of them are kept (Airflow Variables)."""
+"""Throttles of runs: their owners, their rates, and their records, which are Airflow Variables."""
 
 import hashlib
 import json
@@ -18,14 +18,14 @@ from logyard.operators.fields import as_integer
 
 _log = logging.getLogger(__name__)
 
-# What a task is in while it works, or will again.
+# The states of a task that runs, or will run.
 WORKING = {"scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting"}
 
-_DESCRIPTION = "A throttle that a run of Logyard has set on a cluster; it goes away with the throttle."
+_DESCRIPTION = "A throttle that a run of Logyard has set on a cluster; deleted when the throttle ends."
 
 
 class VariableRecords:
-    """The records of one cluster's throttles as Airflow Variables, one each: all runs find them, and outlive a crash.
+    """The records of one cluster's throttles, one Airflow Variable each: all runs find them, also after a crash.
 
     :param cluster_id: the cluster.
     """
@@ -40,7 +40,7 @@ class VariableRecords:
             try:
                 found += [Record.from_json(text)] if text else []
             except CorruptData as problem:
-                _log.warning("the Variable %s is left alone: %s", key, problem)
+                _log.warning("the Variable %s is ignored: %s", key, problem)
         return found
 
     def put(self, record: Record) -> None:
@@ -54,13 +54,13 @@ class VariableRecords:
 
 
 def book_of(client: ClusterClient, snapshot: ClusterSnapshot, pause: Pause) -> ThrottleBook:
-    """The throttles of that cluster."""
+    """The book of that cluster's throttles."""
     live = None if client.reaches_dead_brokers else list(snapshot.brokers)
     return ThrottleBook(client, VariableRecords(snapshot.cluster_id), pause, live)
 
 
 def owner_of(ti: Any) -> str:
-    """The name of a task instance as an owner; all of its tries are the same one."""
+    """The owner's name of a task instance; all its tries are one owner."""
     return json.dumps([ti.dag_id, ti.run_id, ti.task_id, ti.map_index])
 
 
@@ -70,12 +70,12 @@ def is_of_run(owner: str, ti: Any) -> bool:
 
 
 def lives(ti: Any) -> Callable[[str], bool]:
-    """Whether an owner works, or will again, as Airflow knows it; asked by a running task."""
+    """A function: whether an owner runs, or will run, according to Airflow; for use in a running task."""
 
     def asked(owner: str) -> bool:
         dag_id, run_id, task_id, map_index = json.loads(owner)
         states = ti.get_task_states(dag_id=dag_id, run_ids=[run_id], task_ids=[task_id])
-        # Mapped tasks are told as `task_id_map_index`.
+        # Airflow names mapped tasks `task_id_map_index` here.
         names = (task_id, f"{task_id}_{map_index}")
         return any(run.get(name) in WORKING for run in states.values() for name in names)
 
@@ -83,18 +83,18 @@ def lives(ti: Any) -> Callable[[str], bool]:
 
 
 def sweep(book: ThrottleBook, ti: Any, moving: Collection[tuple[str, int]]) -> None:
-    """End the throttles of runs that died and for whose partitions nothing moves; says whose."""
+    """End the throttles of dead runs whose partitions do not move; logs each."""
     for owner in book.sweep(lives(ti), moving):
-        tell_ended(owner)
+        log_ended(owner)
 
 
-def tell_ended(owner: str) -> None:
-    _log.info("ended the throttle that %s had left", owner)
+def log_ended(owner: str) -> None:
+    _log.info("ended the throttle that %s left behind", owner)
 
 
 def rate_of(throttle: int | str | None, settings: ClusterSettings) -> int | None:
-    """Bytes per second: the task's own, none where that is 0, the connection's where it says nothing."""
+    """Bytes per second: the task's, or the connection's where the task names none; None for 0. Raises BadSettings."""
     rate = as_integer("throttle", throttle, -1)
     if rate < -1:
-        raise BadSettings(f"throttle: bytes per second, 0 for none, or nothing are expected, found {throttle!r}")
+        raise BadSettings(f"throttle: expected bytes per second, 0 for none, or nothing, found {throttle!r}")
     return settings.throttle or None if rate == -1 else rate or None

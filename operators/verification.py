@@ -1,4 +1,4 @@
-"""After a reassignment, however it went: are the replicas where the plan wants them? No throttle is left."""
+"""Verification after a reassignment, whatever its result: replicas are as planned, and no throttle is left."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -12,20 +12,20 @@ from logyard.admin.reassignment.progress import plan_progress
 from logyard.admin.settings import BadSettings
 from logyard.operators.base import ClusterOperator
 from logyard.operators.fields import as_mapping
-from logyard.operators.throttles import book_of, is_of_run, lives, tell_ended
+from logyard.operators.throttles import book_of, is_of_run, lives, log_ended
 from logyard.operators.triggers.base import DONE, WaitEvent, WaitFailed
 from logyard.operators.triggers.cluster import MovesEndedTrigger, some
 
 
 class NotAsPlanned(WaitFailed):
-    """Replicas are not where the plan wants them; the text names them."""
+    """Replicas are not as planned; the text names their partitions."""
 
 
 class VerifyReassignmentOperator(ClusterOperator):
-    """Wait for the plan's moves that still run, end a throttle that its DAG run has left, and check every partition.
+    """Wait for the plan's running moves, end a throttle that the DAG run has left behind, and check every partition.
 
-    Meant to run whatever became of the execution (`trigger_rule="all_done"`): it cleans up after a worker that died
-    and was not tried again. It fails where a partition is not as planned, or without a full ISR.
+    Use it with `trigger_rule="all_done"`, so that it also cleans up after a worker that died and was not retried. It
+    fails if a partition is not as planned, or has no full ISR.
 
     :param plan: the plan document, or its JSON. (templated)
     """
@@ -45,15 +45,15 @@ class VerifyReassignmentOperator(ClusterOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         if not as_mapping("plan", self.plan):
-            raise BadSettings("plan: there is none; did the planning fail?")
+            raise BadSettings("plan: it is empty; did the task that plans fail?")
         moves = [move.as_json() for move in Plan.from_json(self.plan).moves]
         values = self.wait(MovesEndedTrigger(moves=moves, **self.waiting()), "finish")
         return self.finish(context, WaitEvent(DONE, values=values).as_json())
 
     def finish(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Clean up first, then judge: a throttle ends although the moves did not end well.
+        """End throttles first, then check, so that a throttle also ends if the moves failed.
 
-        Moves that do not end in time keep theirs: nobody else would hold their rate.
+        Moves that do not end in time keep their throttle.
         """
         WaitEvent.from_event(event)
         plan = Plan.from_json(self.plan)
@@ -63,7 +63,7 @@ class VerifyReassignmentOperator(ClusterOperator):
         state = plan_progress(plan.moves, snapshot)
         if state.running:
             raise NotAsPlanned(f"{len(state.running)} of {len(plan.moves)} not as planned: {some(state.running)}")
-        self.log.info("%d partitions as planned, %d are gone", len(state.done), len(state.lost))
+        self.log.info("%d partitions as planned, %d no longer exist", len(state.done), len(state.lost))
         return {
             "as_planned": len(state.done),
             "lost": [str(tp) for tp in state.lost],
@@ -72,15 +72,15 @@ class VerifyReassignmentOperator(ClusterOperator):
 
     def _end_throttles(self, client: ClusterClient, snapshot: ClusterSnapshot, ti: Any) -> list[str]:
         book = book_of(client, snapshot, self.hook.pause())
-        # Another task of the run may move other replicas, and work on.
-        at_work = lives(ti)
-        ended = [owner for owner in book.owners() if is_of_run(owner, ti) and not at_work(owner)]
+        # Another task of the run may still move other replicas.
+        is_alive = lives(ti)
+        ended = [owner for owner in book.owners() if is_of_run(owner, ti) and not is_alive(owner)]
         for owner in ended:
             left = book.release(owner)
             if left:
                 self.log.warning(
-                    "throttles of brokers that are away stay until a run finds these again: %s", some(left)
+                    "throttles of brokers that are away stay until a run finds these brokers again: %s", some(left)
                 )
             else:
-                tell_ended(owner)
+                log_ended(owner)
         return ended

@@ -143,12 +143,12 @@ class BrokersUpTrigger(ClusterTrigger):
 class ReassignmentDoneTrigger(ClusterTrigger):
     """Moves have ended: replicas are the target, no reassignment runs, the ISR is full.
 
-    :param moves: the moves as `Move.as_json` writes them.
-    :param held_back: moves that cannot start before a broker is back; when it is, this wait is over.
-    :param broker_patience_s: for how many seconds a target broker may be away before this gives up (`given_up` in
-        the result); they begin anew where the triggerer is restarted.
-    :param cancel_on_kill: cancel what still runs of them when the deferred task is killed, and end the throttle.
-    :param throttle_owner: whose throttle that is.
+    :param moves: the moves, from `Move.as_json`.
+    :param held_back: moves that cannot start before a broker is back; the wait ends when it is.
+    :param broker_patience_s: for how many seconds a target broker may be away until the trigger gives up (`given_up` in
+        the result); they begin anew when the triggerer is restarted.
+    :param cancel_on_kill: when the deferred task is killed, cancel the running moves and end the throttle.
+    :param throttle_owner: the owner of that throttle.
     """
 
     def __init__(
@@ -208,20 +208,20 @@ def _moves(entries: Sequence[dict[str, Any]]) -> list[Move]:
 
 
 class MovesEndedTrigger(ClusterTrigger):
-    """None of those moves runs any more: they are done, were cancelled, or their topics are gone."""
+    """None of these moves runs any more: they are done or cancelled, or their topics are deleted."""
 
     def __init__(self, *, moves: Sequence[dict[str, Any]], **waiting: Any) -> None:
         super().__init__(**waiting)
         self.moves = moves
 
     def look(self, seen: Observation) -> dict[str, Any] | None:
-        if seen.snapshot.reassignments is None:  # no controller just now: nobody can tell
+        if seen.snapshot.reassignments is None:  # no controller answers: the moves are unknown
             return None
         found = adopt([Move.from_json(move) for move in self.moves], seen.snapshot)
         return None if found.under_way else {"moves": len(self.moves)}
 
     def missing(self, seen: Observation) -> str:
         if seen.snapshot.reassignments is None:
-            return "a controller that tells which moves run"
+            return "a controller that answers which moves run"
         found = adopt([Move.from_json(move) for move in self.moves], seen.snapshot)
         return f"the end of {len(found.under_way)} moves: {some([move.tp for move in found.under_way])}"

@@ -105,5 +105,5 @@ def test_moves_of_a_run_of_ours_are_its_own_affair(cluster: MemoryCluster) -> No
 
 
 def test_a_plan_of_something_else_is_refused(cluster: MemoryCluster) -> None:
-    with pytest.raises(BadSettings, match="what a dry run of CancelReassignmentOperator returned"):
+    with pytest.raises(BadSettings, match="expected the result of a dry run of CancelReassignmentOperator"):
         run(cancel(plan={"partitions": []}), context())

@@ -246,7 +246,7 @@ def test_a_plan_that_was_not_carried_out_is_not_as_planned(cluster: MemoryCluste
     document = plan(drain=[1])
     with pytest.raises(NotAsPlanned, match="of 5 not as planned"):
         run(verify(document), context())
-    with pytest.raises(BadSettings, match="planning"):
+    with pytest.raises(BadSettings, match="it is empty"):
         run(verify("null"), context())
 
 
