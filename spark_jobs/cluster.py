@@ -1,4 +1,4 @@
-"""How a job finds brokers, their HTTP sides and tokens, and takes leases: driver only."""
+"""The cluster under a job: its brokers, their HTTP addresses and tokens, and leases on their replicas. Driver only."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ TOKEN_FILE = "http.token"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every job that talks to a cluster takes."""
+    """Add the options of every job that connects to a cluster."""
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="brokers to ask first")
     parser.add_argument("--topic", action="append", default=[], metavar="TOPIC", help="repeatable")
     parser.add_argument(
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Cluster:
-    """A cluster under a job: its metadata now, and the HTTP side of each broker that answers."""
+    """A cluster's metadata at one moment, and the lease API of each broker that answers."""
 
     metadata: Metadata
     brokers: dict[int, BrokerHttp]
@@ -56,7 +56,7 @@ class Cluster:
         return list(self.metadata.partitions(topics))
 
     def lease(self, broker_id: int, tp: TopicPartition, run_id: str, purpose: str) -> Lease:
-        """Take a lease on one replica; raises LeaseError, `unreachable` where the broker's HTTP side was not found."""
+        """Take a lease on one replica; raises LeaseError (`unreachable` if the broker's HTTP address is not known)."""
         broker = self.brokers.get(broker_id)
         if broker is None:
             reason = self.unreachable.get(broker_id, "it is not in the cluster's metadata")
@@ -64,7 +64,7 @@ class Cluster:
         return acquire(broker, tp.topic, tp.partition, run_id, purpose, self.ttl_ms)
 
     def lease_leader(self, tp: TopicPartition, run_id: str, purpose: str) -> Lease:
-        """Take a lease on the leader's replica; raises JobFailed where it cannot be had or is the leader's no more."""
+        """Take a lease on the leader's replica; raises JobFailed if that fails or the broker no longer leads."""
         place = self.metadata.topics.get(tp.topic, {}).get(tp.partition)
         if place is None:
             raise JobFailed(f"{tp}: the cluster's metadata does not name it: was its topic deleted?")
@@ -80,7 +80,7 @@ class Cluster:
 
 
 def connect(arguments: argparse.Namespace) -> Cluster:
-    """Look at the cluster that the arguments name; raises JobFailed or the admin client's errors."""
+    """Return the cluster that the arguments name; raises JobFailed, ClusterUnreachable."""
     described = _read_json(arguments.cluster_file) if arguments.cluster_file else {}
     bootstrap = arguments.bootstrap_server or described.get("bootstrap")
     if not bootstrap:

@@ -1,4 +1,4 @@
-"""How a job ends: its summary as the last line, one clear line on failure, an exit status."""
+"""A job's command line: parse, run, print the summary as the last line (or one line on failure), return a status."""
 
 import argparse
 import json
@@ -17,9 +17,8 @@ def run_job(
     argv: Sequence[str] | None,
     job: Callable[[argparse.Namespace], tuple[int, dict[str, Any]]],
 ) -> int:
-    """Parse, run, print the summary; returns the exit status. What Logyard raises on purpose, and what Spark brings
-    back of it from a
-    task, becomes one line on stderr."""
+    """Parse the arguments, run the job, print its summary; returns the exit status. Logyard's own errors, also those
+    that Spark brings back from a task, become one line on stderr."""
     arguments = parser.parse_args(argv)
     try:
         status, summary = job(arguments)
@@ -38,7 +37,7 @@ def run_job(
 
 
 def say(text: str) -> None:
-    """Tell whoever follows the job how far it is."""
+    """Print a line of progress on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -48,7 +47,8 @@ def _fail(job: str, text: str) -> int:
 
 
 def _from_task(error: Exception) -> str | None:
-    """Return the line of a LogyardError that a Python task raised, found in Spark's account of it."""
+    """Return the text of a LogyardError that a Python task raised, from the traceback in Spark's error; None if there
+    is none."""
     for line in reversed(str(error).splitlines()):
         head, _, text = line.strip().partition(": ")
         if head.startswith("logyard.") and text:

@@ -1,7 +1,7 @@
-"""What a job asks of a cluster over Kafka's protocol: who leads what, and where each broker serves leases.
+"""A cluster's metadata over Kafka's protocol: leaders and replicas, and the HTTP address of each broker.
 
-The only importer of kafka-python in spark_jobs, driver only. (The floors keep logyard.admin's larger client out of the
-jobs' reach, so that they ship without it.)
+The only importer of kafka-python in spark_jobs, driver only. (Jobs do not import the larger client of logyard.admin, so
+they ship without it.)
 """
 
 import socket
@@ -30,7 +30,7 @@ class ClusterUnreachable(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Where one partition lives: broker ids, the leader -1 when there is none."""
+    """The broker ids of one partition; `leader` is -1 if there is none."""
 
     leader: int
     replicas: tuple[int, ...]

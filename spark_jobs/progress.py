@@ -1,7 +1,7 @@
-"""How far a job is, for whoever follows its log: a line as each partition is done and now and then between, or, of
-files, now and then and at the end.
+"""Progress lines in a job's log: for partitions one as each is done and every few seconds between, for files every few
+seconds and at the end.
 
-Driver and tasks share no disk that could tell: what tasks have done is heard when they end.
+Driver and tasks may share no disk, so a task's progress is known when the task ends.
 """
 
 import threading
@@ -28,9 +28,8 @@ class Progress:
         now: Callable[[], float] = time.monotonic,
         of: str = PARTITIONS,
     ) -> None:
-        """`sizes`: the bytes to be gone through, by label; one without bytes is done from the start.
-
-        :param of: what the labels stand for: PARTITIONS are told one by one, with their names; FILES are not.
+        """:param sizes: the bytes to read, by label; a label without bytes counts as done from the start.
+        :param of: what the labels stand for: PARTITIONS are reported one by one with their names, FILES are not.
         """
         self._what, self._say, self._now, self._of = what, say, now, of
         self._sizes = dict(sizes)
@@ -39,7 +38,7 @@ class Progress:
         self._lock = threading.Lock()
 
     def add(self, label: str, size: int) -> None:
-        """So many bytes of `label` are done; a task that ran twice does not make it more than all of it."""
+        """Count `size` bytes of `label` as done; a task that ran twice does not count beyond the label's size."""
         with self._lock:
             if label not in self._left:
                 return
@@ -66,11 +65,12 @@ class Progress:
 
 
 def over_tasks(context: Any, progress: Progress) -> Callable[[str, int], None]:
-    """Return what tasks call with a partition and bytes; it is heard when a task has ended (Spark's accumulators)."""
+    """Return a function that tasks call with a label and bytes; the driver gets the calls of a task when the task ends
+    (by Spark's accumulators)."""
     from pyspark.accumulators import AccumulatorParam
 
     class Gathered(AccumulatorParam[list[tuple[str, int]]]):  # type: ignore[misc]  # mypy is not shown pyspark
-        """Gathers inside a task; on the driver `heard` is told, and nothing is kept."""
+        """Collects calls inside a task; on the driver it passes them to `heard` and keeps nothing."""
 
         def __init__(self, heard: Callable[[str, int], None] | None = None) -> None:
             self._heard = heard

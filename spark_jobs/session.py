@@ -1,4 +1,4 @@
-"""The one place that starts Spark, and how work is cut into tasks."""
+"""The only module that starts Spark, and cuts work into tasks."""
 
 import os
 import sys
@@ -15,16 +15,16 @@ from logyard.spark_jobs.progress import FILES, Progress, over_tasks
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 NEEDS = ("logyard", "numpy", "numba", "pyarrow", "crc32c", "cramjam", "zstandard", "aiokafka")
-# Work is cut finer than the cores, so that one large segment does not hold the others up.
+# Tasks per core, so that one large segment does not delay the whole job.
 WAVES = 4
-# How much a task goes through at most, where items are smaller: so far it is heard of, and done again where it fails.
+# How much a task reads at most if items are smaller: progress is reported, and failed work repeated, per task.
 TASK_BYTES = 256 * 1024 * 1024
 
 
 def start(app: str, settings: Mapping[str, str] | None = None) -> Any:
-    """Return Spark's context, made with what was submitted and `settings`; JobFailed where executors lack something.
+    """Return Spark's context, with the submitted settings and `settings`; raises JobFailed if executors lack a library.
 
-    No session: to start Spark's SQL takes two seconds, and our tasks read and write by themselves.
+    It is not a session: starting Spark's SQL takes two seconds, and tasks read and write by themselves.
     """
     began = time.monotonic()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -32,7 +32,7 @@ def start(app: str, settings: Mapping[str, str] | None = None) -> Any:
 
     conf = SparkConf().setAppName(app)
     conf.set("spark.sql.session.timeZone", "UTC").set("spark.ui.showConsoleProgress", "false")
-    # Always said: out of a zip there is no place beside the source, and each run would compile again.
+    # Always set: out of a zip numba cannot cache beside the source, and each run would compile again.
     kernels = os.environ.get("NUMBA_CACHE_DIR") or str(Path(tempfile.gettempdir()) / f"logyard-numba-{os.getuid()}")
     conf.set("spark.executorEnv.NUMBA_CACHE_DIR", kernels)
     for key, value in (settings or {}).items():
@@ -44,14 +44,14 @@ def start(app: str, settings: Mapping[str, str] | None = None) -> Any:
 
 
 def sql_session(context: Any) -> Any:
-    """Return the session over a context, for what only Spark's SQL can do."""
+    """Return the SQL session of a context, for what only Spark's SQL can do."""
     from pyspark.sql import SparkSession
 
     return SparkSession(context)
 
 
 def _check_executors(context: Any) -> None:
-    """Raise JobFailed naming what an executor's Python lacks."""
+    """Raise JobFailed naming the libraries that an executor's Python lacks."""
     missing = context.parallelize([0], 1).map(_missing).collect()[0]
     if missing:
         raise JobFailed(f"executors lack {', '.join(missing)}: install logyard[spark] in their Python (PYSPARK_PYTHON)")
@@ -77,7 +77,7 @@ def run_each(context: Any, items: Sequence[Item], function: Callable[[Item], Ans
 
 
 def bins_by_size(items: Sequence[Item], size: Callable[[Item], int], count: int) -> list[list[Item]]:
-    """Spread items over at most `count` bins of about equal size, the largest first; empty bins are left out."""
+    """Spread items over at most `count` bins of about equal size, largest items first; empty bins are left out."""
     bins: list[list[Item]] = [[] for _ in range(max(count, 1))]
     loads = [0] * len(bins)
     for item in sorted(items, key=size, reverse=True):
@@ -93,17 +93,17 @@ def task_count(context: Any) -> int:
 
 
 class Workers(Protocol):
-    """Where work is done."""
+    """What runs a job's work: Spark, or this process in tests."""
 
     def each(
         self, what: str, items: Sequence[Item], size: Callable[[Item], int], function: Callable[[Item], Answer]
     ) -> list[Answer]:
-        """Run `function` on every item, each a file of `size` bytes; returns the answers in any order. How far it is
-        is told under the name `what`."""
+        """Run `function` on every item, each a file of `size` bytes; returns the answers in any order. Progress is
+        reported under the name `what`."""
         ...
 
     def context(self) -> Any:
-        """Return Spark's context; starts it if need be."""
+        """Return Spark's context; starts Spark on first use."""
         ...
 
     def slots(self) -> int:
@@ -112,7 +112,7 @@ class Workers(Protocol):
 
 
 class SparkWorkers:
-    """Spark's executors; nothing is started where there is nothing to do."""
+    """Spark's executors; Spark is started only when there is work."""
 
     def __init__(self, app: str, settings: Mapping[str, str] | None = None) -> None:
         self._app, self._settings = app, settings

@@ -1,7 +1,8 @@
-"""What executors need that have no Logyard: its Python as one zip (`--py-files`), and a packed environment with the
-libraries (`--archives`). A wheel in `--py-files` is not found by executors; a zip is (tried with Spark 4.2).
+"""What executors without Logyard need: its modules as one zip (`--py-files`), and a packed environment with the
+libraries (`--archives`). Executors import from a zip in `--py-files`, but not from a wheel (tried with Spark 4.2).
 
-(Not called packaging: spark-submit puts this folder first on the path, where it would hide the library of that name.)
+The module is not called `packaging`, because spark-submit puts this folder first on the path, where it would hide the
+library of that name.
 """
 
 import io
@@ -23,7 +24,7 @@ FOLDERS = ("broker", "spark_jobs")
 LIBRARIES = ("numpy", "pyarrow", "numba", "crc32c", "cramjam", "zstandard", "aiokafka", "kafka-python")
 JOBS = ("compact", "audit", "export")
 INSIDE = "env"
-# What executors never import: a fifth of what is installed.
+# What executors never import: a fifth of the installed files.
 LEFT_OUT = frozenset(
     {
         "__pycache__",
@@ -36,7 +37,7 @@ LEFT_OUT = frozenset(
         "distutils-precedence.pth",
     }
 )
-# One fixed time: the same sources make the same bytes.
+# A fixed time, so that the same sources make the same zip.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -45,7 +46,7 @@ class CannotPackage(LogyardError):
 
 
 def write_zip(path: Path) -> int:
-    """Write the zip aside, then rename it; returns how many modules it holds. Raises OSError."""
+    """Write the zip under a temporary name, then rename it; returns how many modules it holds. Raises OSError."""
     home = ROOT if (ROOT / "__init__.py").exists() else ROOT / "logyard"
     sources = [home / "__init__.py"]
     for folder in FOLDERS:
@@ -59,7 +60,7 @@ def write_zip(path: Path) -> int:
 
 
 def _name_of(source: Path, home: Path) -> str:
-    """`logyard/…`, wherever the folder lies (in the repository the packages are links to top-level folders)."""
+    """Return the name in the zip, `logyard/…` (in the repository the packages are links to top-level folders)."""
     for folder in FOLDERS:
         real = (home / folder).resolve()
         if source.is_relative_to(real):
@@ -68,7 +69,7 @@ def _name_of(source: Path, home: Path) -> str:
 
 
 def write_job(directory: Path, job: str) -> Path:
-    """Write the two-line script that spark-submit wants for a job of the zip; returns its path."""
+    """Write the script that spark-submit runs for a job of the zip; returns its path."""
     path = directory / f"{job}.py"
     write_atomically(str(path), f"import sys\nfrom logyard.spark_jobs.{job}.job import main\nsys.exit(main())\n")
     return path
@@ -86,9 +87,9 @@ def requirements() -> list[str]:
 
 
 def write_environment(path: Path) -> list[str]:
-    """Build an environment with the libraries and pack it as .tar.gz; returns what is in it. Minutes.
+    """Build an environment with the libraries and pack it as .tar.gz; returns what is in it. Takes minutes.
 
-    Executors need the same Python version at the same place as here: only its libraries are packed.
+    Only libraries are packed: executors need the same Python version at the same path as here.
     Raises CannotPackage with pip's last line.
     """
     wanted = requirements()
@@ -109,12 +110,12 @@ def write_environment(path: Path) -> list[str]:
 
 
 def needed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Return what goes into the archive, None for what does not."""
+    """Return the member if it goes into the archive, else None."""
     return None if LEFT_OUT.intersection(member.name.split("/")) else member
 
 
 def submit_words(zip_path: Path, job_path: Path, environment: Path | None) -> str:
-    """The command line that uses what was made, to be copied."""
+    """Return the command line that uses the zip, a job's script and the environment."""
     words = ["spark-submit", "--master", "spark://HOST:7077", "--py-files", str(zip_path)]
     if environment is not None:
         words += ["--archives", f"{environment}#{INSIDE}", "--conf", f"spark.pyspark.python=./{INSIDE}/bin/python"]

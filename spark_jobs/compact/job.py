@@ -2,7 +2,7 @@
 
     spark-submit spark_jobs/compact.py --cluster-file DIR/cluster.json --topic flights
 
-The last line printed is the summary as JSON. Exit status: 0 every partition was compacted or had nothing to do, 1
+The last line printed is the summary as JSON. Exit status: 0 if every partition was compacted or had nothing to do, 1 if
 one was not.
 """
 
@@ -46,15 +46,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--wait-s", type=float, default=60.0, metavar="S", help="how long to wait for another run's leases (60)"
     )
-    parser.add_argument("--force", action="store_true", help="compact logs that are not dirty enough, too")
+    parser.add_argument("--force", action="store_true", help="also compact logs whose dirty ratio is too low")
     parser.add_argument(
         "--task-memory",
         type=_positive,
         default=TASK_MEMORY_MIB,
         metavar="MIB",
-        help=f"what a partition's keys may take in one task ({TASK_MEMORY_MIB}); keys that take more are shuffled",
+        help=f"memory for a partition's keys in one task ({TASK_MEMORY_MIB}); keys that need more are shuffled",
     )
-    parser.add_argument("--max-keys", type=_positive, metavar="N", help="the same as a number of keys (40 bytes each)")
+    parser.add_argument("--max-keys", type=_positive, metavar="N", help="the same, as a number of keys (40 bytes each)")
     return run_job(parser, argv, compact)
 
 
@@ -65,7 +65,7 @@ def _positive(text: str) -> int:
 
 
 def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    """Do the compaction; returns the exit status and the summary."""
+    """Compact; returns the exit status and the summary."""
     began = time.monotonic()
     if not arguments.topic:
         raise JobFailed("name the topics to compact with --topic")
@@ -90,7 +90,7 @@ def compact(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _in_spark(runs: Sequence[PartitionRun], beats: Heartbeats, keys_max: int) -> None:
-    """Pass 1, pass 2 and the commits; what happens to each partition is noted in its run."""
+    """Run pass 1, pass 2 and the commits; each PartitionRun is updated with its results."""
     context = session.start("logyard compact")
     surveys = [r.survey_work(keys_max) for r in runs]
     read = over_tasks(context, Progress("compact: pass 1", {str(s.leader.tp): s.size for s in surveys}, say))
@@ -135,9 +135,9 @@ def _note_survey(run: PartitionRun, surveyed: Surveyed) -> None:
 
 
 def _commit(run: PartitionRun, beats: Heartbeats) -> None:
-    """Commit the followers, then the leader; a replica that fails keeps its segments and is named.
+    """Commit the followers, then the leader; a replica that fails keeps its segments, and the run names it.
 
-    A broker that dies is asked again only after the others: once the controller has noticed, they are fenced.
+    If a broker dies during its commit, it is asked for the outcome after the other replicas have committed.
     """
     assert run.decision is not None
     unsure: list[tuple[Lease, LeaseError]] = []

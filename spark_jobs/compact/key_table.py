@@ -1,9 +1,9 @@
-"""Last offset of each key, for tens of millions of keys: an open-addressing table of 128-bit keyed hashes (24 bytes
-a slot).
+"""The last offset of each key, for tens of millions of keys: an open-addressing table of 128-bit keyed hashes (24 bytes
+per slot).
 
-The hash is SipHash-1-3 with 128 bits under a random key per run: whoever chooses record keys cannot make two of
-them meet. Slots are in the order of the hashes, so growing goes through both tables from end to end and gives back
-the old one's memory on the way: it never costs twice the memory.
+The hash is SipHash-1-3 with 128 bits and a random seed per run, so that nobody can choose record keys that collide.
+Slots are in the order of the hashes: growing copies the old table from one end to the other and frees its memory on the
+way, so it never needs twice the memory.
 """
 
 import mmap
@@ -34,12 +34,12 @@ from logyard.spark_jobs.segments.siphash import hash_key
 _U32 = np.uint64(32)
 LOAD_MAX = 0.75
 FIRST_SLOTS = 1 << 12
-# From here on a table grows by an eighth: until then by doubling.
+# Smaller tables grow by doubling, larger ones by an eighth.
 DOUBLING_SLOTS = 1 << 20
 BYTES_PER_KEY = 40  # 24 bytes a slot, at the least load (just grown, two thirds) 36; and what sorting takes
-# At most so many records are taken before the table's room is looked at again.
+# At most this many records are added before the table may have to grow.
 STEP_RECORDS = 1 << 16
-# So many keys are hashed before the first of them is put: by then its slot has come from memory.
+# This many keys are hashed and their slots prefetched before the first of them is put.
 AHEAD = 64
 _SLICES = 64
 H0, H1, NEXT = 0, 1, 2  # a slot: the hash, and the last offset plus one (0: free)
@@ -153,7 +153,7 @@ class KeyTable:
         self.records = 0
 
     def feed(self, raw: Array, payloads: Array, headers: Array, wanted: Array) -> tuple[Array, int, int]:
-        """Take the records of the wanted batches (bool per batch); see kernels.walk_records for the arrays.
+        """Add the records of the wanted batches (bool per batch); kernels.walk_records explains the arrays.
 
         Returns tombstones (n, 3: offset, index of the batch, half of the key's hash), the index of the first damaged
         batch (-1: none) and its fault. Raises TooManyKeys.
@@ -187,7 +187,7 @@ class KeyTable:
         return tombstones[: tallies[2]].copy(), damaged, fault
 
     def merge(self, entries: Array) -> None:
-        """Take in what `entries` of a table with the same seed gave (n, 3: uint64). Raises TooManyKeys."""
+        """Add the `entries` of another table with the same seed (n, 3: uint64). Raises TooManyKeys."""
         self._make_room(len(entries))
         self.count += int(_put_all(self._table, entries))
 
@@ -196,8 +196,7 @@ class KeyTable:
         return self._table[self._table[:, NEXT] != 0]
 
     def drain(self) -> Array:
-        """Return the last offsets of all keys, ascending (int64), giving the table's memory back on the way: the table
-        is not to be used any more."""
+        """Return the last offsets of all keys, ascending (int64), and free the table, which cannot be used after."""
         found = []
         for start, end, part in _slices(self._table):
             held = part[:, NEXT]
@@ -223,7 +222,7 @@ class KeyTable:
 
 
 def _slots(count: int) -> tuple[mmap.mmap, Array]:
-    """Return zeroed slots, and the mapping that they lie in: a page takes memory once it is written to."""
+    """Return the mapping and its zeroed slots; a page takes memory only once it is written."""
     memory = mmap.mmap(-1, count * 24, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return memory, np.frombuffer(memory, np.uint64).reshape(count, 3)
 
@@ -237,7 +236,7 @@ def _slices(table: Array) -> Iterator[tuple[int, int, Array]]:
 
 
 def _give_back(memory: mmap.mmap, start: int, end: int) -> None:
-    """Give the whole pages of [start, end) back: they are read as zeros from now on."""
+    """Free the whole pages of [start, end); they read as zeros afterwards."""
     start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     end = end // mmap.PAGESIZE * mmap.PAGESIZE
     if start < end:

@@ -1,6 +1,6 @@
-"""One partition's compaction from lease to rewritten parts: what the driver decides, and the two tasks that Spark runs.
+"""One partition's compaction, from leases to rewritten parts: what the driver decides, and the tasks of both passes.
 
-A task returns its failure as text, so that one damaged partition hurts only itself.
+A task returns its failure as text, so that one damaged partition does not end the others.
 """
 
 import os
@@ -47,7 +47,7 @@ class ReplicaRun:
 
 @dataclass(frozen=True, slots=True)
 class SurveyWork:
-    """What pass 1 needs: the leader's replica and the bounds."""
+    """Input of pass 1: the leader's replica and the bounds."""
 
     leader: ReplicaRun
     range_end: int
@@ -60,11 +60,11 @@ class SurveyWork:
 
     @property
     def size(self) -> int:
-        """The bytes that pass 1 goes through."""
+        """The bytes that pass 1 reads."""
         return sum(s.size for s in self.segments)
 
     def new_survey(self) -> Survey:
-        """Return a survey that has seen nothing yet."""
+        """Return a survey before its first batch."""
         replica, lease = self.leader.replica, self.leader.lease
         producers = {
             int(p["producer_id"]): ActiveProducer(int(p["last_offset"]), int(p["producer_epoch"]))
@@ -86,7 +86,7 @@ class SurveyWork:
         )
 
     def _expired(self) -> tuple[tuple[int, int], ...]:
-        """The segments whose old tombstones may go, by the ages of the leader's files."""
+        """Return the offset ranges whose tombstones of old formats may be removed, by the age of the leader's files."""
         replica, lease = self.leader.replica, self.leader.lease
         ranges = ((SegmentRange(s.base_offset, s.last_offset, s.size), s.mtime_ms) for s in lease.segments)
         return expired_offsets(ranges, replica.clean_offset, int(replica.config["delete.retention.ms"]))
@@ -94,7 +94,7 @@ class SurveyWork:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """What pass 1 answers."""
+    """Result of pass 1: the encoded decision, and how many records and keys it has seen."""
 
     decision: bytes = b""
     records: int = 0
@@ -105,7 +105,7 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What pass 2 answers for one replica: the commit's groups, and sums over the segments it read."""
+    """Result of pass 2 for one replica: the commit's groups, and sums over the segments that it read."""
 
     groups: tuple[dict[str, Any], ...] = ()
     bytes_in: int = 0
@@ -117,7 +117,7 @@ class Rewritten:
 
 @dataclass(slots=True)
 class PartitionRun:
-    """What one run does to one partition, from the leases to the commits."""
+    """The state of one partition in a run, from the leases to the commits."""
 
     tp: TopicPartition
     replicas: list[ReplicaRun] = field(default_factory=list)
@@ -171,10 +171,10 @@ def lease_partition(
     force: bool = False,
     wait_s: float = 0.0,
 ) -> PartitionRun:
-    """Lease every replica and settle the range.
+    """Lease every replica and decide the range to compact.
 
-    Tries again where the leader changed meanwhile, and for `wait_s` where another run (the broker's own cleaner, say)
-    holds a replica; a partition that stays held is skipped.
+    Tries again if the leader changes meanwhile, and for `wait_s` if another run (or the broker's own cleaner) holds a
+    lease; a partition that stays leased is skipped.
     """
     deadline = time.monotonic() + wait_s
     attempts = 0
@@ -196,7 +196,7 @@ def lease_partition(
 
 
 def _take_leases(cluster: Cluster, run: PartitionRun, place: PartitionMetadata, run_id: str) -> str:
-    """Take what can be had; returns why a replica is held by another run, "" where none is."""
+    """Lease the replicas that can be leased; returns why another run holds one, "" if none does."""
     held = ""
     for broker_id in place.replicas:
         try:
@@ -217,7 +217,7 @@ def _take_leases(cluster: Cluster, run: PartitionRun, place: PartitionMetadata, 
 
 
 def _settle(run: PartitionRun, place: PartitionMetadata, force: bool) -> bool:
-    """Set range, cut-off and whether the partition is due; False where the leases do not fit together."""
+    """Set range, tombstone cut-off and whether the partition is due; False if the leases contradict each other."""
     if run.skipped:
         end_leases([r.lease for r in run.replicas], run.skipped)
         run.replicas = []
@@ -229,7 +229,7 @@ def _settle(run: PartitionRun, place: PartitionMetadata, force: bool) -> bool:
         return False
     leader = leaders[0]
     run.leader_id = leader.lease.broker.broker_id
-    # A follower outside the ISR may lack records: it is not rewritten now, and no tombstone goes before it has been.
+    # A follower outside the ISR may lack records: it is not rewritten, and no tombstone is removed before it was.
     isr = {int(b) for b in leader.lease.details["isr"]}
     behind = [r for r in run.replicas if r.lease.broker.broker_id not in isr]
     for replica in behind:
@@ -243,7 +243,7 @@ def _settle(run: PartitionRun, place: PartitionMetadata, force: bool) -> bool:
 
 
 def _judge(run: PartitionRun, leader: Replica, force: bool) -> tuple[bool, str]:
-    """Return whether the partition is worth compacting, else why not."""
+    """Return whether the partition is due, and why not ("" if it is)."""
     clean = min(r.replica.clean_offset for r in run.replicas)
     ranges = [SegmentRange(s.base_offset, s.last_offset, s.size) for s in leader.segments]
     ratio = dirty_ratio(ranges, clean, run.range_end)
@@ -265,7 +265,7 @@ def _judge(run: PartitionRun, leader: Replica, force: bool) -> tuple[bool, str]:
 
 
 def survey_partition(work: SurveyWork) -> Surveyed:
-    """Pass 1, inside a task; gives up where it meets more keys than a task may hold."""
+    """Run pass 1 in a task; stops with `too_many_keys` if there are more keys than a task may hold."""
     table = KeyTable(keys_max=work.keys_max)
     try:
         decision = survey_segments(work.segments, work.new_survey(), table)
@@ -277,7 +277,7 @@ def survey_partition(work: SurveyWork) -> Surveyed:
 
 
 def survey_over_tasks(context: Any, work: SurveyWork) -> Surveyed:
-    """Pass 1 of a partition whose keys do not fit one task, on the driver."""
+    """Run pass 1 of a partition whose keys do not fit one task, by a shuffle that the driver starts."""
     try:
         decision, buckets = survey_shuffled(context, work.segments, work.new_survey, work.keys_max)
     except LogyardError as error:
@@ -290,8 +290,8 @@ def _survey_failed(work: SurveyWork, error: Exception) -> Surveyed:
 
 
 def rewrite_replica(work: ReplicaRun, decision: Decision) -> Rewritten:
-    """Pass 2 for one replica, inside a task: parts into the broker's own directory if it is seen, else put over
-    HTTP."""
+    """Run pass 2 for one replica in a task: write parts into the broker's directory if this host sees it, otherwise
+    upload them."""
     lease = work.lease
     local = lease.local_parts()
     directory = local or tempfile.mkdtemp(prefix="logyard-parts-")

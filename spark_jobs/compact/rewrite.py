@@ -38,8 +38,7 @@ _CODEC_MASK = 0x07
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A replacement for adjacent segments: where it lies, and what the broker is told of it (docs/leases.md,
-    `groups`)."""
+    """A file that replaces adjacent segments: its path, and what the commit tells of it (docs/leases.md, `groups`)."""
 
     segments: tuple[int, ...]
     path: str
@@ -57,7 +56,7 @@ class Part:
 
 @dataclass(slots=True)
 class RewriteResult:
-    """What pass 2 made of one replica: the parts, and sums over all segments it went through."""
+    """Result of pass 2 for one replica: the parts, and sums over all segments that it read."""
 
     parts: list[Part]
     bytes_in: int = 0
@@ -86,7 +85,7 @@ def plan_groups(segments: Sequence[SegmentFile], decision: Decision, config: dic
 
 
 class Rewriter:
-    """Pass 2 over one replica: writes each group's replacement into `directory` and tells of it."""
+    """Writes the part of each group of one replica's segments into `directory`; `result` has the parts and sums."""
 
     def __init__(self, decision: Decision, directory: str) -> None:
         self._decision = decision
@@ -98,7 +97,8 @@ class Rewriter:
         self.result = RewriteResult(parts=[])
 
     def rewrite(self, group: Sequence[SegmentFile]) -> Part | None:
-        """Write one group's part, `<base>.part`, aside and renamed; None where nothing would change."""
+        """Write one group's part, `<base>.part` (under a temporary name, then renamed); None if nothing would
+        change."""
         base = group[0].base_offset
         temporary = os.path.join(self._directory, f"{base:020d}.{uuid.uuid4().hex}.tmp")
         digest = hashlib.sha256()
@@ -149,7 +149,7 @@ class Rewriter:
                 yield from self._rewrite_messages(run, is_last)
 
     def _rewrite_messages(self, chunk: Chunk, ends_group: bool) -> Iterator[tuple[memoryview, int]]:
-        """Messages of formats before v2, by the plain rules."""
+        """Rewrite messages before v2, by the rules of broker/compaction in plain Python."""
         tally = Tally()
         for index, row in enumerate(chunk.headers.tolist()):
             batch = chunk.batch(index)
@@ -212,7 +212,7 @@ class Rewriter:
 
 
 def _with_last(group: Sequence[SegmentFile]) -> Iterator[tuple[str, Chunk, bool]]:
-    """Yield every chunk of a group with what its segment is called and whether its last batch ends the group."""
+    """Yield (segment's name, chunk, whether the chunk is the group's last)."""
     pending: tuple[str, Chunk] | None = None
     for segment in group:
         for chunk in trusted_chunks(segment):
@@ -236,7 +236,7 @@ def _by_format(chunk: Chunk) -> Iterator[Chunk]:
 
 
 def _finished(headers: Array, plan: Array, out: Array) -> Iterator[tuple[memoryview, int]]:
-    """Yield the output in order, runs as long as possible: checksums put in, filtered bodies of a codec compressed."""
+    """Yield the output in order, in runs as long as possible: with checksums, and filtered batches compressed again."""
     view = memoryview(out)
     run_start = 0
     last_offsets = headers[:, k.BASE_OFFSET] + headers[:, k.LAST_DELTA]

@@ -1,5 +1,5 @@
-"""Compiled pass 2: the rules of broker/compaction/rewrite.py over a chunk of batches (a test holds both equal, byte
-for byte)."""
+"""Compiled loops of pass 2: the rules of broker/compaction/rewrite.py over a chunk of batches. A property test checks
+that both write the same bytes."""
 
 from typing import Any
 

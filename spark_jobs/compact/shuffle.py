@@ -1,8 +1,8 @@
-"""Pass 1 where the keys of one partition do not fit one task: every segment's keys are hashed by a task of its own and
-dealt into buckets, and each bucket finds the last offset of its keys. The decision is the one that a single task makes.
+"""Pass 1 of a partition whose keys do not fit one task: a task per segment hashes keys and deals them into buckets, a
+task per bucket finds the last offset of its keys. The decision equals that of a single task.
 
-Whether a data batch is aborted follows from the list of aborted transactions alone, wherever a task begins; what needs
-all batches in order (markers, producers' last batches) is gathered by one more task, from the headers.
+The list of aborted transactions alone tells whether a data batch is aborted, so a task can begin at any segment. One
+more task reads what needs all batches in order (markers, the last batches of producers) from the headers.
 """
 
 import secrets
@@ -23,15 +23,15 @@ from logyard.spark_jobs.segments.chunks import Chunk
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.kernels import Array
 
-# A task that hashes deals out what it has whenever it holds so many keys: about 20 MB.
+# A hashing task emits its keys whenever it holds this many: about 20 MB.
 DEAL_KEYS = 1 << 19
 BUCKETS_MAX = 4096
 _U32 = np.uint64(32)
 
 
 class HashedKeys(NamedTuple):
-    """What a task that hashes says to a bucket: keys (n, 3: uint64, as KeyTable.entries), tombstones (n, 3: int64:
-    offset, attributes, base timestamp of its batch), sums, or why it stopped."""
+    """What a hashing task sends to a bucket: keys (n, 3: uint64, as KeyTable.entries), tombstones (n, 3: int64: offset,
+    attributes, base timestamp of its batch), sums, or why it failed."""
 
     keys: bytes = b""
     tombstones: bytes = b""
@@ -42,7 +42,7 @@ class HashedKeys(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BucketKeys:
-    """What one bucket answers: the last offsets of its keys (OffsetSet.encode), those of them that are tombstones."""
+    """Result of one bucket: the last offsets of its keys (OffsetSet.encode), and which of them are tombstones."""
 
     offsets: bytes
     tombstones: bytes
@@ -53,13 +53,13 @@ class BucketKeys:
 
 
 def bucket_count(segments: Sequence[SegmentFile], range_end: int, keys_max: int) -> int:
-    """Into how many buckets keys are dealt so that each holds at most `keys_max`, were every record another key."""
+    """Return how many buckets are needed so that each has at most `keys_max` keys, even if every record has its own."""
     span = range_end - segments[0].base_offset if segments else 0
     return min(max(-(-span * 5 // (4 * keys_max)), 2), BUCKETS_MAX)
 
 
 def survey_in_order(segments: Iterable[SegmentFile], survey: Survey) -> Survey:
-    """Show every batch that needs it to the survey, in order; raises CorruptBatch."""
+    """Feed the survey the batches that it has to see in order; raises CorruptBatch."""
     for segment in segments:
         for chunk in trusted_chunks(segment):
             wanted_batches(chunk, survey)
@@ -67,7 +67,7 @@ def survey_in_order(segments: Iterable[SegmentFile], survey: Survey) -> Survey:
 
 
 def hash_segment(segment: SegmentFile, survey: Survey, seed: bytes, buckets: int) -> Iterator[tuple[int, HashedKeys]]:
-    """Yield (bucket, piece) until every key of the segment is dealt out; `survey` is used up."""
+    """Yield (bucket, keys) for all keys of the segment; `survey` cannot be used again."""
     table, tombstones = KeyTable(seed), [np.empty((0, 4), np.int64)]
     records = keyless = 0
     try:
@@ -85,14 +85,14 @@ def hash_segment(segment: SegmentFile, survey: Survey, seed: bytes, buckets: int
 
 
 def _with_header(chunk: Chunk, tombstones: Array) -> Array:
-    """Tombstones as (offset, attributes, base timestamp, half of the key's hash)."""
+    """Return tombstones as rows (offset, attributes, base timestamp, half of the key's hash)."""
     rows = chunk.headers[tombstones[:, 1]]
     return np.stack([tombstones[:, 0], flags_of(rows), rows[:, k.BASE_TIMESTAMP], tombstones[:, 2]], axis=1)
 
 
 def _deal(table: KeyTable, tombstones: Array, buckets: int) -> Iterator[tuple[int, HashedKeys]]:
     entries = table.entries()
-    # One that was superseded already is of no use to anybody.
+    # Tombstones that were superseded in this segment are not needed.
     tombstones = tombstones[np.isin(tombstones[:, 0], entries[:, NEXT].astype(np.int64) - 1)]
     keys_of = _bucket_of(entries[:, H1], buckets)
     tombstones_of = _bucket_of(tombstones[:, 3].astype(np.uint64), buckets)
@@ -129,7 +129,7 @@ def merge_bucket(pieces: Iterable[HashedKeys], seed: bytes) -> BucketKeys:
 
 
 def decide(survey: Survey, buckets: Sequence[BucketKeys]) -> Decision:
-    """Return the decision from what was seen in order and from all buckets. Raises LogyardError with a task's words."""
+    """Return the decision from the survey in order and all buckets. Raises LogyardError with a failed task's text."""
     for bucket in buckets:
         if bucket.failure:
             raise LogyardError(bucket.failure)

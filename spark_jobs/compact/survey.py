@@ -43,7 +43,7 @@ def survey_segments(segments: Sequence[SegmentFile], survey: Survey, table: KeyT
 
 
 def flags_of(headers: Array) -> Array:
-    """Return the attributes that `Survey.tombstone` is told of one batch or of each."""
+    """Return the attributes that `Survey.tombstone` takes, of one header row or of each."""
     return headers[..., k.ATTRIBUTES] | np.where(headers[..., k.MAGIC] < 2, OLD_FORMAT, 0)
 
 
@@ -55,7 +55,7 @@ def judged_chunks(segment: SegmentFile, survey: Survey) -> Iterator[tuple[Chunk,
 
 
 def feed(table: KeyTable, chunk: Chunk, wanted: Array, name: str) -> Array:
-    """Give the wanted batches to the table; returns the tombstones as KeyTable.feed does. Raises CorruptBatch."""
+    """Feed the wanted batches to the table; returns the tombstones as KeyTable.feed does. Raises CorruptBatch."""
     if not wanted.any():
         return np.empty((0, 3), np.int64)
     tombstones, damaged, fault = table.feed(chunk.raw, chunk.payloads, chunk.headers, wanted)
@@ -65,7 +65,7 @@ def feed(table: KeyTable, chunk: Chunk, wanted: Array, name: str) -> Array:
 
 
 def trusted_chunks(segment: SegmentFile) -> Iterator[Chunk]:
-    """Yield the chunks of a segment; raises CorruptBatch where it cannot be framed."""
+    """Yield the chunks of a segment; raises CorruptBatch at bytes that cannot be a batch."""
     for chunk in read_chunks(segment.open()):
         if isinstance(chunk, Damage):
             raise CorruptBatch(chunk, segment.where)
@@ -73,8 +73,8 @@ def trusted_chunks(segment: SegmentFile) -> Iterator[Chunk]:
 
 
 def wanted_batches(chunk: Chunk, survey: Survey) -> Array:
-    """Return which batches go to the key table; those that need more than their header are shown to the survey one
-    by one."""
+    """Return a mask of the batches whose keys go to the key table; control and transactional batches, and the last ones
+    of producers, are passed to the survey one by one."""
     headers = chunk.headers
     last_of_producers = np.array(sorted({p.last_offset for p in survey.producers.values()}), np.int64)
     wanted = headers[:, k.BASE_OFFSET] < survey.range_end

@@ -19,7 +19,7 @@ from logyard.spark_jobs.segments.splits import Split
 
 
 class LogyardReader(DataSourceReader):  # type: ignore[misc]
-    """Plans splits once, reads each in a task."""
+    """Plans splits on the driver; `read` runs in tasks."""
 
     def __init__(self, columns: Sequence[str], options: Mapping[str, str], mailbox: str = "") -> None:
         self._columns = known_columns(columns)
@@ -50,9 +50,9 @@ class LogyardReader(DataSourceReader):  # type: ignore[misc]
 
 
 class PushingReader(LogyardReader):
-    """Spark refuses a reader with this method where filters are not enabled, so it has a class of its own."""
+    """A reader with `pushFilters`: Spark refuses that method unless push-down is enabled, so it is a subclass."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what the plan can use; yield what Spark still has to check itself."""
+        """Keep the filters that the plan can use; yield those that Spark has to check itself."""
         self._bounds, left = take(filters)
         yield from left

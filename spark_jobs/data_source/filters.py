@@ -1,7 +1,7 @@
-"""Which of a query's filters the plan can use: partitions, offsets and times that need not be read. Pure.
+"""The filters of a query that the plan can use, to skip partitions, offsets and times. Pure.
 
-Filters on topic, partition and offset are taken whole. One on timestamp rules out what is surely older, by the time
-index (segments, and how they begin) and by the batches' headers, so Spark checks it again.
+Filters on topic, partition and offset are applied completely. A filter on timestamp skips only what is surely older, by
+the time index and the headers of batches, so Spark checks it again.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is wanted: these topics and partition numbers (None: all), offsets [start, end), times from `newer_ms`."""
+    """What a query wants: topics and partition numbers (None: all), offsets [start, end), times from `newer_ms` on."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -46,7 +46,7 @@ class Bounds:
         return replace(span, start=start, end=max(start, min(span.end, self.end)))
 
     def narrow(self, split: Split) -> Split | None:
-        """Return what of a split may be wanted, None if nothing."""
+        """Return the part of a split that may hold wanted records, None if there is none."""
         if self.newer_ms is None:
             return split
         segment = split.segment

@@ -59,7 +59,7 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for. `given` keeps the raw options, by lower-case name, for the connection."""
+    """The parsed options. `given` has the raw ones, by lower-case name, for the connection."""
 
     topics: tuple[str, ...]
     pattern: re.Pattern[str] | None

@@ -1,4 +1,4 @@
-"""Which offsets of which partitions a read covers: where the options begin and end, held against what is there."""
+"""The replicas and offsets that a read covers: the options' beginning and end, limited to what the log has."""
 
 import argparse
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from logyard.spark_jobs.segments.stable_offset import settled
 
 
 def connect(options: Options, topics: Sequence[str] = ()) -> clusters.Cluster:
-    """Look at the cluster that the options name; `topics` empty: at all of them."""
+    """Return the cluster that the options name, with metadata of `topics` (all if empty)."""
     return clusters.connect(
         argparse.Namespace(**connection(options.given, list(topics)), lease_ttl_s=options.lease_ttl_s)
     )
@@ -27,7 +27,7 @@ def replicas(options: Options) -> list[Replica]:
         there = [r for r in of_log_directory(options.path, 0) if options.wants(r.tp)]
         check_there(options, [r.tp for r in there])
         for replica in there:
-            # Where nothing was ever written a broker may not have come to noting it.
+            # The broker may not have written its checkpoint yet, if the log is empty.
             if replica.watermark_trouble and any(segment.size for segment in replica.segments):
                 raise BadOption(f"{replica.tp}: {replica.watermark_trouble}")
         return [settled(r) for r in there]
@@ -50,7 +50,7 @@ def replicas(options: Options) -> list[Replica]:
 
 
 def check_there(options: Options, found: Sequence[TopicPartition]) -> None:
-    """Raise BadOption where a topic or partition that was named is not there: no rows of it would pass for all."""
+    """Raise BadOption if a topic or partition that was named does not exist: an empty result would look complete."""
     topics = {tp.topic for tp in found}
     lacking: list[object] = [name for name in options.names(()) if name not in topics]
     lacking += [
@@ -60,17 +60,18 @@ def check_there(options: Options, found: Sequence[TopicPartition]) -> None:
         if TopicPartition(topic, number) not in found
     ]
     if lacking:
-        raise BadOption(f"{lacking[0]} was asked for, and is not there")
+        raise BadOption(f"{lacking[0]} was asked for and does not exist")
 
 
 def visible_end(replica: Replica, options: Options) -> int:
-    """The offset a consumer of this isolation level reads up to."""
+    """Return the offset up to which a consumer of this isolation level reads."""
     stable = options.committed_only and replica.last_stable_offset >= 0
     return min(replica.high_watermark, replica.last_stable_offset) if stable else replica.high_watermark
 
 
 def asked_range(replica: Replica, options: Options) -> Range:
-    """Return what the options ask of one partition; raises BadOption where it is not there and that is an error."""
+    """Return the range of one partition that the options ask for; raises BadOption if it is not in the log and
+    failOnDataLoss is true."""
     first, end = replica.log_start_offset, visible_end(replica, options)
     start = edge_offset(options.starting.of(replica.tp), replica, first, end, error=not options.latest_where_none)
     stop = edge_offset(options.ending.of(replica.tp), replica, first, end, error=False)
@@ -78,7 +79,7 @@ def asked_range(replica: Replica, options: Options) -> Range:
 
 
 def checked_range(replica: Replica, start: int, stop: int, first: int, end: int, fail: bool) -> Range:
-    """Return [start, stop) as far as it is there; raises BadOption for what is not, if `fail`."""
+    """Return the part of [start, stop) that is in the log; raises BadOption if that is not all, with `fail`."""
     if fail and (start < first or stop > end):
         raise BadOption(
             f"{replica.tp}: offsets {start} to {stop} were asked for, {first} to {end} are there"
@@ -89,7 +90,7 @@ def checked_range(replica: Replica, start: int, stop: int, first: int, end: int,
 
 
 def edge_offset(edge: Edge, replica: Replica, first: int, end: int, *, error: bool) -> int:
-    """Return the offset of an edge; a time that nothing is as new as is the end, or BadOption with `error`."""
+    """Return the offset of an edge. For a time after the last record that is `end`, or BadOption with `error`."""
     if edge.timestamp_ms is None:
         return {EARLIEST: first, LATEST: end}.get(edge.offset, edge.offset)
     found = offset_of_time(replica, edge.timestamp_ms)
@@ -102,6 +103,6 @@ def edge_offset(edge: Edge, replica: Replica, first: int, end: int, *, error: bo
 
 
 def plan(span: Range, options: Options, columns: Sequence[str]) -> list[Split]:
-    """Cut a range into what tasks read."""
+    """Return the splits of a range, one per task."""
     splits = plan_splits(span, committed_only=options.committed_only, columns=columns, split_bytes=options.split_bytes)
     return [replace(split, control=options.control) for split in splits]

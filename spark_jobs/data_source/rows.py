@@ -1,4 +1,4 @@
-"""What a batch read and a stream share: the rows' schema, and reading one split of it in a task."""
+"""What batch reads and streams share: the rows' schema, and reading one split in a task."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

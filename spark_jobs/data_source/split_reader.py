@@ -1,8 +1,9 @@
-"""Reading one split under its lease, in a task that may begin long after the plan was made: the lease is kept alive
-while the task reads, and where it is gone another is taken and the rest of the split is read under that.
+"""Reading one split under its lease, in a task that may begin long after the plan was made: the task renews the lease
+while it reads, and if the lease is gone it takes another and reads the rest of the split under that.
 
-That is safe where the replica still holds what the plan saw: the same topic, the split's offsets, and the leader epochs
-that it had up to the split's end (epochs.py). What was deleted or cut meanwhile is an error, not fewer rows.
+That is safe if the replica still holds what was planned: the same topic, the split's offsets, and the same leader
+epochs up to the split's end (segments/epochs.py). Records that were deleted or truncated meanwhile are an error, never
+missing rows.
 """
 
 import time
@@ -21,13 +22,13 @@ from logyard.spark_jobs.segments.splits import Range, Split, plan_splits, split_
 
 BEAT_S = 60.0
 TTL_MS = 600_000
-# So often in one split; and how long a replica that has too many leases is waited for.
+# New leases per split at most, and the pause between attempts while a replica has too many leases.
 RETAKES, PAUSE_S = 3, 5.0
 GONE = ("unknown_lease", "lease_ended")
 
 
 class Changed(LeaseError):
-    """The replica does not hold any more what was planned to be read of it."""
+    """The replica no longer holds the records that were planned to be read."""
 
     def __init__(self, message: str) -> None:
         super().__init__("changed", message)
@@ -67,7 +68,7 @@ class SplitReader:
             self._end()
 
     def _beat(self, lease: Lease | None) -> None:
-        """Show that the lease is needed, now and then; raises LeaseError where it is gone."""
+        """Renew the lease if it is time; raises LeaseError if it is gone."""
         if lease is None or time.monotonic() - self._beaten < min(BEAT_S, _ttl_ms(lease) / 3000):
             return
         self._beaten = time.monotonic()
@@ -78,7 +79,7 @@ class SplitReader:
                 raise
 
     def _again(self, lost: Lease, columns: tuple[str, ...]) -> list[Split]:
-        """Lease the replica anew and plan what is left of the split."""
+        """Take a new lease on the replica and plan the rest of the split."""
         self._end()
         self._retakes += 1
         self._own = _acquire(lost)
@@ -100,14 +101,15 @@ def _is_gone(error: Exception) -> bool:
 
 
 def _ttl_ms(lease: Lease) -> int:
-    """What the lease was taken for."""
+    """Return the lease's time to live."""
     with suppress(KeyError):
         return int(lease.details["expires_at_ms"]) - int(lease.details["now_ms"])
     return TTL_MS
 
 
 def _acquire(lost: Lease) -> Lease:
-    """Lease the same replica, for this task alone: by the run's own id, tasks would take it away from each other."""
+    """Take a lease on the same replica under a run id of this task: with the run's own id, a task's lease would replace
+    those of other tasks."""
     name, deadline = run_id("task"), time.monotonic() + _ttl_ms(lost) / 1000
     while True:
         try:
@@ -119,7 +121,7 @@ def _acquire(lost: Lease) -> Lease:
 
 
 def _check_same(old: Replica, new: Replica, at: int, end: int) -> None:
-    """Raise Changed unless [at, end) of a replica is what it was."""
+    """Raise Changed unless the replica still holds the same records at offsets [at, end)."""
     lost = f"{new.tp}: the lease on broker {new.broker_id} was lost while offsets {at} to {end - 1} waited to be read"
     if new.topic_id != old.topic_id:
         raise Changed(f"{lost}, and the topic was deleted and created again: read again")

@@ -30,7 +30,7 @@ from logyard.spark_jobs.segments.stable_offset import settled
 
 
 class Position(NamedTuple):
-    """How far one partition was read: its topic's id then, the next offset, and the leader epoch before it."""
+    """How far one partition was read: its topic's id, the next offset, and the leader epoch of the record before it."""
 
     topic_id: str | None
     offset: int
@@ -39,8 +39,8 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """One partition now: its topic's id, the first offset it has, the one a consumer reads up to, its log's end
-    (UNKNOWN: a directory), and its leader epochs: those of its records, and the one it leads in."""
+    """One partition's present state: its topic's id, first offset, the offset up to which a consumer reads, the log's
+    end (UNKNOWN for a directory), the leader epochs of its records, and the epoch of its leader."""
 
     topic_id: str | None
     first: int
@@ -53,13 +53,13 @@ class Head:
         return Position(self.topic_id, offset, epoch_before(self.epochs, offset))
 
     def end_after(self, known: Position | None) -> Position:
-        """Where the next batch may end: never before `known`."""
+        """Return where the next micro-batch ends: never before `known`."""
         is_same = known is not None and known.topic_id == self.topic_id
         return known if known is not None and is_same and self.end <= known.offset else self.at(self.end)
 
 
 class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Spark keeps one on the driver for a query's life; `read` runs in tasks."""
+    """A stream's reader: Spark keeps one on the driver as long as the query lives; `read` runs in tasks."""
 
     def __init__(self, columns: Sequence[str], options: Mapping[str, str]) -> None:
         self._columns = known_columns(columns)
@@ -69,11 +69,11 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self._target: dict[TopicPartition, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What tasks need: the leases are the driver's to keep."""
+        """Return the state for tasks, without the leases, which the driver renews."""
         return {**self.__dict__, "_leases": [], "_beats": None}
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins (`startingOffsets` and its kin)."""
+        """Return where a query without a checkpoint begins (`startingOffsets`, `startingTimestamp` and so on)."""
         found = replicas(self._options)
         try:
             return offset_of({r.tp: self._begin(r) for r in found})
@@ -100,7 +100,8 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         self._target = {tp: head.end for tp, head in heads(self._options).items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends: at what can be read, or `limit` offsets shared by how much each has."""
+        """Return where the next micro-batch ends: at the end of each log, or after `limit` offsets, shared among
+        partitions in proportion to what each has."""
         begun = positions(start)
         current = self._sound(heads(self._options), begun)
         if self._target is not None:
@@ -109,7 +110,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         ends = {tp: head.end_after(begun.get(tp)) for tp, head in current.items()}
         ids = {tp.topic: end.topic_id for tp, end in ends.items()}
         for tp, known in begun.items():
-            # Its leader is away: it waits; in a topic that was created again, to be read from its start.
+            # The partition has no leader now, so it waits. If its topic was created again, it is read from its start.
             if ids.get(tp.topic, known.topic_id) == known.topic_id:
                 ends.setdefault(tp, known)
         if isinstance(limit, ReadMaxRows):
@@ -119,7 +120,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def _sound(
         self, current: Mapping[TopicPartition, Head], begun: Mapping[TopicPartition, Position]
     ) -> dict[TopicPartition, Head]:
-        """Leave out leaders that are none any more; raises BadOption where a log has lost what was read of it."""
+        """Return the partitions whose broker still leads; raises BadOption if a log lost records that were read."""
         sound = {}
         for tp, head in current.items():
             known = begun.get(tp)
@@ -142,7 +143,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return offset_of({tp: head.at(head.end) for tp, head in heads(self._options).items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Take leases on what has news and cut it; raises BadOption for what is gone."""
+        """Lease the partitions with new records and plan their splits; raises BadOption for records that are gone."""
         self._release("the next micro-batch is planned")
         begun = positions(start)
         splits = []
@@ -187,7 +188,7 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         start = first if begun is None else begun.offset
         end = visible_end(replica, self._options)
         if to.topic_id == replica.topic_id:
-            # All of it could be read when the batch was planned; a leader elected since may not know yet.
+            # It was committed when the batch was planned; a leader elected since may have a lower high watermark.
             kept = kept_until(replica.leader_epochs, replica.log_end_offset, to.offset, to.epoch)
             is_whole = kept == to.offset <= replica.log_end_offset
             end = max(end, kept) if is_whole else min(end, kept) if fail else end
@@ -212,8 +213,8 @@ class LogyardStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
 
 def heads(options: Options) -> dict[TopicPartition, Head]:
-    """Look at every partition asked for, without leases; one whose leader does not answer, or whose high watermark a
-    directory does not tell, is left out."""
+    """Return the present state of every partition asked for, without leases; those whose leader does not answer, or
+    whose high watermark is not known, are left out."""
     if options.path:
         wanted = (r for r in of_log_directory(options.path, 0) if options.wants(r.tp) and not r.watermark_trouble)
         return {r.tp: _head_of(settled(r), options) for r in wanted}
@@ -245,7 +246,7 @@ def _head_of(replica: Replica, options: Options) -> Head:
 
 
 def offset_of(ends: Mapping[TopicPartition, Position]) -> dict[str, Any]:
-    """Return Spark's form of positions."""
+    """Return positions as the JSON that Spark keeps."""
     topics: dict[str, Any] = {}
     for tp, (topic_id, offset, epoch) in sorted(ends.items()):
         topic = topics.setdefault(tp.topic, {"id": topic_id or "", "next": {}})
@@ -272,7 +273,7 @@ def _share(
     heads_now: Mapping[TopicPartition, Head],
     limit: int,
 ) -> dict[TopicPartition, Position]:
-    """Cut the ends so that about `limit` offsets are left, each partition by its share, at least one of each."""
+    """Return ends that leave about `limit` offsets, each partition in proportion, and at least one offset of each."""
     froms = {}
     for tp, end in ends.items():
         known = begun.get(tp)

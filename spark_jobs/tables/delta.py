@@ -1,5 +1,5 @@
-"""Delta Lake: the staged files of a version appended in one transaction that the table takes once (txnAppId,
-txnVersion). The table is the export's `data/`."""
+"""Delta Lake: a version's files are appended in one transaction, which the table accepts once (txnAppId, txnVersion).
+The table is the export's `data/`."""
 
 import json
 import os

@@ -1,11 +1,11 @@
-"""Apache Iceberg: the Parquet files of a version become files of a table by its metadata alone. The table is the
-export's `data/`, a path (Hadoop) table.
+"""Apache Iceberg: a version's Parquet files are added to a table by its metadata alone. The table is the export's
+`data/`, a path (Hadoop) table.
 
-Iceberg's appends never conflict, so a version is staged under a name of its own (`wap.id`) and then picked: the table
-refuses to pick a name twice. The names it has are looked at before that, and the offsets are in the snapshot.
+Iceberg's appends never conflict, so a version is staged under its own `wap.id` and then cherry-picked, which the table
+refuses to do twice for one id. The table's ids are checked first, and the snapshot has the offsets.
 
-The files carry no ids of Iceberg's: columns are found by the table's name mapping, as in files that were imported.
-Only Iceberg's core is used, which knows nothing of Spark: its runtime for another Spark will do.
+The files have no field ids of Iceberg: readers find columns by the table's name mapping, as in imported files. Only
+Iceberg's core is used, which does not depend on Spark, so the runtime for another Spark version works.
 """
 
 import json
@@ -47,7 +47,7 @@ class IcebergTable:
         need_class(self._workers.context(), NEEDS, PACKAGE)
 
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
-        """Move the files, append them, then forget the staging directory (it says that this is to be done)."""
+        """Move the files, append them, then delete the staging directory (its existence says that work is left)."""
         pending = bool(manifest.run_id) and os.path.isdir(store.staging(manifest.run_id))
         store.finish_moves(manifest, keep_staging=True)
         files = of_table(manifest.files, DATA)
@@ -81,7 +81,7 @@ class IcebergTable:
         try:
             table.manageSnapshots().cherrypick(staged.snapshotId()).commit()
         except Exception:
-            # Another that finishes this version may have picked it first.
+            # Another run that finishes this version may have picked it first.
             table.refresh()
             if name not in _names(table.currentSnapshot(), table):
                 raise
@@ -97,7 +97,7 @@ class IcebergTable:
             tables.create(schema, spec.build(), {}, home)
         table = tables.load(home)
         if table.properties().get(NAME_MAPPING) is None:
-            # By the table's own ids: it numbers columns anew when it is made.
+            # By the table's own ids: Iceberg numbers columns anew when it creates a table.
             mapping = java.mapping.NameMappingParser.toJson(java.mapping.MappingUtil.create(table.schema()))
             table.updateProperties().set(NAME_MAPPING, mapping).commit()
         update = table.updateSchema().unionByNameWith(schema)
@@ -116,8 +116,8 @@ class IcebergTable:
 
 
 def _names(snapshot: Any, table: Any) -> dict[str, str | None]:
-    """The names under which versions came into the table, as far back as its history goes, and the offsets told with
-    each (one that was picked onto another tells none)."""
+    """Return the ids (`wap.id`) under which versions were added, as far back as the table's history goes, with the
+    offsets of each (None for one that was picked onto another snapshot)."""
     names: dict[str, str | None] = {}
     while snapshot is not None:
         summary = snapshot.summary()
@@ -130,7 +130,7 @@ def _names(snapshot: Any, table: Any) -> dict[str, str | None]:
 
 
 def schema_json(schema: pa.Schema, partition_by: list[str]) -> dict[str, Any]:
-    """Return Iceberg's JSON of a schema, partition columns (text) behind the others; ids are numbered."""
+    """Return a schema as Iceberg's JSON, partition columns (text) last; ids are numbered from 1."""
     ids = iter(range(1, 1 << 30))
     fields = [*schema, *(pa.field(name, pa.string()) for name in partition_by)]
     return {"type": "struct", "schema-id": 0, "fields": [_field(f, ids) for f in fields]}

@@ -13,18 +13,18 @@ from logyard.spark_jobs.export.manifest import Manifest, ManifestStore
 
 
 class TableFailed(LogyardError):
-    """A table's library is missing, or refused; the text says which, and what it said."""
+    """A table's library is missing or refused a version; the text says which library, and its error."""
 
 
 class Publisher(Protocol):
-    """How one kind of table takes a committed version."""
+    """Publishes committed versions into one kind of table."""
 
     def check(self) -> None:
-        """Raise TableFailed where the table's library is not on the class path."""
+        """Raise TableFailed if the table's library is not on the class path."""
         ...
 
     def publish(self, store: ManifestStore, manifest: Manifest) -> None:
-        """Bring the files of a committed version into the table; raises TableFailed."""
+        """Add the files of a committed version to the table; raises TableFailed."""
         ...
 
 
@@ -38,22 +38,22 @@ def need_class(context: Any, name: str, package: str) -> None:
 
 
 def said(error: Exception) -> str:
-    """The first line of what Java said."""
+    """Return the first line of a Java error."""
     java = getattr(error, "java_exception", None)
     return (str(java) if java is not None else str(error)).strip().splitlines()[0][:300]
 
 
 def properties(manifest: Manifest) -> str:
-    """The offsets of a version as JSON, for a table's own history."""
+    """Return a version's offsets as JSON, for the table's own history."""
     topics = {name: {str(p): o for p, o in sorted(t.next_offsets.items())} for name, t in manifest.topics.items()}
     return json.dumps({"version": manifest.version, "run": manifest.run_id, "offsets": topics}, sort_keys=True)
 
 
 def check_same(said: str | None, manifest: Manifest, table: str) -> None:
-    """Raise TableFailed where a table has this version already, and of another run: it takes a version once, so rows
-    would be missing (the manifests were put back from a copy, say). What a table does not tell is not held against it.
+    """Raise TableFailed if the table already has this version from another run (if the manifests were restored from an
+    older copy, for instance): it accepts a version once, so this run's rows would be missing.
 
-    :param said: the offsets (`properties`) that the table has for the version.
+    :param said: the offsets (`properties`) that the table has for the version; None if it does not tell.
     """
     if said is None:
         return

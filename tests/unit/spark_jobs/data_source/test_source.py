@@ -123,7 +123,7 @@ def test_bad_options_are_named(root: Path, options: dict[str, str], words: str) 
     ],
 )
 def test_what_is_named_and_not_there_is_no_empty_table(root: Path, options: dict[str, str], lacking: str) -> None:
-    with pytest.raises(BadOption, match=f"^{lacking} was asked for, and is not there$"):
+    with pytest.raises(BadOption, match=f"^{lacking} was asked for and does not exist$"):
         rows(["offset"], path=str(root), **options)
 
 
