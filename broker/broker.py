@@ -9,8 +9,6 @@ import asyncio
 import random
 import resource
 import sys
-import threading
-import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +31,7 @@ from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.records import pauses
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
 from logyard.broker.server.listener import Listener
+from logyard.broker.server.record_threads import RecordThreads
 from logyard.broker.server.unread_answers import Answers
 from logyard.broker.zk import registration
 from logyard.broker.zk.session import ZooKeeperSession
@@ -40,9 +39,6 @@ from logyard.broker.znodes.brokers import version_for
 from logyard.broker.znodes.ops import SessionExpired
 
 DISK_THREADS = 8
-# Threads that look into records, apart from the disk's: who sends the worst of batches keeps these busy, not those.
-OPENING_THREADS = 4
-REST_S = 0.001
 # How long the event loop waits for a thread that works in Python: the usual 5 ms are long for a Produce.
 SWITCH_INTERVAL_S = 0.0005
 
@@ -54,8 +50,9 @@ def real_environment(config: BrokerConfig) -> Environment:
     loop = asyncio.get_running_loop()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     pool = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
-    openers = ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="records")
-    pauses.use(_give_way)
+    # Apart from the disk's: who sends the worst of batches keeps these busy, not those.
+    record_threads = RecordThreads()
+    pauses.use(record_threads.pause)
     clock = SystemClock()
     limits = limits_from(config)
     admission = Admission(limits, lambda: clock.monotonic() * 1000)
@@ -68,7 +65,7 @@ def real_environment(config: BrokerConfig) -> Environment:
         new_uuid=uuid.uuid4,
         new_session_id=partial(random.randrange, 1, 2**31),
         run_blocking=partial(loop.run_in_executor, pool),
-        run_opening=partial(loop.run_in_executor, openers),
+        run_opening=record_threads.submit,
         open_zookeeper=lambda: ZooKeeperSession(
             config.str("zookeeper.connect"),
             session_timeout_ms=config.int("zookeeper.session.timeout.ms"),
@@ -84,23 +81,16 @@ def real_environment(config: BrokerConfig) -> Environment:
         admission=admission,
         answers=answers,
         open_http=partial(HttpServer, authenticated=config.optional_str("http.token.file") is not None),
-        close=partial(_end, admission, pool, openers),
+        close=partial(_end, admission, pool, record_threads),
         open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         open_cleaner=ChildProcess,
     )
 
 
-def _give_way() -> None:
-    """Sleep as long as was worked: a thread that never sleeps is put aside by the machine while it holds the
-    interpreter, and the event loop with it."""
-    if threading.current_thread() is not threading.main_thread():
-        time.sleep(REST_S)
-
-
-def _end(admission: Admission, *pools: ThreadPoolExecutor) -> None:
+def _end(admission: Admission, pool: ThreadPoolExecutor, record_threads: RecordThreads) -> None:
     admission.close()
-    for pool in pools:
-        pool.shutdown(wait=False, cancel_futures=True)
+    pool.shutdown(wait=False, cancel_futures=True)
+    record_threads.close()
 
 
 class SystemChance:

@@ -8,7 +8,7 @@ from typing import Any
 from logyard.broker.cleaner.worker import CleaningWorker
 from logyard.broker.clock import Clock
 from logyard.broker.controller.ports import Chance
-from logyard.broker.event_loop import SubmitBlocking
+from logyard.broker.event_loop import SubmitBlocking, SubmitForClient
 from logyard.broker.http.server import HttpServer
 from logyard.broker.log.disk.port import Disk
 from logyard.broker.model import Endpoint
@@ -38,5 +38,5 @@ class Environment:
     admission: Admission | None = None
     open_files_max: int = 1 << 20
     open_cleaner: Callable[[], CleaningWorker] | None = None
-    run_opening: SubmitBlocking | None = None
+    run_opening: SubmitForClient | None = None
     answers: Answers | None = None

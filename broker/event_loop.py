@@ -37,5 +37,18 @@ NewPending = Callable[[], Pending[Any]]
 RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs in a thread what waits for the disk; awaited, it gives the work's result or raises what the work raised."""
 
+
+class Client(Protocol):
+    """Whom something is done for; `is_gone` where nobody takes the outcome any more."""
+
+    is_gone: bool
+
+
+class SubmitForClient(Protocol):
+    """`SubmitBlocking` for what takes as long as a client likes: it may be ended where the client is gone."""
+
+    def __call__(self, work: Callable[[], Any], client: Client | None = None, /) -> Pending[Any]: ...
+
+
 SubmitBlocking = Callable[[Callable[[], Any]], Pending[Any]]
 """The same for callers that do not await but are called back: `partial(loop.run_in_executor, pool)`."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.event_loop import NewPending, Pending, SubmitBlocking, TimerHandle, Timers
+from logyard.broker.event_loop import Client, NewPending, Pending, SubmitBlocking, SubmitForClient, TimerHandle, Timers
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.partition import Partition, PartitionPorts
@@ -32,7 +32,7 @@ class Hosted:
         timers: Timers,
         new_pending: NewPending,
         run_blocking: SubmitBlocking,
-        run_opening: SubmitBlocking | None = None,
+        run_opening: SubmitForClient | None = None,
     ) -> None:
         self.settings = settings
         self.logs = logs
@@ -89,6 +89,13 @@ class Hosted:
 
         (run or self.run_blocking)(work).add_done_callback(done)
         return pending
+
+    def in_record_thread(
+        self, work: Callable[[], None], outcome: Callable[[], T], client: Client | None = None
+    ) -> Pending[T]:
+        """The same in a thread for what looks into records; it ends where `client` is gone."""
+        run = self.run_opening
+        return self.in_thread(work, outcome, None if run is None else lambda each: run(each, client))
 
     def find(self, tp: TopicPartition) -> Partition:
         """Return the partition, or raise ApiError as a client should see it.

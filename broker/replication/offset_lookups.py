@@ -57,7 +57,7 @@ class Lookups:
             for number, search in searches:
                 answers[number] = search()
 
-        return self._hosted.in_thread(work, lambda: answers, self._hosted.run_opening)
+        return self._hosted.in_record_thread(work, lambda: answers)
 
     def _offset(self, query: OffsetQuery, isolation: Isolation, only_leader: bool) -> OffsetAnswer | Search:
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode, RecordErrors, StorageError
-from logyard.broker.event_loop import Pending
+from logyard.broker.event_loop import Client, Pending
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.hosted import Hosted
@@ -131,7 +131,9 @@ class Producing:
                 hosted.end_moved(partition)
         return self._wait(waiting, results, timeout_ms) if waiting else results
 
-    def opening(self, entries: Entries, opened: Opened, *, always: bool) -> Pending[AfterOpening] | None:
+    def opening(
+        self, entries: Entries, opened: Opened, client: Client | None, *, always: bool
+    ) -> Pending[AfterOpening] | None:
         """See `Replicas.opening`."""
         partitions = self._hosted.partitions
         now_ms = self._hosted.clock.now_ms()
@@ -144,10 +146,14 @@ class Producing:
             opener = log.opener(batches, now_ms, opened[number] if opened else None, always=always)
             if opener is not None:
                 openers[number] = opener
-        return self._open(entries, opened or [None] * len(entries), openers) if openers else None
+        return self._open(entries, opened or [None] * len(entries), openers, client) if openers else None
 
     def _open(
-        self, entries: Entries, opened: Opened, openers: Mapping[int, tuple[Callable[[memoryview], memoryview], Any]]
+        self,
+        entries: Entries,
+        opened: Opened,
+        openers: Mapping[int, tuple[Callable[[memoryview], memoryview], Any]],
+        client: Client | None,
     ) -> Pending[AfterOpening]:
         fit = [(tp, memoryview(bytearray(batches))) for tp, batches in entries]
         by = list(opened)
@@ -169,7 +175,7 @@ class Producing:
             kept = [number for number in range(len(fit)) if number not in refused]
             return [fit[number] for number in kept], [by[number] for number in kept], results
 
-        return self._hosted.in_thread(work, outcome, self._hosted.run_opening)
+        return self._hosted.in_record_thread(work, outcome, client)
 
     def _wait(
         self, waiting: dict[TopicPartition, Waiting], results: list[ProduceResult], timeout_ms: int

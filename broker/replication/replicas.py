@@ -10,7 +10,7 @@ from typing import Any
 from logyard.broker.clock import Clock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
-from logyard.broker.event_loop import NewPending, Pending, SubmitBlocking, TimerHandle, Timers
+from logyard.broker.event_loop import Client, NewPending, Pending, SubmitBlocking, SubmitForClient, TimerHandle, Timers
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import UpdateMetadata
 from logyard.broker.model import TopicPartition
@@ -58,7 +58,7 @@ class Replicas:
         new_pending: NewPending,
         run_blocking: SubmitBlocking,
         broker_epoch: Callable[[], int],
-        run_opening: SubmitBlocking | None = None,
+        run_opening: SubmitForClient | None = None,
     ) -> None:
         self.settings = settings
         self.hosted = Hosted(
@@ -128,20 +128,22 @@ class Replicas:
 
     # Data
 
-    def opening(self, entries: Entries, opened: Opened, *, always: bool = False) -> Pending[AfterOpening] | None:
+    def opening(
+        self, entries: Entries, opened: Opened, *, always: bool = False, client: Client | None = None
+    ) -> Pending[AfterOpening] | None:
         """Have a thread do what has to look into records and takes long; None: nothing does, or it was done.
 
-        With `always` whatever it takes: each of many may be little.
+        With `always` whatever it takes: each of many may be little. It ends where `client` is gone.
 
         What comes of it is to be appended instead (`opened` too), and what was refused is answered. It no longer needs
         the receive buffer. Whoever calls sees to it that later requests of the same client do not overtake this one,
         and asks again before appending: the topics' settings may have changed meanwhile.
         """
-        return self._produce.opening(entries, opened, always=always)
+        return self._produce.opening(entries, opened, client, always=always)
 
-    def look_into(self, work: Callable[[], None]) -> Pending[None]:
+    def look_into(self, work: Callable[[], None], client: Client | None = None) -> Pending[None]:
         """Do something with records in a thread: what takes as long as those who sent them like."""
-        return self.hosted.in_thread(work, lambda: None, self.hosted.run_opening)
+        return self.hosted.in_record_thread(work, lambda: None, client)
 
     def beside(self, work: Callable[[], None]) -> Pending[None]:
         """Do something in a thread that never waits for others to look into records: a few batches may hold all of

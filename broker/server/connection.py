@@ -112,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self.session.is_gone = True
         self._writer.lost()
         if self._unread is not None:
             self._unread.forget(self._let_in)

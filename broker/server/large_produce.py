@@ -55,11 +55,11 @@ async def _append(services: Services, request: Request) -> tuple[ProduceRequest,
             entries, refused = await in_thread(services.replicas, partial(producing.fit_parts, version, portion))
             results += refused
             await services.turns.next()
-            opening, much = producing.opening(services.replicas, asked, entries)
+            opening, much = producing.opening(services.replicas, request.session, asked, entries)
             if opening is None:
                 outcomes.append(producing.append(services.replicas, asked, entries))
                 continue
-            outcome, refused = await producing.append_opened(services.replicas, asked, opening, much)
+            outcome, refused = await producing.append_opened(services.replicas, request.session, asked, opening, much)
             outcomes.append(outcome)
             results += refused
     finally:

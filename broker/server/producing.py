@@ -15,7 +15,7 @@ from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.produce import AfterOpening, Entries
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.server.leader_endpoints import endpoints_of
-from logyard.broker.server.request import Encoded, Request
+from logyard.broker.server.request import Encoded, Request, Session
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import produce_throttle_ms
 
@@ -87,14 +87,22 @@ def fit_parts(version: int, parts: Iterable[Part]) -> tuple[Entries, Results]:
     return entries, refused
 
 
-def opening(replicas: Replicas, asked: ProduceRequest, entries: Entries) -> tuple[Awaitable[AfterOpening] | None, bool]:
+def opening(
+    replicas: Replicas, session: Session, asked: ProduceRequest, entries: Entries
+) -> tuple[Awaitable[AfterOpening] | None, bool]:
     """Begin to open what must not be opened on the loop, None where all of it may; and whether together it is much."""
     much = len(entries) > 1 and sum(effort(batches) for _, batches in entries) > EFFORT_MAX
-    return (replicas.opening(entries, (), always=much) if asked.acks in ACKS else None), much
+    client = client_of(session, asked)
+    return (replicas.opening(entries, (), always=much, client=client) if asked.acks in ACKS else None), much
+
+
+def client_of(session: Session, asked: ProduceRequest) -> Session | None:
+    """Whose absence ends the work; with acks=0 nobody's: a client may go as soon as it has sent its records."""
+    return session if asked.acks != 0 else None
 
 
 async def append_opened(
-    replicas: Replicas, asked: ProduceRequest, opening: Awaitable[AfterOpening], much: bool
+    replicas: Replicas, session: Session, asked: ProduceRequest, opening: Awaitable[AfterOpening], much: bool
 ) -> tuple[Outcome, Results]:
     """Wait for the thread, then append; returns the outcome, and what was refused before."""
     refused: Results = []
@@ -103,7 +111,7 @@ async def append_opened(
         entries, opened, spoilt = await again
         refused += spoilt
         # Again where the topic's settings have changed since.
-        again = replicas.opening(entries, opened, always=much)
+        again = replicas.opening(entries, opened, always=much, client=client_of(session, asked))
     return append(replicas, asked, entries, opened), refused
 
 

@@ -36,6 +36,8 @@ class Session:
     # called once it is: what came behind it need not wait for its answer.
     is_appending: bool = False
     go_on: Callable[[], None] = nobody_waits
+    # The connection is lost: nobody takes an answer any more.
+    is_gone: bool = False
 
 
 @dataclass(slots=True)

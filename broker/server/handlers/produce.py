@@ -35,7 +35,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     entries, refused = producing.fit(version, asked)
     if not entries:
         return producing.answer(services, request, asked.acks, refused)
-    opening, much = producing.opening(services.replicas, asked, entries)
+    opening, much = producing.opening(services.replicas, request.session, asked, entries)
     if opening is not None:
         request.session.is_appending = True
         return tasks.answering(_append_opened(services, request, asked, opening, refused, much))
@@ -77,7 +77,7 @@ async def _append_opened(
 ) -> Encoded:
     """Wait for the thread, then append and answer like `handle`; until it is appended a later request waits."""
     try:
-        outcome, spoilt = await producing.append_opened(services.replicas, asked, opening, much)
+        outcome, spoilt = await producing.append_opened(services.replicas, request.session, asked, opening, much)
     finally:
         request.session.is_appending = False
     if not isinstance(outcome, list):

@@ -3,6 +3,7 @@
 import asyncio
 import struct
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -58,9 +59,30 @@ async def test_many_little_batches_of_a_request_are_not_little_together() -> Non
     assert len(broker.kept()) == 3
 
 
+@pytest.mark.parametrize("acks", [1, 0])
+async def test_a_lost_connection_ends_what_is_looked_into_for_it(acks: int) -> None:
+    """Not with acks=0: such a client may go as soon as it has sent its records."""
+    broker = Broker()
+    clients: list[Any] = []
+    loop = asyncio.get_running_loop()
+
+    def run_opening(work: Callable[[], Any], client: Any) -> Any:
+        clients.append(client)
+        return loop.run_in_executor(None, work)
+
+    broker.world.replicas.hosted.run_opening = run_opening
+    broker.send(made(400, 100), acks=acks)
+    broker.connection.connection_lost(None)
+    (client,) = clients
+    assert client.is_gone if acks else client is None
+    async with asyncio.timeout(20):
+        while not broker.kept():
+            await asyncio.sleep(0.001)
+
+
 async def test_what_is_done_beside_does_not_wait_for_records() -> None:
     broker = Broker()
-    broker.world.replicas.hosted.run_opening = lambda work: asyncio.get_running_loop().create_future()
+    broker.world.replicas.hosted.run_opening = lambda work, client: asyncio.get_running_loop().create_future()
     done: list[int] = []
     async with asyncio.timeout(20):
         await cast(Any, broker.world.replicas.beside(lambda: done.append(1)))
