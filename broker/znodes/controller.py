@@ -1,5 +1,7 @@
 """/controller (ephemeral: who leads) and /controller_epoch (the fencing counter)."""
 
+from collections.abc import Iterable
+
 from logyard.broker.errors import CorruptData
 from logyard.broker.znodes import fields
 
@@ -8,6 +10,8 @@ EPOCH_PATH = "/controller_epoch"
 
 # What the epoch znode is created with; the first elected controller writes 1 (facts §1).
 INITIAL_EPOCH = 0
+# A larger one is no controller's: one mistaken request, or state, must not use the numbers up.
+BELIEVED_MAX = 2**30
 
 
 def encode(broker_id: int, timestamp_ms: int) -> bytes:
@@ -33,3 +37,8 @@ def decode_epoch(data: bytes) -> int:
         return int(data.decode("ascii"))
     except ValueError:
         raise CorruptData(f"znode {EPOCH_PATH}: a decimal number is expected, found {data[:40]!r}") from None
+
+
+def believed(epochs: Iterable[int]) -> int:
+    """The largest of these epochs that a controller can have had; 0 for none."""
+    return max((epoch for epoch in epochs if epoch <= BELIEVED_MAX), default=0)

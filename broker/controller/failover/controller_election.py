@@ -10,11 +10,9 @@ Rule 5: these are the only unfenced writes of the controller.
 Rule 6: no epoch is used twice, also where /controller_epoch was deleted or set back: it goes on above what this broker
         has seen, above every partition state (`rise_above`), and above what any other broker turns out to have seen
         (`outdo`). Kafka would begin at 1 again, and its brokers refuse that controller.
-Rule 7: one mistaken request, or state, must not use the numbers up: what names an epoch above `BELIEVED_MAX` is no
+Rule 7: one mistaken request, or state, must not use the numbers up: what is above `znode.BELIEVED_MAX` is no
         witness, and a broker is outdone three times at most; then it refuses its controller until it is restarted.
 """
-
-from collections.abc import Iterable
 
 from logyard.broker.controller import effects, fencing
 from logyard.broker.controller.context import ControllerContext
@@ -25,7 +23,6 @@ from logyard.broker.znodes import controller as znode
 from logyard.broker.znodes.ops import Create, Delete, SetData, Znode
 
 NOBODY = -1
-BELIEVED_MAX = 2**30
 # By how much a broker is outdone the first time, the second and the third.
 _FAR = (100, 10_000, 1_000_000)
 
@@ -39,7 +36,7 @@ def elect(context: ControllerContext) -> Steps[bool]:
         return False
     epoch_znode = yield from _epoch_znode()
     written = znode.decode_epoch(epoch_znode.data)
-    seen = max(context.last_epoch, believed([(yield from effects.epoch_seen())]))
+    seen = max(context.last_epoch, znode.believed([(yield from effects.epoch_seen())]))
     if written < seen:
         yield from effects.note(
             "/controller_epoch was deleted or set back: going on above what was seen",
@@ -71,11 +68,6 @@ def elect(context: ControllerContext) -> Steps[bool]:
     context.active_id = own
     yield from effects.note("elected as controller", epoch=epoch)
     return True
-
-
-def believed(epochs: Iterable[int]) -> int:
-    """The largest of these epochs that a controller can have had; 0 for none."""
-    return max((epoch for epoch in epochs if epoch <= BELIEVED_MAX), default=0)
 
 
 def rise_above(context: ControllerContext, seen: int) -> Steps[None]:

@@ -40,6 +40,7 @@ from logyard.broker.controller.topics import deletion, topics
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import NO_LEADER, PartitionState, TopicPartition
 from logyard.broker.znodes import (
+    controller,
     delete_topics,
     isr_notifications,
     log_dir_events,
@@ -61,7 +62,7 @@ def take_over(context: ControllerContext) -> Steps[None]:
     yield from notifications.clear(context, isr_notifications.PATH)
     written = yield from _load(context)
     states_of = [partition.state.controller_epoch for partition in context.partitions() if partition.state is not None]
-    yield from controller_election.rise_above(context, controller_election.believed(states_of))
+    yield from controller_election.rise_above(context, controller.believed(states_of))
     yield from deletion.on_failover(context)
     yield from sending.metadata(context)
     yield from _pass_over_bounced(context, written)

@@ -18,6 +18,7 @@ from logyard.admin.recovery.text import describe
 from logyard.admin.recovery.witnesses import ControllerView, Probe, Queue, Wire
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import BrokerInfo
+from logyard.broker.znodes.controller import believed
 
 # The key of `Case.withheld` for what is not done about the controller.
 _CONTROLLER = -1
@@ -277,7 +278,7 @@ class Recoverer:
 
     def _repair_epoch(self, view: ControllerView, partitions: PartitionsView) -> None:
         epochs = [state.controller_epoch for state in partitions.states.values()]
-        epoch = max([*epochs, self._expected.epoch or 0, 0]) + 1
+        epoch = believed([*epochs, self._expected.epoch or 0]) + 1
         if self._ensemble.repair_epoch(view, epoch):
             self._did(f"wrote {epoch} into /controller_epoch, above every epoch that a partition's state names")
 

@@ -20,6 +20,7 @@ from logyard.broker.znodes import (
     delete_topics,
     isr_notifications,
     log_dir_events,
+    partition_state,
     preferred_election,
     reassignments,
     topics,
@@ -99,7 +100,7 @@ def no_controller(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
 def epochs(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     """A state written under a later epoch than /controller_epoch: the counter was lost or set back."""
     if controller.EPOCH_PATH not in found.znodes and found.states:
-        highest = max(state.controller_epoch for state in found.states.values())
+        highest = controller.believed(state.controller_epoch for state in found.states.values())
         yield ZnodeFinding(
             controller.EPOCH_PATH,
             "no-epoch",
@@ -109,9 +110,22 @@ def epochs(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
             f"write {highest}: the next controller's epoch is then above every state's",
             (Create(controller.EPOCH_PATH, controller.encode_epoch(highest)),),
         )
+    for tp, state in sorted(found.states.items()):
+        if state.controller_epoch > controller.BELIEVED_MAX:
+            yield ZnodeFinding(
+                partition_state.path(tp),
+                "impossible-epoch",
+                f"it is of controller epoch {state.controller_epoch}, which no controller can have had",
+                "the controller takes itself for deposed there: the partition keeps its leader or stays without one",
+                "write the state again with the epoch of /controller_epoch, then have a controller elected",
+            )
     if found.controller_epoch is None:
         return
-    ahead = {tp: s.controller_epoch for tp, s in found.states.items() if s.controller_epoch > found.controller_epoch}
+    ahead = {
+        tp: s.controller_epoch
+        for tp, s in found.states.items()
+        if found.controller_epoch < s.controller_epoch <= controller.BELIEVED_MAX
+    }
     if ahead:
         highest = max(ahead.values())
         some = ", ".join(map(str, sorted(ahead)[:5])) + (", …" if len(ahead) > 5 else "")

@@ -1,6 +1,7 @@
 """Controllers recovered: dead, hung, missing, wedged, noticed or not; and nothing done where nothing is wrong."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -259,6 +260,16 @@ def test_a_garbled_epoch_is_written_above_every_known_one() -> None:
     result, _ = recover(made)
     assert result.finding is Finding.EPOCH_WEDGED
     assert result.epoch_after > known + 1
+
+
+def test_an_impossible_epoch_is_not_written_above() -> None:
+    made = cluster()
+    known = max(state.controller_epoch for state in made.states.values())
+    tp = next(iter(made.states))
+    made.states[tp] = replace(made.states[tp], controller_epoch=2**31 - 1)
+    made.controller, made.epoch_garbled = None, True
+    result, _ = recover(made)
+    assert known + 1 < result.epoch_after < 2**30
 
 
 def test_all_brokers_dead_are_all_started() -> None:

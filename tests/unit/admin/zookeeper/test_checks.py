@@ -85,6 +85,7 @@ CASES: list[tuple[Damage, str, str, bool]] = [
     (lambda z: drop(z, "/controller"), "/controller", "nobody-controls", False),
     (lambda z: z.commit([SetData("/controller", b'{"brokerid":8}')]), "/controller", "controller-unknown", False),
     (lambda z: z.commit([SetData(STATE, state(epoch=7))]), "/controller_epoch", "epoch-behind", True),
+    (lambda z: z.commit([SetData(STATE, state(epoch=2**31 - 1))]), STATE, "impossible-epoch", False),
     (lambda z: drop(z, "/controller_epoch"), "/controller_epoch", "no-epoch", True),
     (lambda z: drop(z, STATE), TOPIC, "half-made", False),
     (lambda z: drop(z, "/config/topics/t"), "/config/topics/t", "no-config", True),
@@ -205,6 +206,18 @@ def test_an_epoch_is_raised_above_every_states_and_an_election_follows(znodes: T
     assert epoch is not None
     assert epoch.data == b"7"
     assert znodes.tree.read("/controller") is None
+
+
+def test_an_impossible_epoch_raises_nothing(znodes: TreeZnodes) -> None:
+    """A controller above it would have used up all the numbers."""
+    znodes.commit([SetData(STATE, state(epoch=2**31 - 1))])
+    drop(znodes, "/controller_epoch")
+    missing, impossible = sorted(look(znodes), key=lambda each: each.kind, reverse=True)
+    assert (missing.kind, impossible.kind) == ("no-epoch", "impossible-epoch")
+    assert findings.mend(znodes, missing) is None
+    epoch = znodes.tree.read("/controller_epoch")
+    assert epoch is not None
+    assert int(epoch.data) < 1000
 
 
 def test_of_a_request_only_what_is_useless_is_taken_out(znodes: TreeZnodes) -> None:
