@@ -1,8 +1,10 @@
-"""Decisions of jobs that ran while a replica was away: asked for at its leader, applied to its log (docs/leases.md).
+"""Catching up with the decisions of jobs that ran while a replica was away (docs/leases.md, "Replicas that were away").
 
-Rule 1: a decision is applied here once the log's clean offset has reached its end; before, it is looked at again.
-Rule 2: only what is committed and here is touched: the high watermark has reached the decision's end.
-Done whether or not `log.cleaner.enable`: what is kept was decided elsewhere.
+The leader is asked for its decisions, and those that are missing are applied to the replica's log.
+
+Rule 1: a decision counts as applied once the log's clean offset has reached its end; until then it is tried again.
+Rule 2: it is applied only if the replica has committed all of its range: the high watermark has reached its end.
+It runs with `log.cleaner.enable=false` too, because the decision was made elsewhere.
 """
 
 import asyncio
@@ -42,8 +44,8 @@ Json = dict[str, Any]
 class CatchUpPorts:
     """What catching up works with.
 
-    `leader_of` tells who leads a partition that this broker follows in sync, None where it does not; `ask(broker id,
-    path)` is a GET on another broker's HTTP side, and raises NoAnswer.
+    `leader_of` gives the leader of a partition that this broker follows in sync, None if it does not. `ask(broker id,
+    path)` sends a GET to another broker and raises NoAnswer.
     """
 
     logs: Callable[[], list[PartitionLog]]
@@ -80,20 +82,20 @@ class CatchUp:
     # -- life -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look."""
+        """Ask leaders for decisions from now on."""
         self._task = tasks.keep("catch up", self._run)
 
     async def close(self) -> None:
-        """Stop, in the midst of work too."""
+        """Stop, also while a decision is applied."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """Nobody knows better."""
+        """A leader has nobody to ask."""
 
     def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """There may be something to catch up with: look soon."""
+        """There may be decisions to catch up with: ask soon."""
         self._wait_s = FIRST_LOOK_S
         self._followed.set()
 
@@ -137,24 +139,24 @@ class CatchUp:
 
     async def _leaders(self) -> set[int]:
         leaders = set()
-        for number, kept in enumerate(self._ports.logs(), start=1):
+        for number, partition_log in enumerate(self._ports.logs(), start=1):
             if number % LOGS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            leader = self._ports.leader_of(kept.tp) if kept.config.compacted else None
+            leader = self._ports.leader_of(partition_log.tp) if partition_log.config.compacted else None
             if leader is not None:
                 leaders.add(leader)
         return leaders
 
     def _is_missing(self, offer: Offered) -> bool:
-        kept = self._ports.find(offer.tp)
-        if kept is None or kept.failure is not None or not kept.config.compacted:
+        partition_log = self._ports.find(offer.tp)
+        if partition_log is None or partition_log.failure is not None or not partition_log.config.compacted:
             return False
         if self._ports.leader_of(offer.tp) != offer.leader or self._ports.is_held(offer.tp):
             return False
-        if self._refused.get(offer.tp) == offer.sha256 or kept.high_watermark < offer.range_end:
+        if self._refused.get(offer.tp) == offer.sha256 or partition_log.high_watermark < offer.range_end:
             return False
-        clean_offset = self._ports.clean_offset(kept)
-        reachable = min(offer.range_end, cleanable_end_of(kept, clean_offset, self._ports.clock.now_ms()))
+        clean_offset = self._ports.clean_offset(partition_log)
+        reachable = min(offer.range_end, cleanable_end_of(partition_log, clean_offset, self._ports.clock.now_ms()))
         return clean_offset < reachable
 
     async def _catch_up(self, offer: Offered, worker: CleaningWorker) -> int:
@@ -162,7 +164,7 @@ class CatchUp:
         try:
             data = await self._ports.ask(offer.leader, f"/decisions/{quote(tp.topic, safe='')}/{tp.partition}")
             if hashlib.sha256(data).hexdigest() != offer.sha256:
-                raise NoAnswer("another decision came than was offered")
+                raise NoAnswer("the decision is not the one that was offered")
             worker.pace(self._ports.bytes_per_second())
             request = {"keys_max": 0, "decision": base64.b64encode(data).decode()}
             answer = await own_run.run(self._ports.lease_service, worker, tp, CATCH_UP_RUN, request)
@@ -189,7 +191,7 @@ def _read_offers(leader: int, data: bytes) -> list[Offered]:
     try:
         return [_offered(leader, row) for row in json.loads(data)["decisions"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise NoAnswer(f"its answer to GET /decisions does not parse: {error!r}") from error
+        raise NoAnswer(f"the answer to GET /decisions does not parse: {error!r}") from error
 
 
 def _offered(leader: int, row: Mapping[str, Any]) -> Offered:

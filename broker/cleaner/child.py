@@ -1,7 +1,7 @@
-"""`python -m logyard.broker.cleaner.child`: the process that cleans, one request a line on stdin, one answer on stdout.
+"""`python -m logyard.broker.cleaner.child`: the process that cleans; one request a line on stdin, one answer on stdout.
 
-It ends with its broker: the end of stdin, which comes with the broker's death however it dies, ends it at once, in the
-midst of its work too. What it leaves then is a lease's directory, which the broker removes at its next start.
+It ends with its broker: however the broker dies, stdin then ends, and with it the process, even during its work. It
+leaves a lease's directory behind, which the broker removes at its next start.
 """
 
 import json
@@ -17,27 +17,27 @@ from logyard.broker.cleaner import cleaning
 from logyard.broker.cleaner.worker import NEW_RATE, RATE
 from logyard.broker.log.disk.real import OsDisk
 
-# Cleaning can wait: requests go first where both want the processor.
+# Cleaning can wait: requests come first when both need the processor.
 NICENESS = 10
 LOOK_BYTES = 256 << 10
 UNBOUND = 1e308
 
 
 class Pace:
-    """Sleeps so that no more bytes go through than a rate on average, which may change meanwhile."""
+    """Sleeps so that the average rate of bytes stays below a limit, which may change meanwhile."""
 
     def __init__(self) -> None:
         self._changed = threading.Event()
         self.set(UNBOUND)
 
     def set(self, bytes_per_second: float) -> None:
-        """Go by this rate from now on; who sleeps by another is woken."""
+        """Go by this rate from now on; wakes a sleeper, who goes by it too."""
         self._rate, self._began = bytes_per_second, time.monotonic()
         self._done = self._looked = 0
         self._changed.set()
 
     def __call__(self, size: int) -> None:
-        """So many bytes are through."""
+        """Count these bytes, and sleep if they came too fast."""
         self._done += size
         if self._done - self._looked < min(LOOK_BYTES, self._rate):
             return
@@ -49,7 +49,9 @@ class Pace:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the broker says when
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole process group; the broker decides when to stop
     os.nice(NICENESS)
     requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
     pace = Pace()
@@ -66,7 +68,7 @@ def _receive(requests: "queue.SimpleQueue[Any]", pace: Pace) -> None:
     try:
         for line in sys.stdin.buffer:
             request = json.loads(line)
-            # Set here, not where the work begins: a rate that comes right behind its request must not be lost.
+            # Set here, not where the work begins: a new rate right behind its request must not be lost.
             if NEW_RATE in request:
                 pace.set(request[NEW_RATE])
             else:
@@ -74,7 +76,7 @@ def _receive(requests: "queue.SimpleQueue[Any]", pace: Pace) -> None:
                 requests.put(request)
         status = 0
     finally:
-        # Without its ears the process would wait for ever, and its broker for it.
+        # If this thread has failed, the process could not hear its broker, which would wait for it for ever.
         os._exit(status)
 
 

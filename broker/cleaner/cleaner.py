@@ -1,9 +1,9 @@
-"""The built-in cleaner (`log.cleaner.enable`): takes a lease on a log, has it cleaned, commits the parts.
+"""The built-in cleaner (`log.cleaner.enable`): takes a lease on a log, has a child process clean it, commits the parts.
 
-Rule 1: one way to clean a log: the lease, the parts and the commit are those of a Spark job (docs/leases.md), so a log
-        that a job holds is left alone, and what a commit checks is checked here too.
-Rule 2: a log that cannot be cleaned (a damaged batch, a format too old) is marked uncleanable, once, with the reason,
-        until it is deleted or the broker starts again; other trouble (no space, a lost lease) is tried again later.
+Rule 1: lease, parts and commit are those of a Spark job (docs/leases.md). So a log that a job compacts is skipped, and
+        a commit is checked in the same way.
+Rule 2: a log that cannot be cleaned (a damaged batch) is marked uncleanable, with the reason, until it is deleted or
+        the broker starts again. After other failures (no space, a lost lease) it is tried again later.
 """
 
 import asyncio
@@ -45,7 +45,10 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CleanerPorts:
-    """What the cleaner works with; `clean_offset`: up to where a log is clean, `is_held`: whether a run compacts it."""
+    """What the cleaner works with.
+
+    `clean_offset` is the offset below which a log is clean, `is_held` tells whether a run compacts a replica.
+    """
 
     logs: Callable[[], list[PartitionLog]]
     find: Callable[[TopicPartition], PartitionLog | None]
@@ -58,10 +61,10 @@ class CleanerPorts:
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _Failure:
     """A log that could not be cleaned: how often in a row, and when it may be tried again (monotonic seconds).
 
-    `not_before` is infinite for one that was given up.
+    `not_before` is infinite for a log that is uncleanable.
     """
 
     log: PartitionLog
@@ -77,9 +80,9 @@ class LogCleaner:
         self._ports = ports
         self._settings = settings
         self._workers: dict[int, CleaningWorker] = {}
-        self._threads: dict[int, asyncio.Task[None]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
         self._at_work: set[TopicPartition] = set()
-        self._trouble: dict[TopicPartition, _Trouble] = {}
+        self._failures: dict[TopicPartition, _Failure] = {}
         self._changed = asyncio.Event()
         self._running = False
         self.cleaned = 0
@@ -91,12 +94,12 @@ class LogCleaner:
     # -- life -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to clean."""
+        """Clean logs from now on."""
         self._running = True
-        self._employ()
+        self._start_workers()
 
     def configure(self, settings: CleanerSettings) -> None:
-        """Go by these settings: those who rest look again at once, work under way goes on at the new rate."""
+        """Go by these settings: idle workers look for work at once, running work goes on at the new rate."""
         if settings == self._settings:
             return
         self._settings = settings
@@ -105,19 +108,19 @@ class LogCleaner:
         self._changed.set()
         self._changed = asyncio.Event()
         if self._running:
-            self._employ()
+            self._start_workers()
 
-    def _employ(self) -> None:
+    def _start_workers(self) -> None:
         for number in range(self._settings.threads):
-            if number not in self._threads or self._threads[number].done():
-                self._threads[number] = tasks.keep("cleaner", partial(self._thread, number))
+            if number not in self._tasks or self._tasks[number].done():
+                self._tasks[number] = tasks.keep("cleaner", partial(self._work, number))
 
     async def close(self) -> None:
-        """Stop, in the midst of a cleaning too; leases are left to whoever closes them."""
+        """Stop, also during a cleaning; the leases are ended by Leases.close."""
         self._running = False
-        for task in self._threads.values():
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._threads.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def gauges(self) -> dict[str, int]:
         """Kafka's figures of a cleaner (kafka.log:type=LogCleaner, LogCleanerManager)."""
@@ -129,14 +132,14 @@ class LogCleaner:
             "cleaner_logs_cleaned": self.cleaned,
         }
 
-    async def _thread(self, number: int) -> None:
+    async def _work(self, number: int) -> None:
         worker = self._workers[number] = self._ports.open_worker()
         try:
             while number < self._settings.threads:
                 busy = False
                 try:
-                    busy = await self.clean_filthiest(worker)
-                except Exception as error:  # a cleaner that is gone would go unnoticed for weeks
+                    busy = await self.clean_next(worker)
+                except Exception as error:  # a cleaner that had stopped would go unnoticed for weeks
                     log.error("the cleaner failed", error=repr(error), exc_info=error)
                 if not busy:
                     await worker.end()
@@ -152,13 +155,13 @@ class LogCleaner:
 
     # -- choosing -------------------------------------------------------------------------------------------
 
-    async def clean_filthiest(self, worker: CleaningWorker) -> bool:
-        """Clean the log that needs it most; returns whether there was one."""
-        found = selection.filthiest(await self._candidates())
+    async def clean_next(self, worker: CleaningWorker) -> bool:
+        """Clean the log that needs it most; returns whether there was one to clean."""
+        found = selection.next_to_clean(await self._candidates())
         if found is None:
             return False
         if found.tp in self._at_work:
-            return True  # another thread was quicker: look again
+            return True  # another worker has begun with it: look again
         self._at_work.add(found.tp)
         try:
             await self._clean(found, worker)
@@ -168,57 +171,59 @@ class LogCleaner:
 
     async def _candidates(self) -> list[Candidate]:
         found: list[Candidate] = []
-        self._forget_the_gone()
-        for number, kept in enumerate(self._ports.logs(), start=1):
+        self._forget_deleted_logs()
+        for number, partition_log in enumerate(self._ports.logs(), start=1):
             if number % LOGS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            if self._may_be_cleaned(kept):
+            if self._may_be_cleaned(partition_log):
                 try:
-                    found.append(await self._judge(kept))
+                    found.append(await self._judge(partition_log))
                 except (LogyardError, FileNotFoundError):
-                    pass  # its own trouble, told when it is next used
+                    pass  # the log has failed, which is reported when it is next used
                 except Exception as bug:
-                    self._not_cleaned(kept, bug)
+                    self._not_cleaned(partition_log, bug)
         self.dirtiest = max((candidate.ratio for candidate in found), default=0.0)
         return found
 
-    def _may_be_cleaned(self, kept: PartitionLog) -> bool:
-        if not kept.config.compacted or kept.failure is not None or kept.is_future:
+    def _may_be_cleaned(self, partition_log: PartitionLog) -> bool:
+        if not partition_log.config.compacted or partition_log.failure is not None or partition_log.is_future:
             return False
-        if kept.tp in self._at_work or self._ports.is_held(kept.tp):
+        if partition_log.tp in self._at_work or self._ports.is_held(partition_log.tp):
             return False
-        trouble = self._trouble.get(kept.tp)
-        return trouble is None or trouble.not_before <= self._ports.clock.monotonic()
+        failure = self._failures.get(partition_log.tp)
+        return failure is None or failure.not_before <= self._ports.clock.monotonic()
 
-    async def _judge(self, kept: PartitionLog) -> Candidate:
+    async def _judge(self, partition_log: PartitionLog) -> Candidate:
         now_ms = self._ports.clock.now_ms()
-        clean_offset = self._ports.clean_offset(kept)
-        end_offset = cleanable_end_of(kept, clean_offset, now_ms)
+        clean_offset = self._ports.clean_offset(partition_log)
+        end_offset = cleanable_end_of(partition_log, clean_offset, now_ms)
         first_dirty_at_ms = -1
-        if kept.config.max_compaction_lag_ms < LONG_MAX and end_offset > clean_offset:
-            first = kept.segments[kept.segments.number_of(clean_offset)]
+        if partition_log.config.max_compaction_lag_ms < LONG_MAX and end_offset > clean_offset:
+            first = partition_log.segments[partition_log.segments.number_of(clean_offset)]
             first_dirty_at_ms = await self._ports.run_blocking(partial(_first_timestamp, first))
-        return selection.judge(kept, clean_offset, end_offset, first_dirty_at_ms, now_ms)
+        return selection.judge(partition_log, clean_offset, end_offset, first_dirty_at_ms, now_ms)
 
-    def _forget_the_gone(self) -> None:
-        for tp, trouble in list(self._trouble.items()):
-            if self._ports.find(tp) is not trouble.log:
-                del self._trouble[tp]
+    def _forget_deleted_logs(self) -> None:
+        for tp, failure in list(self._failures.items()):
+            if self._ports.find(tp) is not failure.log:
+                del self._failures[tp]
 
     # -- cleaning -------------------------------------------------------------------------------------------
 
     async def _clean(self, found: Candidate, worker: CleaningWorker) -> None:
         began = self._ports.clock.monotonic()
-        kept = self._ports.find(found.tp)
-        if kept is None:
+        partition_log = self._ports.find(found.tp)
+        if partition_log is None:
             return
         try:
             done = await self._clean_leased(found.tp, worker)
         except Exception as error:
-            if self._ports.find(found.tp) is kept:  # else it was deleted or moved meanwhile: no trouble of anybody's
-                self._not_cleaned(kept, error)
+            if (
+                self._ports.find(found.tp) is partition_log
+            ):  # else it was deleted or moved meanwhile, and the failure is nobody's
+                self._not_cleaned(partition_log, error)
         else:
-            self._trouble.pop(found.tp, None)
+            self._failures.pop(found.tp, None)
             seconds = self._ports.clock.monotonic() - began
             self.slowest_s = max(self.slowest_s, seconds)
             self.cleaned += 1
@@ -239,34 +244,45 @@ class LogCleaner:
             "clean_offset": done["clean_offset"],
         }
 
-    def _not_cleaned(self, kept: PartitionLog, error: Exception) -> None:
+    def _not_cleaned(self, partition_log: PartitionLog, error: Exception) -> None:
         if isinstance(error, CorruptData):
-            self._give_up(kept, str(error))
+            self._give_up(partition_log, str(error))
             return
         if not isinstance(error, LeaseError | StorageError | WorkerDied):
-            # Told, and left for a while like other trouble: chosen again at once it would keep all others dirty.
+            # A bug: reported, and tried again later. If it were tried at once, no other log would be cleaned.
             tasks.failed("cleaner", error)
-        self._try_later(kept, str(error) or repr(error))
+        self._try_later(partition_log, str(error) or repr(error))
 
-    def _give_up(self, kept: PartitionLog, reason: str) -> None:
-        log.error("log cannot be cleaned, it is left alone until the next start", replica=str(kept.tp), reason=reason)
-        self._trouble[kept.tp] = _Trouble(kept, reason, 1, inf)
+    def _give_up(self, partition_log: PartitionLog, reason: str) -> None:
+        log.error(
+            "log cannot be cleaned: it is skipped until the broker starts again",
+            replica=str(partition_log.tp),
+            reason=reason,
+        )
+        self._failures[partition_log.tp] = _Failure(partition_log, reason, 1, inf)
 
-    def _try_later(self, kept: PartitionLog, reason: str) -> None:
-        """Rest longer each time."""
-        before = self._trouble.get(kept.tp)
+    def _try_later(self, partition_log: PartitionLog, reason: str) -> None:
+        """Wait twice as long after each failure in a row."""
+        before = self._failures.get(partition_log.tp)
         attempts = 1 if before is None else before.attempts + 1
         rest_s = min(max(self._settings.backoff_ms / 1000, REST_S_MIN) * 2 ** min(attempts - 1, 10), REST_S_MAX)
-        log.warning("cleaning failed", replica=str(kept.tp), reason=reason, again_in_s=rest_s)
-        self._trouble[kept.tp] = _Trouble(kept, reason, attempts, self._ports.clock.monotonic() + rest_s)
+        log.warning("cleaning failed", replica=str(partition_log.tp), reason=reason, again_in_s=rest_s)
+        self._failures[partition_log.tp] = _Failure(
+            partition_log, reason, attempts, self._ports.clock.monotonic() + rest_s
+        )
+
+    @property
+    def failures(self) -> Mapping[TopicPartition, str]:
+        """The logs whose last cleaning failed, each with the reason."""
+        return {tp: failure.reason for tp, failure in self._failures.items()}
 
     @property
     def uncleanable(self) -> Mapping[TopicPartition, str]:
-        """Logs that are left alone, and why."""
-        return {tp: t.reason for tp, t in self._trouble.items() if t.not_before == inf}
+        """The logs that cannot be cleaned, each with the reason."""
+        return {tp: failure.reason for tp, failure in self._failures.items() if failure.not_before == inf}
 
 
 def _first_timestamp(segment: Segment) -> int:
-    """The timestamp of a segment's first batch, -1 where it has none. Waits for the disk; raises CorruptData."""
+    """Return the timestamp of a segment's first batch, -1 if it has none. Waits for the disk; raises CorruptData."""
     head = segment.disk.open(segment.path(layout.LOG)).read_at(HEADER_SIZE, 0)
     return parse_header(memoryview(head)).max_timestamp if len(head) == HEADER_SIZE else -1

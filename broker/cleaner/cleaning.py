@@ -1,8 +1,8 @@
-"""One cleaning, from a lease to the parts that replace its segments: what the cleaner's child process does.
+"""One cleaning, from a lease to the parts that replace its segments: the work of the cleaner's child process.
 
-It knows of the lease only what POST /leases answers (docs/leases.md), as a Spark job does; it reads the links and
-writes parts, and touches nothing else. Segments are read piece by piece; what is kept in memory is the keys of the
-dirty part and the surviving offsets of one group.
+Like a Spark job it knows only the answer of POST /leases (docs/leases.md). It reads the links and writes parts, and
+touches nothing else. Segments are read piece by piece; in memory are the keys of the dirty part and the surviving
+offsets of one group.
 """
 
 import base64
@@ -29,13 +29,13 @@ from logyard.broker.records.batch import crc_matches, parse_header
 Json = dict[str, Any]
 
 PIECE_BYTES = 1 << 20
-# As much as the broker leaves free when parts come by HTTP: a full disk would take the log directory offline.
+# The broker leaves as much free when parts come by HTTP: a full disk would take the log directory offline.
 SPARE_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
 class Cleaning:
-    """A lease that is being worked on. `throttle(bytes)` is told what was read or written, and may sleep."""
+    """A lease that is being cleaned. `throttle(bytes)` is called for bytes read or written, and may sleep."""
 
     lease: Json
     disk: Disk
@@ -64,7 +64,7 @@ class Cleaning:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Have CorruptData say where: partition, segment, and the batch that was looked at last."""
+        """Add to a CorruptData where it was: partition, segment, and the batch that was read last."""
         try:
             yield
         except CorruptData as error:
@@ -75,10 +75,10 @@ class Cleaning:
 
 
 def clean(lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None]) -> Json:
-    """Write the parts for a lease; returns what its commit has to say, and figures.
+    """Decide and write the parts for a lease; returns the fields of its commit, and figures.
 
-    Raises CorruptData (naming partition, segment, position and offset), StorageError (DiskError, too little space),
-    FileNotFoundError where the lease's links went.
+    Raises CorruptData (naming partition, segment, position and offset), StorageError (a failed disk, too little space),
+    and FileNotFoundError if the lease's links are gone.
     """
     segments = _segments(lease)
     work = Cleaning(lease, disk, throttle, segments)
@@ -101,13 +101,14 @@ def clean(lease: Json, keys_max: int, disk: Disk, throttle: Callable[[int], None
         work.survivors += len(decision.survivors)
         _rewrite(work, group, decision)
     first = touched[0].base_offset if touched else range_end
-    return _told(work, first, range_end, work.decided.hexdigest())
+    return _answer_of(work, first, range_end, work.decided.hexdigest())
 
 
 def apply(lease: Json, decision: Decision, disk: Disk, throttle: Callable[[int], None]) -> Json:
-    """Write the parts that a decision made elsewhere asks for, as far as the lease goes; answers and raises as `clean`.
+    """Write the parts for a decision made elsewhere, as far as the lease reaches; returns and raises as `clean`.
 
-    A part of the range is safe: what supersedes a record is in this log as well, if not yet in a closed segment.
+    Applying a part of the range is safe: the record that supersedes a removed one is in this log too, maybe in the
+    active segment.
     """
     segments = _segments(lease)
     work = Cleaning(lease, disk, throttle, segments)
@@ -120,7 +121,7 @@ def apply(lease: Json, decision: Decision, disk: Disk, throttle: Callable[[int],
     ):
         _rewrite(work, group, within)
     work.survivors = len(decision.survivors)
-    return _told(work, decision.range_start, range_end, decision.sha256)
+    return _answer_of(work, decision.range_start, range_end, decision.sha256)
 
 
 def _segments(lease: Json) -> list[SegmentRange]:
@@ -130,7 +131,7 @@ def _segments(lease: Json) -> list[SegmentRange]:
     ]
 
 
-def _told(work: Cleaning, range_start: int, range_end: int, sha256: str) -> Json:
+def _answer_of(work: Cleaning, range_start: int, range_end: int, sha256: str) -> Json:
     return {
         "range_start": min(range_start, range_end),
         "range_end": range_end,
@@ -160,7 +161,7 @@ def _survey(lease: Json, range_end: int) -> Survey:
         range_end=range_end,
         now_ms=lease["now_ms"],
         delete_retention_ms=lease["config"]["delete.retention.ms"],
-        # As in Kafka a replica judges by its own log: what carries a passed horizon was cleaned here before.
+        # As in Kafka a replica goes by its own log: a batch whose horizon has passed was cleaned here before.
         tombstone_cutoff=lease["clean_offset"],
         aborted=_aborted(lease),
         producers=producers,
@@ -173,7 +174,7 @@ def _survey(lease: Json, range_end: int) -> Survey:
 
 
 def _rewrite(work: Cleaning, group: Sequence[SegmentRange], decision: Decision) -> None:
-    """Write one group's part, aside and renamed; a single segment that stays as it is gets none."""
+    """Write one group's part under another name and rename it; a single segment that is unchanged gets no part."""
     base = group[0].base_offset
     path = f"{work.lease['parts_dir']}/{base:020d}.part"
     before = Tally(work.tally.batches_in, work.tally.batches_out, work.tally.batches_verbatim)
@@ -237,10 +238,10 @@ class _Part:
 
 
 def answer(request: Json, disk: Disk, throttle: Callable[[int], None]) -> Json:
-    """Carry out `{"lease", "keys_max"}`; what goes wrong is told as `{"failed", "message"}`.
+    """Carry out a request `{"lease", "keys_max"}`; a failure is returned as `{"failed", "message"}`.
 
-    With a `decision` (base64) that one is applied, without one the log's own is made.
-    `throttle(bytes)` paces the work. `failed` is `corrupt`, `storage` or `error` (ours).
+    If the request has a `decision` (base64), it is applied; otherwise one is made from the log.
+    `throttle(bytes)` paces the work. `failed` is `corrupt`, `storage` or `error` (a bug).
     """
     try:
         if "decision" in request:
@@ -250,9 +251,9 @@ def answer(request: Json, disk: Disk, throttle: Callable[[int], None]) -> Json:
         return {"failed": "corrupt", "message": str(error)}
     except (StorageError, FileNotFoundError) as error:
         return {"failed": "storage", "message": str(error)}
-    except Exception as error:  # the broker has to learn of it, whatever it is
+    except Exception as error:  # the broker has to hear of every failure
         return {"failed": "error", "message": f"{type(error).__name__}: {error}"}
 
 
 def unthrottled(_size: int) -> None:
-    """Pace nothing."""
+    """Never sleep."""

@@ -1,4 +1,4 @@
-"""What the broker's own runs do with a lease: have it worked on while it is kept alive, then commit."""
+"""One run of the broker's own (cleaner or catch-up): take a lease, have a worker write the parts, commit."""
 
 import asyncio
 from typing import Any
@@ -17,10 +17,10 @@ Json = dict[str, Any]
 async def run(
     lease_service: LeaseService, worker: CleaningWorker, tp: TopicPartition, run_id: str, request: Json
 ) -> Json:
-    """Take a lease on a log, have the request carried out with it, commit; returns what was made and the answer.
+    """Take a lease on a log, have the request carried out, commit; returns the worker's answer with the commit's.
 
-    `decision` of the request, if there is one, goes into the commit. Raises LeaseError, StorageError, WorkerDied,
-    and CorruptData for a log that cannot be cleaned.
+    If the request has a `decision`, it goes into the commit. Raises LeaseError, StorageError, WorkerDied, and
+    CorruptData if the log cannot be cleaned.
     """
     lease = await lease_service.grant(
         {"topic": tp.topic, "partition": tp.partition, "run_id": run_id, "purpose": "compact", "ttl_ms": TTL_MS}
@@ -29,7 +29,7 @@ async def run(
         made = await _work_at(lease_service, worker, lease, request)
         answer = await lease_service.commit(lease["lease_id"], _commit_of(lease, made, request.get("decision")))
     except BaseException as error:
-        # Of no effect on a lease that has ended.
+        # This changes nothing if the lease has ended.
         reason = str(error) or type(error).__name__
         await lease_service.abort(lease["lease_id"], {"generation": lease["generation"], "reason": reason})
         raise
@@ -37,7 +37,7 @@ async def run(
 
 
 async def _work_at(lease_service: LeaseService, worker: CleaningWorker, lease: Json, request: Json) -> Json:
-    """Have the parts written while the lease is kept alive; raises LeaseError where it is lost."""
+    """Have the parts written, and renew the lease meanwhile; raises LeaseError if it is lost."""
     job = tasks.answering(worker.clean({**request, "lease": lease}))
     try:
         while not job.done():

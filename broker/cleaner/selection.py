@@ -1,7 +1,7 @@
-"""Which log is cleaned next: the dirtiest one over its ratio, or one whose records waited too long.
+"""Which log is cleaned next: the dirtiest one above its ratio, or one whose records have waited too long.
 
-As Kafka's LogCleanerManager.grabFilthiestCompactedLog chooses (facts §13, KIP-354); the logs of internal topics come
-first, since what a coordinator must read to take over grows with them.
+The choice is that of Kafka's LogCleanerManager.grabFilthiestCompactedLog (facts §13, KIP-354). Logs of internal topics
+come first, because a coordinator that takes over has to read them whole.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 
 
 class Candidate(NamedTuple):
-    """A log that may be cleaned from `clean_offset` to below `end_offset`; `ratio` is its dirty part."""
+    """A log that may be cleaned from `clean_offset` to below `end_offset`; `ratio` is the dirty share, 0 to 1."""
 
     tp: TopicPartition
     clean_offset: int
@@ -28,7 +28,7 @@ class Candidate(NamedTuple):
 
 
 def judge(log: PartitionLog, clean_offset: int, end_offset: int, first_dirty_at_ms: int, now_ms: int) -> Candidate:
-    """Say how dirty a log is; `first_dirty_at_ms` is the time of its first dirty batch, -1 where it does not matter."""
+    """Return how dirty a log is; `first_dirty_at_ms` is the time of its first dirty batch, -1 if it does not matter."""
     ratio = dirty_ratio(closed_segments(log), clean_offset, end_offset)
     due = is_due(
         ratio,
@@ -42,6 +42,6 @@ def judge(log: PartitionLog, clean_offset: int, end_offset: int, first_dirty_at_
     return Candidate(log.tp, clean_offset, end_offset, ratio, due)
 
 
-def filthiest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Return the one to be cleaned next, None where none is due."""
+def next_to_clean(candidates: Iterable[Candidate]) -> Candidate | None:
+    """Return the candidate to be cleaned next, None if none is due."""
     return max((c for c in candidates if c.is_due), key=lambda c: c.urgency, default=None)

@@ -1,4 +1,4 @@
-"""The cleaning of one broker, put together: its own cleaner, and the catching up with decisions made elsewhere."""
+"""The cleaning of one broker: its own cleaner, and catching up with decisions made elsewhere."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +22,7 @@ from logyard.broker.znodes.ops import ZooKeeper
 
 
 class CleaningService:
-    """Started with the broker, closed before its leases. `cleaner` is None with log.cleaner.enable=false."""
+    """Started with the broker, closed before its leases. `cleaner` is None if log.cleaner.enable=false."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class CleaningService:
             self.cleaner = LogCleaner(ports, self._settings)
 
     def start(self) -> None:
-        """Begin to clean and to catch up."""
+        """Clean and catch up from now on."""
         self.catch_up.start()
         if self.cleaner is not None:
             self.cleaner.start()
 
     async def close(self) -> None:
-        """Stop, in the midst of work too."""
+        """Stop, also during work."""
         await self.catch_up.close()
         if self.cleaner is not None:
             await self.cleaner.close()
@@ -90,7 +90,7 @@ class CleaningService:
         return {} if self.cleaner is None else self.cleaner.gauges()
 
     def _leader_of(self, tp: TopicPartition) -> int | None:
-        """The leader that this broker follows, in sync; None where it does not."""
+        """Return the leader that this broker follows in sync, None if it does not."""
         known = self._metadata.partition(tp)
         if known is None or known.leader in (NO_LEADER, self._broker_id) or self._broker_id not in known.isr:
             return None
@@ -103,6 +103,6 @@ class CleaningService:
         except LogyardError as error:
             raise NoAnswer(f"broker {broker_id}: {error}") from error
         if address is None:
-            raise NoAnswer(f"broker {broker_id} has no HTTP side (or is gone)")
+            raise NoAnswer(f"broker {broker_id} publishes no HTTP address, or is gone")
         answer: bytes = await self._run(partial(http_get.get, address, path))
         return answer

@@ -19,7 +19,7 @@ class CleanerSettings:
 
     @property
     def keys_max(self) -> int:
-        """How many keys one process may keep: its part of log.cleaner.dedupe.buffer.size."""
+        """The keys that one process may keep in memory: its share of log.cleaner.dedupe.buffer.size."""
         return max(KEYS_MIN, self.dedupe_buffer_bytes // max(self.threads, 1) // BYTES_PER_KEY)
 
     @property
@@ -28,7 +28,7 @@ class CleanerSettings:
 
 
 def settings_from(config: BrokerConfig) -> CleanerSettings:
-    """Read the cleaner's settings off a broker's configuration."""
+    """Return the cleaner's settings in a broker's configuration."""
     return CleanerSettings(
         threads=config.int("log.cleaner.threads"),
         backoff_ms=config.int("log.cleaner.backoff.ms"),

@@ -1,6 +1,6 @@
-"""Who does the cleaning: a child process, and a twin that does it on the spot (tests, with a disk in memory).
+"""The workers that clean: a child process, and for tests with a disk in memory one in the broker's own process.
 
-A process and not a thread: cleaning is work for the interpreter, which would hold up the event loop.
+It is a process and not a thread because cleaning keeps the interpreter busy, which would delay the event loop.
 """
 
 import asyncio
@@ -18,39 +18,39 @@ Json = dict[str, Any]
 
 # A lease names every segment and producer of a log.
 LINE_BYTES_MAX = 256 << 20
-# Bytes per second of a request, null for no bound.
+# Key of a request: bytes per second, null for no limit.
 RATE = "bytes_per_second"
-# A line with this key alone is no request: work under way goes on at that rate.
+# A line with only this key is no request: running work goes on at that rate.
 NEW_RATE = "new_bytes_per_second"
 ENDING_S = 5.0
 
 
 class WorkerDied(LogyardError):
-    """The process that cleaned is gone: killed, or out of memory."""
+    """The cleaning process is gone: killed, or out of memory."""
 
 
 class CleaningWorker(Protocol):
     """Cleans one lease at a time."""
 
     async def clean(self, request: Json) -> Json:
-        """Return what `work.answer` does for this request; raises WorkerDied. Cancelling it ends the process."""
+        """Return what `cleaning.answer` returns for this request; raises WorkerDied. Cancelling it ends the process."""
         ...
 
     def pace(self, bytes_per_second: float) -> None:
-        """Go by this rate from now on, in work under way too; unbound without."""
+        """Read and write at most at this rate from now on, in running work too. Without a call there is no limit."""
         ...
 
     async def end(self) -> None:
-        """Let go of what an idle worker holds; the next `clean` gets it again."""
+        """Release what an idle worker holds; the next `clean` acquires it again."""
         ...
 
 
 class ChildProcess:
-    """A child that is started when there is something to clean."""
+    """A child process, started when there is something to clean."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
-        # Kept here and not by who asks: it may change while a lease is taken or the child is being started.
+        # Kept here, because it may change while a lease is taken or the child is starting.
         self._rate: float | None = None
 
     @property
@@ -67,7 +67,7 @@ class ChildProcess:
 
     async def _ask(self, request: Json) -> Json:
         if self._process is None:
-            # Its stderr is the broker's own: what it says in its last moments is worth keeping.
+            # It writes to the broker's stderr, so that its last words are in the broker's log.
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "logyard.broker.cleaner.child", stdin=PIPE, stdout=PIPE, limit=LINE_BYTES_MAX
             )
@@ -81,7 +81,7 @@ class ChildProcess:
         except ConnectionError:
             line = b""
         if not line.endswith(b"\n"):
-            raise WorkerDied(f"the cleaner's process ended in the midst of its work (pid {self._process.pid})")
+            raise WorkerDied(f"the cleaner's process ended during its work (pid {self._process.pid})")
         answer: Json = json.loads(line)
         return answer
 
@@ -113,7 +113,7 @@ class ChildProcess:
 
 
 class InProcess:
-    """Cleans on the spot."""
+    """Cleans in the calling process."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

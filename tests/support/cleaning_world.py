@@ -33,7 +33,7 @@ class Worker(InProcess):
 
 
 def cleaner_of(world: LeaseWorld, worker: Worker, settings: CleanerSettings | None = None) -> LogCleaner:
-    """A cleaner that has not started: `clean_filthiest` is called by hand."""
+    """A cleaner that has not started: `clean_next` is called by hand."""
     ports = CleanerPorts(
         logs=world.store.all_logs,
         find=world.store.get,

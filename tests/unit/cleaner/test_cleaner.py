@@ -27,17 +27,17 @@ async def test_a_dirty_log_is_cleaned_once_and_again_when_it_is_dirty_again() ->
         cleaner = cleaner_of(world, worker)
         fill(log, 60)
         before = content(log)
-        assert await cleaner.clean_filthiest(worker)
+        assert await cleaner.clean_next(worker)
         after = content(log)
         assert latest(after) == latest(before)
         assert len(after) < len(before) / 2
         assert world.store.cleaner_offset(TP) == log.segments.active.base_offset
-        assert not await cleaner.clean_filthiest(worker), "nothing is dirty"
+        assert not await cleaner.clean_next(worker), "nothing is dirty"
         await world.leases.settle()
         assert not world.disk.list(f"{log.directory}/.leases")
         fill(log, 60, keys=9)
         before = content(log)
-        assert await cleaner.clean_filthiest(worker)
+        assert await cleaner.clean_next(worker)
         assert latest(content(log)) == latest(before)
         assert cleaner.gauges()["cleaner_logs_cleaned"] == 2
         assert {entry["state"] for entry in (await world.ok("GET", "/leases"))["leases"]} == {"committed"}
@@ -49,11 +49,11 @@ async def test_what_is_clean_enough_waits_unless_a_record_waited_too_long() -> N
         worker = Worker(world)
         cleaner = cleaner_of(world, worker)
         fill(log, 60, now_ms=world.clock.now_ms() - 5000)
-        assert not await cleaner.clean_filthiest(worker)
+        assert not await cleaner.clean_next(worker)
         log.config = replace(log.config, max_compaction_lag_ms=10_000)
-        assert not await cleaner.clean_filthiest(worker)
+        assert not await cleaner.clean_next(worker)
         log.config = replace(log.config, max_compaction_lag_ms=4_000)
-        assert await cleaner.clean_filthiest(worker)
+        assert await cleaner.clean_next(worker)
 
 
 async def test_a_log_that_a_job_holds_is_left_alone() -> None:
@@ -63,10 +63,10 @@ async def test_a_log_that_a_job_holds_is_left_alone() -> None:
         cleaner = cleaner_of(world, worker)
         fill(log, 60)
         lease = await world.take()
-        assert not await cleaner.clean_filthiest(worker)
+        assert not await cleaner.clean_next(worker)
         assert not worker.requests
         await world.ok("POST", f"/leases/{lease['lease_id']}/abort", {"generation": lease["generation"]})
-        assert await cleaner.clean_filthiest(worker)
+        assert await cleaner.clean_next(worker)
 
 
 async def test_an_audit_does_not_keep_the_cleaner_away() -> None:
@@ -75,7 +75,7 @@ async def test_an_audit_does_not_keep_the_cleaner_away() -> None:
         worker = Worker(world)
         lease = await world.take("audit")
         before = await world.read(lease, 0)
-        assert await cleaner_of(world, worker).clean_filthiest(worker)
+        assert await cleaner_of(world, worker).clean_next(worker)
         assert await world.read(lease, 0) == before
 
 
@@ -84,7 +84,7 @@ async def test_logs_of_other_policies_are_left_alone_and_both_policies_go_togeth
         async with LeaseWorld(config=replace(COMPACTED, cleanup_policy=frozenset(policy))) as world:
             fill(world.lead(), 60)
             worker = Worker(world)
-            assert await cleaner_of(world, worker).clean_filthiest(worker) is wanted
+            assert await cleaner_of(world, worker).clean_next(worker) is wanted
 
 
 async def test_more_keys_than_the_buffer_takes_are_cleaned_round_by_round() -> None:
@@ -95,7 +95,7 @@ async def test_more_keys_than_the_buffer_takes_are_cleaned_round_by_round() -> N
         fill(log, 1200, keys=1500)
         expected = latest(content(log))
         rounds = []
-        while await cleaner.clean_filthiest(worker):
+        while await cleaner.clean_next(worker):
             rounds.append(world.store.cleaner_offset(TP))
             assert latest(content(log)) == expected
         assert len(rounds) > 1
@@ -113,7 +113,7 @@ async def test_a_damaged_log_is_given_up_with_its_reason_and_others_go_on() -> N
         worker = Worker(world)
         cleaner = cleaner_of(world, worker)
         for _ in range(3):
-            await cleaner.clean_filthiest(worker)
+            await cleaner.clean_next(worker)
         assert list(cleaner.uncleanable) == [TP]
         assert "t-0, segment 0: batch at position 0 (offset 0)" in cleaner.uncleanable[TP]
         assert "its CRC is wrong" in cleaner.uncleanable[TP]
@@ -122,10 +122,10 @@ async def test_a_damaged_log_is_given_up_with_its_reason_and_others_go_on() -> N
         assert world.store.cleaner_offset(TP) is None
         world.clock.advance(10**6)
         requests = len(worker.requests)
-        assert not await cleaner.clean_filthiest(worker)
+        assert not await cleaner.clean_next(worker)
         assert len(worker.requests) == requests
         world.delete()
-        assert not await cleaner.clean_filthiest(worker)
+        assert not await cleaner.clean_next(worker)
         assert not cleaner.uncleanable, "a log that is gone is forgotten"
 
 
@@ -138,10 +138,10 @@ async def test_other_trouble_is_tried_again_later_and_later() -> None:
         worker.answers = [WorkerDied("killed"), {"failed": "storage", "message": "no room"}]
         waits = []
         for _ in range(3):
-            assert await cleaner.clean_filthiest(worker)
+            assert await cleaner.clean_next(worker)
             if not world.leases.book.is_being_compacted(TP) and world.store.cleaner_offset(TP) is None:
                 waited = 0
-                while not await cleaner.clean_filthiest(Worker(world)) and waited < 100:
+                while not await cleaner.clean_next(Worker(world)) and waited < 100:
                     world.clock.advance(5)
                     waited += 5
                 waits.append(waited)
@@ -168,7 +168,7 @@ async def test_what_nobody_expected_of_one_log_keeps_no_other_dirty(monkeypatch:
         cleaner = cleaner_of(world, worker)
         worker.answers = [IndexError("another")]
         for _ in range(2):
-            await cleaner.clean_filthiest(worker)
+            await cleaner.clean_next(worker)
         assert (world.store.cleaner_offset(TP) is None) != (world.store.cleaner_offset(other.tp) is None)
         assert not cleaner.uncleanable, "they are tried again"
 
@@ -181,10 +181,10 @@ async def test_a_topic_deleted_in_the_midst_is_no_trouble() -> None:
         fill(log, 60)
         worker.before = lambda: world.store.delete(TP)
         with capture_logs() as said:
-            assert await cleaner.clean_filthiest(worker)
+            assert await cleaner.clean_next(worker)
         await world.leases.settle()
         assert [line["event"] for line in said if line["event"].startswith(("cleaning", "log cannot"))] == []
-        assert not cleaner._trouble
+        assert not cleaner.failures
 
 
 async def test_a_truncation_in_the_midst_swaps_nothing() -> None:
@@ -194,7 +194,7 @@ async def test_a_truncation_in_the_midst_swaps_nothing() -> None:
         worker = Worker(world)
         worker.before = lambda: log.truncate_to(20)
         cleaner = cleaner_of(world, worker)
-        assert await cleaner.clean_filthiest(worker)
+        assert await cleaner.clean_next(worker)
         assert log.log_end_offset <= 20
         assert world.store.cleaner_offset(TP) is None
         assert cleaner.gauges()["cleaner_logs_cleaned"] == 0
@@ -211,7 +211,7 @@ async def test_tombstones_go_after_their_time_and_never_before() -> None:
         kept = []
         for _ in range(4):
             fill(log, 30)
-            assert await cleaner.clean_filthiest(worker)
+            assert await cleaner.clean_next(worker)
             kept.append(b"gone" in latest(content(log)))
             world.clock.advance(40)
         assert kept == [True, True, False, False]
@@ -239,10 +239,10 @@ def test_the_dirtiest_goes_first_and_internal_topics_before_all() -> None:
         return Candidate(TopicPartition(topic, 0), 0, 10, ratio, due)
 
     small, large = candidate("a", 0.6), candidate("b", 0.9)
-    assert selection.filthiest([small, large]) is large
+    assert selection.next_to_clean([small, large]) is large
     internal = candidate("__consumer_offsets", 0.7)
-    assert selection.filthiest([large, internal, small]) is internal
-    assert selection.filthiest([candidate("a", 0.99, due=False)]) is None
+    assert selection.next_to_clean([large, internal, small]) is internal
+    assert selection.next_to_clean([candidate("a", 0.99, due=False)]) is None
 
 
 async def test_a_disk_without_room_is_left_with_its_rest() -> None:
@@ -253,11 +253,11 @@ async def test_a_disk_without_room_is_left_with_its_rest() -> None:
         cleaner = cleaner_of(world, worker)
         space = world.disk.space
         worker.before = lambda: setattr(world.disk, "space", lambda path: (1 << 40, 64 << 20))
-        assert await cleaner.clean_filthiest(worker)
+        assert await cleaner.clean_next(worker)
         assert content(log) == before
         assert not cleaner.uncleanable, "it is tried again"
         world.disk.space = space
         worker.before = lambda: None
         world.clock.advance(60)
-        assert await cleaner.clean_filthiest(worker)
+        assert await cleaner.clean_next(worker)
         assert len(content(log)) < len(before)

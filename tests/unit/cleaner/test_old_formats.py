@@ -45,12 +45,12 @@ async def test_a_log_of_all_formats_is_cleaned_and_cleaned_again(seed: int) -> N
             if part is history:
                 append(log, history[90:])
             end = log.segments.active.base_offset
-            assert await cleaner.clean_filthiest(worker)
+            assert await cleaner.clean_next(worker)
             found = read_any(content(log))
             kept = [r for r in seen(part) if r.offset >= end] + list(latest(seen(part), end).values())
             assert found == sorted(kept, key=lambda r: r.offset)
             assert world.store.cleaner_offset(TP) == end
-        assert not await cleaner.clean_filthiest(worker), "nothing is dirty"
+        assert not await cleaner.clean_next(worker), "nothing is dirty"
 
 
 async def test_segments_begin_where_the_one_before_ended() -> None:
@@ -82,10 +82,10 @@ async def test_what_is_swapped_in_is_as_old_as_the_last_it_replaces() -> None:
         for number, segment in enumerate(closed):
             world.disk.set_mtime(segment.path(layout.LOG), 1_000_000 + number)
         before = ages()
-        assert await cleaner.clean_filthiest(worker)
+        assert await cleaner.clean_next(worker)
         assert ages() == before, "one by one, since none was small before"
         append(log, [old([Rec(n, b"k%d" % (n % 5), bytes(30))], 1, 0) for n in range(60, 90)])
-        assert await cleaner.clean_filthiest(worker)
+        assert await cleaner.clean_next(worker)
         assert len(log.segments) < len(closed) + 2
         assert ages()[0] in before[1:], "what is left of some is one segment, as old as the youngest of them"
 
@@ -101,12 +101,12 @@ async def test_old_tombstones_go_once_their_segments_are_older_than_the_retentio
             append(log, [old([Rec(n, b"%d" % n, value)], 0, 0) for n in range(start, start + 40)])
 
         write(0, None)
-        assert await cleaner.clean_filthiest(worker)
+        assert await cleaner.clean_next(worker)
         assert [r.offset for r in read_any(content(log))] == list(range(40)), "nothing is older than what was cleaned"
         for start in (40, 80):
             world.clock.advance(2 * day / 1000)
             write(start, bytes(40))
-            assert await cleaner.clean_filthiest(worker)
+            assert await cleaner.clean_next(worker)
         # Two days lie between the tombstones' segments and the last one cleaned before; the tail of the first write
         # shares its segment with what came two days later.
         found = [r.offset for r in read_any(content(log))]
@@ -166,6 +166,6 @@ async def test_v2_behind_v1_supersedes_it() -> None:
         early: list[AnyBatch] = [old([Rec(n * 2 + i, b"k%d" % i, bytes(50)) for i in range(2)]) for n in range(20)]
         late: list[AnyBatch] = [batch([Rec(40 + n, b"k%d" % (n % 2), bytes(50))]) for n in range(20)]
         append(log, early + late)
-        assert await cleaner_of(world, worker).clean_filthiest(worker)
+        assert await cleaner_of(world, worker).clean_next(worker)
         assert {r.offset for r in read_any(content(log))} >= {58, 59}
         assert not [r for r in read_any(content(log)) if r.offset < 40]

@@ -73,5 +73,5 @@ async def test_whom_it_asks_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
         assert side._leader_of(TopicPartition("unknown", 0)) is None
         monkeypatch.setattr(http_get, "get", lambda address, path: f"{address}{path}".encode())
         assert await side._ask(2, "/decisions") == b"127.0.0.1:7002/decisions"
-        with pytest.raises(NoAnswer, match="broker 3 has no HTTP side"):
+        with pytest.raises(NoAnswer, match="broker 3 publishes no HTTP address"):
             await side._ask(3, "/decisions")

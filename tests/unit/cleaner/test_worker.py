@@ -48,7 +48,7 @@ async def test_a_child_cleans_and_one_that_dies_is_told_and_replaced(tmp_path: P
         cleaner = cleaner_of(world, Worker(world))
         fill(log, 60)
         before = content(log)
-        assert await cleaner.clean_filthiest(child)
+        assert await cleaner.clean_next(child)
         assert latest(content(log)) == latest(before)
         assert world.store.cleaner_offset(TP) == log.segments.active.base_offset
         assert child.pid is not None
@@ -115,7 +115,7 @@ async def test_a_child_takes_a_new_rate_in_the_midst_of_its_work(tmp_path: Path)
         log = world.store.get(TP)
         assert log is not None
         fill(log, 60)
-        cleaning = asyncio.ensure_future(cleaner.clean_filthiest(child))
+        cleaning = asyncio.ensure_future(cleaner.clean_next(child))
         while child.pid is None:
             await asyncio.sleep(0.01)
         child.pace(1e9)
@@ -131,7 +131,7 @@ async def test_a_rate_that_changes_while_the_child_is_being_started_holds(tmp_pa
         slow = CleanerSettings(bytes_per_second=1, dedupe_buffer_bytes=1 << 20)
         cleaner = cleaner_of(world, Worker(world), slow)
         fill(log, 60)
-        cleaning = asyncio.ensure_future(cleaner.clean_filthiest(child))
+        cleaning = asyncio.ensure_future(cleaner.clean_next(child))
         await asyncio.sleep(0)
         assert child.pid is None, "the lease is being taken, the child not there yet"
         child.pace(1e9)
