@@ -107,7 +107,12 @@ class Components:
         self.isr_changes = self._isr_changes(zk)
         self.replicas, self.fetchers = self._replication(loop)
         self.log_dir_moves = LogDirMoves(
-            self.replicas.hosted, self.store, self._spawn, asyncio.sleep, lambda text: log.info("logs", note=text)
+            self.replicas.hosted,
+            self.store.logs,
+            self.store,
+            self._spawn,
+            asyncio.sleep,
+            lambda text: log.info("logs", note=text),
         )
         self.replicas.add_listener(self.log_dir_moves)
         self.groups = coordinator_for(
@@ -191,7 +196,7 @@ class Components:
         config, environment = self.config, self._environment
         replicas = Replicas(
             replication_settings.settings_from(config),
-            logs=self.store,
+            logs=self.store.logs,
             metadata=self.metadata,
             topic_config=self.configs.topic_config,
             isr_changes=self.isr_changes,

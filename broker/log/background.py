@@ -7,10 +7,10 @@ from typing import Any
 from logyard.broker import tasks
 from logyard.broker.errors import LogyardError
 
-CHORES = "upkeep of the logs"
+NAME = "upkeep of the logs"
 
 
-class Chores:
+class BackgroundWork:
     """Tasks and timers of one owner, ended together. What is known to go wrong in one is said through `note`."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
@@ -20,16 +20,16 @@ class Chores:
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin now."""
-        self._hold(tasks.spawn(CHORES, self._noting(work)))
+        self._hold(tasks.spawn(NAME, self._noting(work)))
 
     def every(self, interval_ms: int, work: Callable[[], Awaitable[None]], first_ms: int | None = None) -> None:
         """Do it again and again, first after `first_ms` (default: the interval)."""
         first_s = None if first_ms is None else first_ms / 1000
-        self._hold(tasks.every(CHORES, interval_ms / 1000, lambda: self._noting(work()), first_s))
+        self._hold(tasks.every(NAME, interval_ms / 1000, lambda: self._noting(work()), first_s))
 
     def keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin what goes on until it returns: whatever goes wrong is told by `tasks`, and it is begun again."""
-        self._hold(tasks.keep(CHORES, work))
+        self._hold(tasks.keep(NAME, work))
 
     def later(self, delay_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do it once, after a while; not at all if `stop` comes first."""

@@ -18,7 +18,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.directory import DuplicateReplica, LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk.port import Disk, DiskError
 from logyard.broker.log.layout import DirectoryKind
-from logyard.broker.log.listener import LogHost, Unheard
+from logyard.broker.log.listener import LogHost, LogListener, Unheard
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import LogState
@@ -27,8 +27,11 @@ from logyard.broker.log.settings import StoreSettings
 from logyard.broker.model import TopicId, TopicPartition
 
 
-class Inventory:
-    """The logs by partition. `later(delay_ms, work)` does something in a thread after a while."""
+class LogRegistry:
+    """The logs by partition: `current` ones and `futures`; `broken` has the directories that could not be opened.
+
+    `later(delay_ms, work)` does something in a thread after a while.
+    """
 
     def __init__(
         self,
@@ -41,25 +44,38 @@ class Inventory:
         note: Callable[[str], None],
         later: Callable[[int, Callable[[], object]], None],
     ) -> None:
-        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.current: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.broken: dict[TopicPartition, str] = {}
         self._half_made: dict[str, None] = {}  # directories whose making failed: they are no replica's yet
-        self.host = LogHost(Unheard(disk), OpenSegments(), settings.validate_records)
-        self.forget: Callable[[TopicPartition, str], object] = lambda _tp, _path: None
+        self._host = LogHost(Unheard(disk), OpenSegments(), settings.validate_records)
+        self._forget: Callable[[TopicPartition, str], object] = lambda _tp, _path: None
         self._disk, self._clock, self._directories = disk, clock, directories
         self._settings, self._topic_config = settings, topic_config
         self._new_uuid, self._note, self._later = new_uuid, note, later
         self._high_watermarks: Offsets = {}
         self._wanted: dict[TopicPartition, str] = {}  # where replicas that are still to come are to lie
 
+    def serve(self, listener: LogListener[PartitionLog], forget: Callable[[TopicPartition, str], object]) -> None:
+        """Have the logs report to `listener`; `forget(tp, path)` is called before a log is made."""
+        self._host = self._host._replace(listener=listener)
+        self._forget = forget
+
+    def get(self, tp: TopicPartition) -> PartitionLog | None:
+        """Return the replica's log, None where it has none here."""
+        return self.current.get(tp)
+
+    def future(self, tp: TopicPartition) -> PartitionLog | None:
+        """Return the copy that a move to another log directory fills, None where the replica is not moving."""
+        return self.futures.get(tp)
+
     def everything(self) -> list[PartitionLog]:
         """All logs, the future ones as well."""
-        return [*self.logs.values(), *self.futures.values()]
+        return [*self.current.values(), *self.futures.values()]
 
     def high_watermark_at_start(self, tp: TopicPartition) -> int:
         """The checkpointed high watermark within the log's bounds (facts §13)."""
-        log = self.logs.get(tp)
+        log = self.current.get(tp)
         checkpointed = self._high_watermarks.get(tp, 0)
         return checkpointed if log is None else min(max(checkpointed, log.log_start_offset), log.log_end_offset)
 
@@ -70,7 +86,7 @@ class Inventory:
         path = f"{directory.root}/{name}"
         parsed = layout.parse_directory_name(name)
         is_future = parsed is not None and parsed.kind is DirectoryKind.FUTURE
-        known = self.futures if is_future else self.logs
+        known = self.futures if is_future else self.current
         if tp in known:
             raise DuplicateReplica(f"{tp} is in {known[tp].directory} and in {path}: move one of them away")
         if isinstance(state, LogyardError):
@@ -86,7 +102,7 @@ class Inventory:
             self._topic_config(tp.topic),
             state,
             now_ms=self._clock.now_ms(),
-            host=self.host,
+            host=self._host,
             is_future=is_future,
         )
         known[tp] = log
@@ -99,13 +115,22 @@ class Inventory:
     # -- making ---------------------------------------------------------------------------------------------
 
     def get_or_create(
-        self, tp: TopicPartition, topic_id: TopicId | None, config: TopicConfig, is_new: bool, wanted: str | None
+        self,
+        tp: TopicPartition,
+        topic_id: TopicId | None,
+        config: TopicConfig,
+        is_new: bool,
+        directory: str | None = None,
     ) -> PartitionLog:
-        """See `LogStore.get_or_create`."""
-        log = self.logs.get(tp)
+        """Return the replica's log, made in the directory with the fewest (or in `directory`) where there is none.
+
+        Raises StorageError where it cannot be: no room for more, damaged, or a replica that is not new while a
+        directory is offline that may have it.
+        """
+        log = self.current.get(tp)
         if log is None:
             self._check_may_be_made(tp, is_new)
-            log = self._make(tp, config, wanted or self._wanted.get(tp))
+            log = self._make(tp, config, directory or self._wanted.get(tp))
         log.config = config
         if topic_id is not None and log.topic_id is None:
             log.assign_topic_id(topic_id)
@@ -114,9 +139,9 @@ class Inventory:
     def _check_may_be_made(self, tp: TopicPartition, is_new: bool) -> None:
         if tp in self.broken:
             raise StorageError(f"{self.broken[tp]}: cannot be opened; see the notes of the start, move it away")
-        if len(self.logs) + len(self.futures) >= self._settings.partitions_max:
+        if len(self.current) + len(self.futures) >= self._settings.partitions_max:
             raise StorageError(
-                f"{tp}: {len(self.logs)} replicas are all that the limit of open files allows: raise it (ulimit -n)"
+                f"{tp}: {len(self.current)} replicas are all that the limit of open files allows: raise it (ulimit -n)"
             )
         offline = ", ".join(d.path for d in self._directories.all if not d.online)
         if offline and not is_new:
@@ -137,18 +162,18 @@ class Inventory:
             except DiskError as error:
                 failure = error  # this directory is going offline: the next one
                 continue
-            self.logs[tp] = log
+            self.current[tp] = log
             self._wanted.pop(tp, None)
             directory.replicas += 1
             return log
         raise failure
 
     def _create(self, tp: TopicPartition, path: str, config: TopicConfig, start: int | None = None) -> PartitionLog:
-        self.forget(tp, path)
+        self._forget(tp, path)
         now_ms = self._clock.now_ms()
         state = recovery.fresh(self._disk, path, config, start or 0, now_ms)
         return PartitionLog(
-            self._disk, tp, path, config, state, now_ms=now_ms, host=self.host, is_future=start is not None
+            self._disk, tp, path, config, state, now_ms=now_ms, host=self._host, is_future=start is not None
         )
 
     # -- moving between directories -------------------------------------------------------------------------
@@ -174,7 +199,7 @@ class Inventory:
         if future is not None and not directory.holds(future.directory):
             self.drop_future(tp)
             future = None
-        log = self.logs.get(tp)
+        log = self.current.get(tp)
         if log is None:
             self._wanted[tp] = directory.path
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{tp}: has no log here yet")
@@ -190,7 +215,7 @@ class Inventory:
 
     def resume_move(self, tp: TopicPartition) -> bool:
         """Whether the replica was moving when the broker stopped; a copy of an earlier topic's log is dropped."""
-        log, future = self.logs.get(tp), self.futures.get(tp)
+        log, future = self.current.get(tp), self.futures.get(tp)
         if log is None or future is None:
             return False
         if None not in (log.topic_id, future.topic_id) and log.topic_id != future.topic_id:
@@ -201,7 +226,7 @@ class Inventory:
 
     def promote(self, tp: TopicPartition) -> PartitionLog:
         """Put the future log in the place of the log, whose directory is removed later. Raises DiskError."""
-        log, future = self.logs[tp], self.futures[tp]
+        log, future = self.current[tp], self.futures[tp]
         log.want_producers()
         for producer_id, entry in log.producers.entries.items():
             if producer_id not in future.producers.entries:
@@ -210,7 +235,7 @@ class Inventory:
         path = f"{self._directories.of(future.directory).root}/{layout.directory_name(tp)}"
         self._disk.rename(future.directory, path)
         future.moved_to(path)
-        self.logs[tp] = future
+        self.current[tp] = future
         del self.futures[tp]
         log.discard("moved to another log directory")
         with suppress(DiskError):  # what is left behind is on a disk that fails: no loss
@@ -223,16 +248,16 @@ class Inventory:
         if future is not None:
             future.discard("the move was given up")
             self._retire(future.directory, future.config)
-            if (log := self.logs.get(tp)) is not None:
+            if (log := self.current.get(tp)) is not None:
                 log.is_moving = False
 
     # -- going ----------------------------------------------------------------------------------------------
 
     def delete(self, tp: TopicPartition) -> None:
-        """See `LogStore.delete`."""
+        """Take a replica away: its directory is renamed now and removed after file.delete.delay.ms."""
         self._wanted.pop(tp, None)
         self.drop_future(tp)
-        log = self.logs.pop(tp, None)
+        log = self.current.pop(tp, None)
         path = self.broken.pop(tp, None) if log is None else log.directory
         if path is None:
             return
@@ -242,20 +267,25 @@ class Inventory:
         self._retire(path, self._topic_config(tp.topic) if log is None else log.config)
 
     def set_aside(self, tp: TopicPartition) -> str:
-        """Take a replica's log out of the way and keep its files: the directory is renamed to `…-stray`, as Kafka names
-        what it never loads nor removes; a new log of the replica will lie beside it. Raises DiskError."""
+        """Give a replica an empty log, and keep the files of its old one; returns where those are. Raises DiskError.
+
+        Their directory is renamed to `…-stray`, as Kafka names what it never loads nor removes. No checkpoint says of
+        the new log what was true of the old one.
+        """
         self.drop_future(tp)
-        log = self.logs[tp]
-        directory = self._directories.of(log.directory)
+        old = self.current[tp]
+        directory = self._directories.of(old.directory)
         name = layout.marked_directory_name(tp, self._new_uuid(), DirectoryKind.STRAY)
-        log.segments.cuts += 1  # another log takes its name
-        self._disk.rename(log.directory, f"{directory.root}/{name}")
-        del self.logs[tp]
-        log.discard("set aside")
+        old.segments.cuts += 1  # another log takes its name
+        self._disk.rename(old.directory, f"{directory.root}/{name}")
+        del self.current[tp]
+        old.discard("set aside")
         directory.replicas -= 1
         self._high_watermarks.pop(tp, None)
         self._wanted[tp] = directory.path
         self._later(0, partial(self._disk.sync_directory, directory.root))
+        new = self.get_or_create(tp, old.topic_id, old.config, True)
+        self._host.listener.cut(new, new.log_end_offset)
         return f"{directory.root}/{name}"
 
     def _retire(self, path: str, config: TopicConfig) -> None:
@@ -272,18 +302,18 @@ class Inventory:
     def lose(self, directory: LogDirectory, error: StorageError) -> list[TopicPartition]:
         """A directory failed: its logs are of no use any more; returns whose those were (future logs not counted)."""
         lost: list[TopicPartition] = []
-        for known in (self.logs, self.futures):
+        for known in (self.current, self.futures):
             for log in [log for log in known.values() if directory.holds(log.directory)]:
                 log.fail(StorageError(f"{directory.path} is offline: {error}"))
                 log.discard("offline")
                 del known[log.tp]
-                if known is self.logs:
+                if known is self.current:
                     lost.append(log.tp)
-                elif log.tp in self.logs:
-                    self.logs[log.tp].is_moving = False
+                elif log.tp in self.current:
+                    self.current[log.tp].is_moving = False
         return lost
 
     def clear(self) -> None:
         """Forget all: the broker stops."""
-        self.logs.clear()
+        self.current.clear()
         self.futures.clear()

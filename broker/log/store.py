@@ -16,18 +16,21 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import CorruptData, LogyardError, StorageError
 from logyard.broker.event_loop import RunBlocking
 from logyard.broker.log import layout
-from logyard.broker.log.background import Chores
+from logyard.broker.log.background import BackgroundWork
+from logyard.broker.log.checkpoint_writer import CheckpointWriter
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import Found, LogDirectories, LogDirectory, agreed_identity
 from logyard.broker.log.disk.port import DirectoryLocked, Disk, DiskError
+from logyard.broker.log.expiry import Expiry
+from logyard.broker.log.flusher import Flusher
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import moves, recovery
 from logyard.broker.log.recovery.loading import read_logs
 from logyard.broker.log.recovery.replay import Reload
-from logyard.broker.log.registry import Inventory
+from logyard.broker.log.registry import LogRegistry
 from logyard.broker.log.settings import StoreSettings as StoreSettings
-from logyard.broker.log.upkeep import Upkeep
-from logyard.broker.model import TopicId, TopicPartition
+from logyard.broker.log.store_listener import StoreListener
+from logyard.broker.model import TopicPartition
 
 LOADED_TOGETHER = 16
 CLOSED_TOGETHER = 8  # so that the file system's journal serves many syncs at once
@@ -35,9 +38,10 @@ FLUSH_LOOK_MS_MAX = 3_000
 
 
 class LogStore:
-    """The broker's logs: `open`, `claim`, `load`, `start`, in this order; `close` at any time.
+    """The broker's logs: `open`, `claim`, `load`, `start`, in this order; `close` or `abandon` at any time.
 
-    `on_offline(path, replicas)` hears of a directory that failed, `on_cut(tp, offset)` of a truncated log,
+    `logs` has them by partition; `flusher`, `checkpoints` and `expiry` do what is done to them from time to time.
+    `on_offline(path, replicas)` is told of a directory that failed, `on_cut(tp, offset)` of a truncated log,
     `note` gets lines for people (from any thread).
     """
 
@@ -52,34 +56,25 @@ class LogStore:
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
         note: Callable[[str], None] = recovery.unheard,
         on_offline: Callable[[str, list[TopicPartition]], object] = lambda _path, _replicas: None,
-        on_cut: Callable[[TopicPartition, int], object] = lambda _tp, _offset: None,
     ) -> None:
         self.settings = settings
         self.strays: list[str] = []
         self.producer_id_expiration_ms = settings.producer_id_expiration_ms  # dynamic: read at every check
-        self.on_cut = on_cut
+        self.on_cut: Callable[[TopicPartition, int], object] = lambda _tp, _offset: None
         self._disk, self._clock, self._run = disk, clock, run_blocking
         self._topic_config, self._new_uuid, self._note, self._on_offline = topic_config, new_uuid, note, on_offline
         self._directories = LogDirectories(disk, settings.log_dirs, note)
-        self._inventory = Inventory(disk, clock, self._directories, settings, topic_config, new_uuid, note, self._later)
-        self._flush_wanted = asyncio.Event()
-        self._chores = Chores(note)
+        self._background = BackgroundWork(note)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loaded = False
-        self._upkeep = Upkeep(
-            clock,
-            run_blocking,
-            partial(asyncio.sleep, 0),
-            asyncio.Lock(),
-            self._inventory.everything,
-            self._directories,
-            self._later,
-            self._flush_wanted.set,
-            self._cut,
-            note,
+        self.logs = LogRegistry(disk, clock, self._directories, settings, topic_config, new_uuid, note, self._later)
+        everything = self.logs.everything
+        self.flusher = Flusher(clock, run_blocking, everything, note)
+        self.checkpoints = CheckpointWriter(self._directories, everything, run_blocking)
+        self.expiry = Expiry(clock, everything, partial(asyncio.sleep, 0))
+        self.logs.serve(
+            StoreListener(self.flusher, self.checkpoints, self._later, self._cut, note), self.checkpoints.forget
         )
-        self._inventory.host = self._inventory.host._replace(listener=self._upkeep)
-        self._inventory.forget = self._upkeep.forget
 
     # -- who is here ----------------------------------------------------------------------------------------
 
@@ -98,22 +93,16 @@ class LogStore:
         return self._disk.space(path)
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
-        return self._inventory.logs.get(tp)
-
-    def future(self, tp: TopicPartition) -> PartitionLog | None:
-        """The copy that a move to another log directory fills, where one is under way."""
-        return self._inventory.futures.get(tp)
+        """Return the replica's log, None where it has none here."""
+        return self.logs.get(tp)
 
     def all_logs(self) -> list[PartitionLog]:
         """The replicas' logs; future logs are not among them."""
-        return list(self._inventory.logs.values())
+        return list(self.logs.current.values())
 
     def future_logs(self) -> list[PartitionLog]:
-        return list(self._inventory.futures.values())
-
-    def high_watermark_at_start(self, tp: TopicPartition) -> int:
-        """The checkpointed high watermark within the log's bounds (facts §13)."""
-        return self._inventory.high_watermark_at_start(tp)
+        """The copies that moves between log directories fill."""
+        return list(self.logs.futures.values())
 
     def cleaner_offset(self, tp: TopicPartition) -> int | None:
         """Up to where a log is cleaned, as its directory's checkpoint says."""
@@ -122,8 +111,7 @@ class LogStore:
     def checkpointed(self, tp: TopicPartition) -> dict[str, int | None]:
         """The partition's line of each of the four checkpoints on disk, by file name."""
         log = self.get(tp)
-        on_disk = {} if log is None else self._directories.of(log.directory).offsets
-        return {name: on_disk.get(name, {}).get(tp) for name in layout.CHECKPOINTS}
+        return dict.fromkeys(layout.CHECKPOINTS) if log is None else self.checkpoints.on_disk(log)
 
     # -- start ----------------------------------------------------------------------------------------------
 
@@ -211,7 +199,7 @@ class LogStore:
                 if not directory.online:
                     return  # another worker met the error that ends this
                 for (name, tp), state in zip(group, states, strict=True):
-                    self._inventory.take_in(directory, name, tp, state)
+                    self.logs.take_in(directory, name, tp, state)
                 await self._sync_recovered(tp for _, tp in group)
                 before, done = done, done + len(group)
                 if done // 1000 > before // 1000 or (done == len(wanted) and done > LOADED_TOGETHER):
@@ -224,80 +212,42 @@ class LogStore:
 
         A leader alone in its ISR shows it at once: it must not be gone after a loss of power.
         """
-        for log in filter(None, map(self._inventory.logs.get, tps)):
+        for log in filter(None, map(self.logs.get, tps)):
             if log.owes_sync:
                 with suppress(StorageError):
-                    await self._upkeep.flush(log)
-
-    # -- making and removing --------------------------------------------------------------------------------
-
-    def get_or_create(
-        self,
-        tp: TopicPartition,
-        topic_id: TopicId | None,
-        config: TopicConfig,
-        is_new: bool,
-        directory: str | None = None,
-    ) -> PartitionLog:
-        """Return the replica's log, made in the directory with the fewest (or in `directory`) where there is none.
-
-        Raises StorageError where it cannot be: no room for more, damaged, or a replica that is not new while a
-        directory is offline that may have it.
-        """
-        return self._inventory.get_or_create(tp, topic_id, config, is_new, directory)
-
-    def delete(self, tp: TopicPartition) -> None:
-        """Take a replica away: its directory is renamed now and removed after file.delete.delay.ms."""
-        self._inventory.delete(tp)
-
-    def set_aside(self, tp: TopicPartition) -> str:
-        """Give a replica an empty log, of which no checkpoint says what was true of the old one; returns where that is
-        kept. Raises StorageError."""
-        old = self._inventory.logs[tp]
-        kept = self._inventory.set_aside(tp)
-        log = self._inventory.get_or_create(tp, old.topic_id, old.config, True, None)
-        self._upkeep.cut(log, log.log_end_offset)
-        return kept
+                    await self.flusher.flush(log)
 
     # -- moving between directories -------------------------------------------------------------------------
 
-    def begin_move(self, tp: TopicPartition, directory: str) -> PartitionLog | None:
-        """Let a replica move to that log directory: see `Inventory.begin_move`."""
-        return self._inventory.begin_move(tp, directory)
-
-    def resume_move(self, tp: TopicPartition) -> bool:
-        """Whether a move was under way when the broker stopped, and goes on."""
-        return self._inventory.resume_move(tp)
-
     async def prepare_promotion(self, tp: TopicPartition) -> None:
         """Make the future log as durable as the log is, checkpoints included, and mark it. Raises StorageError."""
-        log, future = self.get(tp), self.future(tp)
+        log, future = self.logs.get(tp), self.logs.future(tp)
         if log is None or future is None:
             return
         directory = self._directories.of(future.directory)
-        await self._upkeep.flush(future)
+        await self.flusher.flush(future)
         for name in (layout.RECOVERY_POINTS, layout.LOG_STARTS, layout.HIGH_WATERMARKS):
-            await self._upkeep.write(directory, name)
+            await self.checkpoints.write(directory, name)
         cleaned = self._directories.of(log.directory).offsets[layout.CLEANER_OFFSETS].get(tp)
         if cleaned is not None or tp in directory.offsets[layout.CLEANER_OFFSETS]:
-            await self._upkeep.set_cleaner_offset(future, cleaned or 0)
+            await self.checkpoints.set_cleaner_offset(future, cleaned or 0)
         await self._run(partial(moves.mark, self._disk, future.directory))
 
     def promote(self, tp: TopicPartition) -> PartitionLog:
         """Put the future log in the log's place; returns it. Both end at the same offset. Raises StorageError."""
-        left = self._directories.of(self._inventory.logs[tp].directory)
-        log = self._inventory.promote(tp)
-        self._chores.spawn(self._upkeep.write(left, layout.CLEANER_OFFSETS))  # where it lies now has it
+        left = self._directories.of(self.logs.current[tp].directory)
+        log = self.logs.promote(tp)
+        self._background.spawn(self.checkpoints.write(left, layout.CLEANER_OFFSETS))  # where it lies now has it
         roots = (self._directories.of(log.directory).root, left.root)
         self._later(0, partial(moves.unmark, self._disk, roots, log.directory))
         return log
 
     def _cut(self, log: PartitionLog, offset: int) -> None:
         if log.reload is not None:
-            self._chores.keep(partial(self._reload, log, log.reload))
+            self._background.keep(partial(self._reload, log, log.reload))
         if log.is_future:
             return
-        if (future := self.future(log.tp)) is not None:
+        if (future := self.logs.future(log.tp)) is not None:
             future.truncate_to(offset)
         self.on_cut(log.tp, offset)
 
@@ -311,39 +261,29 @@ class LogStore:
 
     def start(self) -> None:
         """Begin the periodic work; call it on the event loop, after `load`."""
-        settings, upkeep = self.settings, self._upkeep
+        settings, background = self.settings, self._background
         flush_look = min(settings.flush_scheduler_interval_ms, FLUSH_LOOK_MS_MAX)
         first_ms = settings.initial_task_delay_ms
-        self._chores.every(settings.retention_check_interval_ms, upkeep.retire_segments, first_ms)
-        self._chores.every(flush_look, upkeep.flush_overdue)
+        background.every(settings.retention_check_interval_ms, self.expiry.delete_old_segments, first_ms)
+        background.every(flush_look, self.flusher.flush_overdue)
         for interval, name in (
             (settings.recovery_point_checkpoint_interval_ms, layout.RECOVERY_POINTS),
             (settings.log_start_checkpoint_interval_ms, layout.LOG_STARTS),
             (settings.high_watermark_checkpoint_interval_ms, layout.HIGH_WATERMARKS),
             (settings.recovery_point_checkpoint_interval_ms, layout.CLEANER_OFFSETS),  # without what was deleted
         ):
-            self._chores.every(interval, partial(upkeep.checkpoint, name))
-        self._chores.every(
+            background.every(interval, partial(self.checkpoints.write_everywhere, name))
+        background.every(
             settings.producer_id_expiration_check_interval_ms,
-            lambda: upkeep.expire_producers(self.producer_id_expiration_ms),
+            lambda: self.expiry.expire_producers(self.producer_id_expiration_ms),
         )
-        self._chores.keep(self._flush_waiting)
-
-    async def checkpoint_high_watermarks(self) -> None:
-        """Write `replication-offset-checkpoint` in every directory where it has changed."""
-        await self._upkeep.checkpoint(layout.HIGH_WATERMARKS)
+        background.keep(self.flusher.serve)
 
     async def set_cleaner_offset(self, tp: TopicPartition, offset: int) -> None:
         """Note up to where a log is cleaned, durably: the last step of a swap. Raises StorageError."""
         if (log := self.get(tp)) is None:
             raise StorageError(f"{tp}: has no log here")
-        await self._upkeep.set_cleaner_offset(log, offset)
-
-    async def _flush_waiting(self) -> None:
-        while True:
-            await self._flush_wanted.wait()
-            self._flush_wanted.clear()
-            await self._upkeep.flush_waiting()
+        await self.checkpoints.set_cleaner_offset(log, offset)
 
     async def _in_thread(self, work: Callable[[], object]) -> None:
         try:
@@ -353,7 +293,7 @@ class LogStore:
 
     def _later(self, delay_ms: int, work: Callable[[], object]) -> None:
         """Do something in a thread after a while; what is not done by the end is done at the next start."""
-        self._chores.later(delay_ms, lambda: self._in_thread(work))
+        self._background.later(delay_ms, lambda: self._in_thread(work))
 
     # -- failing and ending ---------------------------------------------------------------------------------
 
@@ -371,24 +311,31 @@ class LogStore:
             return
         directory.online = False
         self._note(f"{directory.path}: offline from now on: {error}")
-        self._on_offline(directory.path, self._inventory.lose(directory, error))
+        self._on_offline(directory.path, self.logs.lose(directory, error))
+
+    async def abandon(self) -> None:
+        """Stop as a crash of the process would: end all work of the store, flush nothing, write nothing, close nothing.
+
+        The directories stay locked, and are not marked as closed cleanly: the next start recovers. For tests.
+        """
+        await self._background.stop()
 
     async def close(self) -> None:
         """Flush and close every log, write the checkpoints, and mark what is whole as closed cleanly."""
-        await self._chores.stop()
+        await self._background.stop()
         for directory in self._directories.online:
             if self._loaded:
                 try:
                     await self._close_directory(directory)
                 except (StorageError, FileNotFoundError) as error:
                     self._note(f"{directory.path}: not closed cleanly: {error}")
-        self._inventory.clear()
+        self.logs.clear()
         for directory in self._directories.all:
             directory.unlock()
 
     async def _close_directory(self, directory: LogDirectory) -> None:
-        logs = [log for log in self._inventory.everything() if directory.holds(log.directory)]
-        offsets = {name: self._upkeep.offsets(directory, name) for name in layout.CHECKPOINTS}
+        logs = [log for log in self.logs.everything() if directory.holds(log.directory)]
+        offsets = {name: self.checkpoints.offsets(directory, name) for name in layout.CHECKPOINTS}
         waiting = iter(logs)
 
         async def worker() -> None:
@@ -399,5 +346,5 @@ class LogStore:
         offsets[layout.RECOVERY_POINTS] = {log.tp: log.recovery_point for log in logs}
         for name in layout.CHECKPOINTS:
             await self._run(partial(directory.write_now, name, offsets[name]))
-        if not self._inventory.broken:
+        if not self.logs.broken:
             await self._run(directory.mark_clean)

@@ -35,12 +35,17 @@ class MovingLog(Log, Protocol):
 
 
 class MovableLogs(Protocol):
-    """What a move asks of the logs' keeper (log.store.LogStore)."""
+    """The logs of this broker, as far as moves use them (log.registry.LogRegistry)."""
 
     def get(self, tp: TopicPartition) -> MovingLog | None: ...
     def future(self, tp: TopicPartition) -> MovingLog | None: ...
     def begin_move(self, tp: TopicPartition, directory: str) -> object: ...
     def resume_move(self, tp: TopicPartition) -> bool: ...
+
+
+class Promotion(Protocol):
+    """What puts a future log in its log's place (log.store.LogStore)."""
+
     async def prepare_promotion(self, tp: TopicPartition) -> None: ...
     def promote(self, tp: TopicPartition) -> MovingLog: ...
 
@@ -49,10 +54,17 @@ class LogDirMoves:
     """The moves under way on this broker."""
 
     def __init__(
-        self, hosted: Hosted, logs: MovableLogs, spawn: Spawn, pause: Pause, note: Callable[[str], None]
+        self,
+        hosted: Hosted,
+        logs: MovableLogs,
+        promotion: Promotion,
+        spawn: Spawn,
+        pause: Pause,
+        note: Callable[[str], None],
     ) -> None:
         self._hosted = hosted
         self._logs = logs
+        self._promotion = promotion
         self._spawn = spawn
         self._pause = pause
         self._note = note
@@ -124,10 +136,10 @@ class LogDirMoves:
             if future.log_end_offset < log.log_end_offset:
                 await self._copy(tp, log, future)
             elif prepared is not future or future.recovery_point < log.recovery_point:
-                await self._logs.prepare_promotion(tp)
+                await self._promotion.prepare_promotion(tp)
                 prepared = future
             else:
-                partition.log = self._logs.promote(tp)
+                partition.log = self._promotion.promote(tp)
                 self._note(f"{tp}: now lies in another log directory, {future.size} bytes were copied")
                 self._hosted.transitioned(partition)
                 return

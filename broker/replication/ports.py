@@ -103,7 +103,7 @@ class Log(Protocol):
 
 
 class Logs(Protocol):
-    """All logs of this broker (log.store.LogStore). Raises StorageError where a directory failed."""
+    """All logs of this broker (log.registry.LogRegistry). Raises StorageError where a directory failed."""
 
     def get(self, tp: TopicPartition) -> Log | None: ...
     def get_or_create(self, tp: TopicPartition, topic_id: TopicId | None, config: TopicConfig, is_new: bool) -> Log: ...

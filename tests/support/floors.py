@@ -75,7 +75,7 @@ PURE_PACKAGES = (
     "broker.records",
     "broker.znodes",
 )
-SHELLS = ("background", "runner", "fetcher", "store", "real")
+SHELLS = ("background", "checkpoint_writer", "fetcher", "flusher", "real", "runner", "store")
 IMPURE = ("asyncio", "kazoo", "logging", "os", "random", "socket", "threading", "time")
 
 

@@ -86,7 +86,7 @@ class LeaseWorld:
         )
         self.replicas = Replicas(
             ReplicaSettings(broker_id=1),
-            logs=self.store,
+            logs=self.store.logs,
             metadata=self.metadata,
             topic_config=lambda topic: self.config,
             isr_changes=_NoChanges(),

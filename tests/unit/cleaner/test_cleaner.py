@@ -179,7 +179,7 @@ async def test_a_topic_deleted_in_the_midst_is_no_trouble() -> None:
         worker = Worker(world)
         cleaner = cleaner_of(world, worker)
         fill(log, 60)
-        worker.before = lambda: world.store.delete(TP)
+        worker.before = lambda: world.store.logs.delete(TP)
         with capture_logs() as said:
             assert await cleaner.clean_next(worker)
         await world.leases.settle()

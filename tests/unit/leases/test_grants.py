@@ -285,10 +285,10 @@ async def test_a_replica_deleted_while_it_is_linked_leaves_nothing_in_the_way() 
         fill(log, 60)
         run = world.ports.run_blocking
         snapshot = LogSnapshot.of(log, Purpose.AUDIT, 0, world.clock.now_ms())
-        world.store.delete(TP)
+        world.store.logs.delete(TP)
         with pytest.raises(FileNotFoundError):
             await run(lambda: link(world.disk, snapshot, f"{log.directory}/.leases/one"))
         with pytest.raises(FileNotFoundError):
             await run(lambda: persistence.write_decision(world.disk, f"{log.directory}/.leases", b"decided"))
         assert not world.disk.exists(log.directory)
-        world.store.get_or_create(TP, None, log.config, is_new=True)
+        world.store.logs.get_or_create(TP, None, log.config, is_new=True)

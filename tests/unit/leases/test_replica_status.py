@@ -1,5 +1,6 @@
 """What the partitions route tells of replicas and strays."""
 
+from logyard.broker.log import layout
 from logyard.broker.model import TopicPartition
 from tests.support.lease_world import COMPACTED, DIRECTORY, ROOT, TP, LeaseWorld, fill
 
@@ -9,7 +10,7 @@ class TestStatuses:
         async with LeaseWorld() as world:
             log = world.lead()
             fill(log, 60)
-            await world.store.checkpoint_high_watermarks()
+            await world.store.checkpoints.write_everywhere(layout.HIGH_WATERMARKS)
             status = await world.ok("GET", "/partitions/t/0")
             assert (status["topic"], status["partition"], status["directory"]) == ("t", 0, DIRECTORY)
             assert (status["is_leader"], status["leader"], status["leader_epoch"]) == (True, 1, 0)
@@ -29,14 +30,14 @@ class TestStatuses:
 
     async def test_a_replica_that_moves_is_not_compacted_and_its_copy_is_no_stray(self) -> None:
         async with LeaseWorld(None, ROOT, COMPACTED, "/other") as world:
-            world.store.get_or_create(TP, None, COMPACTED, True, ROOT)
+            world.store.logs.get_or_create(TP, None, COMPACTED, True, ROOT)
             fill(world.lead(), 20)
-            world.store.begin_move(TP, "/other")
+            world.store.logs.begin_move(TP, "/other")
             body = {"topic": TP.topic, "partition": TP.partition, "run_id": "r", "purpose": "compact"}
             assert await world.refusal("POST", "/leases", body) == (409, "moving")
             await world.ok("POST", "/leases", body | {"purpose": "audit"})
             assert (await world.ok("GET", "/partitions"))["strays"] == []
-            world.store.begin_move(TP, ROOT)
+            world.store.logs.begin_move(TP, ROOT)
             await world.ok("POST", "/leases", body)
 
     async def test_all_partitions_and_strays(self) -> None:
@@ -46,7 +47,7 @@ class TestStatuses:
             world.disk.make_directory(f"{ROOT}/odd-name")
             world.disk.make_directory(f"{ROOT}/x-0.{'a' * 32}-stray")
             world.disk.make_directory(f"{ROOT}/x-0.{'a' * 32}-delete")
-            world.store.get_or_create(TopicPartition("orphan", 0), None, COMPACTED, True)
+            world.store.logs.get_or_create(TopicPartition("orphan", 0), None, COMPACTED, True)
             answer = await world.ok("GET", "/partitions")
             assert [(p["topic"], p["partition"]) for p in answer["partitions"]] == [("t", 0), ("u", 3)]
             assert answer["log_dirs"] == [{"path": ROOT, "online": True}]

@@ -8,6 +8,7 @@ import pytest
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.leases import persistence
+from logyard.broker.log import layout
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
 from logyard.broker.log.disk.port import read_whole
 from logyard.broker.log.retention import delete_old_segments
@@ -27,7 +28,7 @@ async def taken_before_a_restart(**fields: Any) -> tuple[LeaseWorld, Any]:
         log = world.lead()
         fill(log, 60)
         lease = await world.take(**fields)
-        await world.store.checkpoint_high_watermarks()
+        await world.store.checkpoints.write_everywhere(layout.HIGH_WATERMARKS)
     return world, lease
 
 

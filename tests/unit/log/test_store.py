@@ -15,10 +15,12 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import StorageError
+from logyard.broker.log import layout
 from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.directory import DuplicateReplica, IdentityMismatch
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import DiskError, read_whole, write_whole
+from logyard.broker.log.expiry import Expiry
 from logyard.broker.log.layout import CHECKPOINTS
 from logyard.broker.log.recovery.replay import Reload
 from logyard.broker.log.settings import settings_from
@@ -57,8 +59,8 @@ class House:
             new_uuid=lambda: ID,
             note=self.notes.append,
             on_offline=lambda path, replicas: self.offline.append((path, replicas)),
-            on_cut=lambda tp, offset: self.cuts.append((tp, offset)),
         )
+        store.on_cut = lambda tp, offset: self.cuts.append((tp, offset))
         self.stores.append(store)
         return store
 
@@ -82,7 +84,7 @@ async def house() -> AsyncIterator[House]:
     house = House()
     yield house
     for store in house.stores:
-        await store._chores.stop()
+        await store.abandon()
 
 
 def write(store: LogStore, tp: TopicPartition, count: int = 1) -> None:
@@ -169,46 +171,46 @@ class TestIdentity:
 class TestReplicas:
     async def test_new_ones_go_where_the_fewest_are(self, house: House) -> None:
         store = await house.loaded()
-        made = [store.get_or_create(tp, ID, CONFIG, is_new=True) for tp in (A0, A1, B0)]
+        made = [store.logs.get_or_create(tp, ID, CONFIG, is_new=True) for tp in (A0, A1, B0)]
         assert [log.directory for log in made] == ["/disks/one/a-0", "/disks/two/a-1", "/disks/one/b-0"]
-        assert store.get_or_create(A0, ID, CONFIG, is_new=False) is made[0]
+        assert store.logs.get_or_create(A0, ID, CONFIG, is_new=False) is made[0]
         assert made[0].topic_id == ID
         assert house.text("/disks/one/a-0/partition.metadata").startswith("version: 0\ntopic_id: ")
-        chosen = store.get_or_create(TopicPartition("c", 0), None, CONFIG, is_new=True, directory=TWO)
+        chosen = store.logs.get_or_create(TopicPartition("c", 0), None, CONFIG, is_new=True, directory=TWO)
         assert chosen.directory == "/disks/two/c-0"
 
     async def test_no_more_than_there_are_descriptors_for(self, house: House) -> None:
         store = await house.loaded(StoreSettings((ONE,), partitions_max=1))
-        store.get_or_create(A0, None, CONFIG, is_new=True)
+        store.logs.get_or_create(A0, None, CONFIG, is_new=True)
         with pytest.raises(StorageError, match="ulimit"):
-            store.get_or_create(A1, None, CONFIG, is_new=True)
+            store.logs.get_or_create(A1, None, CONFIG, is_new=True)
 
     async def test_one_that_could_not_be_made_for_want_of_descriptors_is_made_later(self, house: House) -> None:
         store = await house.loaded(StoreSettings((ONE,)))
         house.disk.fail_at[house.disk.operations + 2] = errno.EMFILE
         with pytest.raises(StorageError, match="ulimit -n") as failed:
-            store.get_or_create(A0, ID, CONFIG, is_new=True)
+            store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         assert failed.value.is_passing
-        assert store.get_or_create(A0, ID, CONFIG, is_new=True).directory == f"{ONE}/a-0"
+        assert store.logs.get_or_create(A0, ID, CONFIG, is_new=True).directory == f"{ONE}/a-0"
         assert house.offline == []
 
     async def test_a_deleted_one_is_renamed_now_and_removed_later(self, house: House) -> None:
         store = await house.loaded()
-        store.get_or_create(A0, None, CONFIG, is_new=True)
+        store.logs.get_or_create(A0, None, CONFIG, is_new=True)
         write(store, A0)
-        store.delete(A0)
+        store.logs.delete(A0)
         assert store.get(A0) is None
         marked = f"a-0.{ID.hex}-delete"
         assert marked in names(house.disk, ONE)
-        store.get_or_create(A0, None, CONFIG, is_new=True)
+        store.logs.get_or_create(A0, None, CONFIG, is_new=True)
         await until(lambda: marked not in names(house.disk, ONE))
         assert house.disk.exists("/disks/two/a-0") or house.disk.exists("/disks/one/a-0")
 
     async def test_leftovers_of_a_deletion_go_after_the_next_start(self, house: House) -> None:
         store = await house.loaded()
-        store.get_or_create(A0, None, CONFIG, is_new=True)
-        store.delete(A0)
-        await store._chores.stop()
+        store.logs.get_or_create(A0, None, CONFIG, is_new=True)
+        store.logs.delete(A0)
+        await store.abandon()
         house.disk.restart()
         again = await house.loaded()
         assert again.get(A0) is None
@@ -231,7 +233,7 @@ class TestStart:
     async def test_after_an_orderly_end_nothing_is_recovered(self, house: House) -> None:
         store = await house.loaded()
         for tp in (A0, A1):
-            store.get_or_create(tp, ID, CONFIG, is_new=True)
+            store.logs.get_or_create(tp, ID, CONFIG, is_new=True)
             write(store, tp, 30)
         first = store.get(A0)
         assert first is not None
@@ -250,15 +252,15 @@ class TestStart:
         assert log is not None
         assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.topic_id) == (33, 60, 50, ID)
         assert content(log) == kept
-        assert again.high_watermark_at_start(A0) == 50
+        assert again.logs.high_watermark_at_start(A0) == 50
         assert not house.disk.exists(f"{ONE}/.kafka_cleanshutdown")
         assert house.notes == [f"{ONE}: 1 logs, closed cleanly", f"{TWO}: 1 logs, closed cleanly"]
 
     async def test_after_a_kill_the_tail_is_recovered_and_the_high_watermark_clamped(self, house: House) -> None:
         store = await house.loaded()
-        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         write(store, A0, 30)
-        await store.checkpoint_high_watermarks()
+        await store.checkpoints.write_everywhere(layout.HIGH_WATERMARKS)
         house.disk.restart()
         tail = log.segments.active
         house.disk.open(tail.path(".log"), write=True).truncate(tail.size - 1)
@@ -270,7 +272,7 @@ class TestStart:
     async def test_where_records_are_synced_at_once_a_recovered_tail_is_too(self, house: House) -> None:
         """A leader alone in its ISR shows it at once; a loss of power then took it back (simulator, seed 20)."""
         store = await house.loaded()
-        store.get_or_create(A0, ID, CONFIG, is_new=True)
+        store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         await store.close()
         write(await house.loaded(), A0, 30)
         house.disk.restart()  # a kill: nothing is synced, nothing is lost
@@ -283,7 +285,7 @@ class TestStart:
 
     async def test_a_damaged_recovery_point_file_costs_a_recovery_not_the_directory(self, house: House) -> None:
         store = await house.loaded()
-        store.get_or_create(A0, ID, CONFIG, is_new=True)
+        store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         write(store, A0, 30)
         house.disk.restart()
         write_whole(house.disk, f"{ONE}/recovery-point-offset-checkpoint", b"0\n5\nnonsense\n")
@@ -302,7 +304,7 @@ class TestStart:
     async def test_one_log_that_cannot_be_opened_hurts_only_itself(self, house: House) -> None:
         store = await house.loaded()
         for tp in (A0, B0):
-            store.get_or_create(tp, ID, CONFIG, is_new=True, directory=ONE)
+            store.logs.get_or_create(tp, ID, CONFIG, is_new=True, directory=ONE)
             write(store, tp, 30)
         log = store.get(A0)
         assert log is not None
@@ -316,15 +318,15 @@ class TestStart:
         assert again.get(B0) is not None
         assert again.get(A0) is None
         with pytest.raises(StorageError, match="cannot be opened"):
-            again.get_or_create(A0, ID, CONFIG, is_new=False)
-        again.delete(A0)
-        again.get_or_create(A0, ID, CONFIG, is_new=True)
+            again.logs.get_or_create(A0, ID, CONFIG, is_new=False)
+        again.logs.delete(A0)
+        again.logs.get_or_create(A0, ID, CONFIG, is_new=True)
 
     async def test_many_logs_are_loaded_in_groups(self, house: House) -> None:
         settings = StoreSettings((ONE,), recovery_threads_per_dir=3)
         store = await house.loaded(settings)
         for partition in range(50):
-            store.get_or_create(TopicPartition("t", partition), None, CONFIG, is_new=True)
+            store.logs.get_or_create(TopicPartition("t", partition), None, CONFIG, is_new=True)
         await store.close()
         again = await house.loaded(settings)
         assert len(again.all_logs()) == 50
@@ -334,8 +336,8 @@ class TestStart:
 class TestFailures:
     async def test_an_io_error_takes_the_directory_and_its_logs_offline(self, house: House) -> None:
         store = await house.loaded()
-        failing = store.get_or_create(A0, ID, CONFIG, is_new=True, directory=ONE)
-        store.get_or_create(B0, ID, CONFIG, is_new=True, directory=TWO)
+        failing = store.logs.get_or_create(A0, ID, CONFIG, is_new=True, directory=ONE)
+        store.logs.get_or_create(B0, ID, CONFIG, is_new=True, directory=TWO)
         house.disk.fail(f"{ONE}/", errno.ENOSPC)
         with pytest.raises(StorageError):
             write(store, A0)
@@ -348,8 +350,8 @@ class TestFailures:
             failing.append_as_leader(produced([b"v"]), 0, now_ms=0)
         write(store, B0)
         with pytest.raises(StorageError, match="may be in"):
-            store.get_or_create(A1, ID, CONFIG, is_new=False)
-        assert store.get_or_create(A1, ID, CONFIG, is_new=True).directory == "/disks/two/a-1"
+            store.logs.get_or_create(A1, ID, CONFIG, is_new=False)
+        assert store.logs.get_or_create(A1, ID, CONFIG, is_new=True).directory == "/disks/two/a-1"
         await store.close()
         assert not house.disk.exists(f"{ONE}/.kafka_cleanshutdown")
         assert house.disk.exists("/disks/two/.kafka_cleanshutdown")
@@ -357,7 +359,7 @@ class TestFailures:
     async def test_a_new_replica_goes_to_the_next_directory_when_one_fails_under_it(self, house: House) -> None:
         store = await house.loaded()
         house.disk.fail(f"{ONE}/")
-        assert store.get_or_create(A0, ID, CONFIG, is_new=True).directory == "/disks/two/a-0"
+        assert store.logs.get_or_create(A0, ID, CONFIG, is_new=True).directory == "/disks/two/a-0"
         await asyncio.sleep(0)
         assert store.online_directories == (TWO,)
 
@@ -367,11 +369,11 @@ class TestFailures:
             await house.loaded()
 
 
-class TestUpkeep:
+class TestFlushesAndCheckpoints:
     async def test_sealed_segments_are_flushed_and_old_ones_removed(self, house: House) -> None:
         store = await house.loaded()
         config = TopicConfig(segment_bytes=1000, file_delete_delay_ms=20, retention_bytes=1500)
-        log = store.get_or_create(A0, ID, config, is_new=True)
+        log = store.logs.get_or_create(A0, ID, config, is_new=True)
         store.start()
         write(store, A0, 40)
         await until(lambda: log.recovery_point == log.segments.active.base_offset > 0)
@@ -387,7 +389,7 @@ class TestUpkeep:
             high_watermark_checkpoint_interval_ms=5,
         )
         store = await house.loaded(settings)
-        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         store.start()
         write(store, A0, 10)
         log.advance_log_start(3)
@@ -402,7 +404,7 @@ class TestUpkeep:
 
     async def test_flush_ms_is_kept(self, house: House) -> None:
         store = await house.loaded(StoreSettings((ONE,), flush_scheduler_interval_ms=5))
-        log = store.get_or_create(A0, ID, TopicConfig(flush_ms=1000), is_new=True)
+        log = store.logs.get_or_create(A0, ID, TopicConfig(flush_ms=1000), is_new=True)
         store.start()
         write(store, A0)
         house.clock.set_wall(3600)
@@ -416,7 +418,7 @@ class TestUpkeep:
         store = await house.loaded(
             StoreSettings((ONE,), initial_task_delay_ms=0, producer_id_expiration_check_interval_ms=5)
         )
-        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=0, timestamp=house.clock.now_ms())
         log.append_as_leader(data, 0, now_ms=house.clock.now_ms())
         store.start()
@@ -430,10 +432,10 @@ class TestUpkeep:
 
     async def test_a_truncation_below_the_checkpoint_rewrites_it_first(self, house: House) -> None:
         store = await house.loaded()
-        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         write(store, A0, 20)
         log.flush()
-        await store._upkeep.checkpoint("recovery-point-offset-checkpoint")
+        await store.checkpoints.write_everywhere("recovery-point-offset-checkpoint")
         assert house.text(f"{ONE}/recovery-point-offset-checkpoint") == "0\n1\na 0 40\n"
         log.truncate_to(11)
         assert house.text(f"{ONE}/recovery-point-offset-checkpoint") == "0\n1\na 0 10\n"
@@ -441,7 +443,7 @@ class TestUpkeep:
 
     async def test_what_a_truncation_takes_back_is_read_again_in_a_thread(self, house: House) -> None:
         store = await house.loaded()
-        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         for sequence in range(20):
             data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
             log.append_as_leader(data, 0, now_ms=0)
@@ -463,7 +465,7 @@ class TestUpkeep:
         """A follower takes nothing in until it is: for want of a descriptor it would have stood still for ever."""
         monkeypatch.setattr(tasks, "PAUSE_S", 0.01)
         store = await house.loaded()
-        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         for sequence in range(20):
             data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
             log.append_as_leader(data, 0, now_ms=0)
@@ -484,7 +486,7 @@ class TestUpkeep:
         self, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store = await house.loaded()
-        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
 
         def gone() -> None:
             raise FileNotFoundError(log.directory)
@@ -498,7 +500,7 @@ class TestUpkeep:
         self, house: House, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store = await house.loaded()
-        bad, good = (store.get_or_create(TopicPartition("a", n), ID, CONFIG, is_new=True) for n in (0, 1))
+        bad, good = (store.logs.get_or_create(TopicPartition("a", n), ID, CONFIG, is_new=True) for n in (0, 1))
         for log in (bad, good):
             log.append_as_leader(produced([b"v"]), 0, now_ms=0)
 
@@ -508,20 +510,20 @@ class TestUpkeep:
         monkeypatch.setattr(bad, "prepare_flush", gone)
         bad.host.listener.cut(bad, 1)
         good.host.listener.cut(good, 1)
-        await store._upkeep.flush_waiting()
+        await store.flusher.flush_waiting()
         assert good.recovery_point == 1
         good.append_as_leader(produced([b"v"]), 0, now_ms=0)
         for log in (bad, good):
             log.config = replace(log.config, flush_ms=0)
-        await store._upkeep.flush_overdue()
+        await store.flusher.flush_overdue()
         assert good.recovery_point == 2
 
     async def test_a_checkpoint_under_way_does_not_bring_the_old_point_back(self, house: House) -> None:
         store = await house.loaded()
-        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         write(store, A0, 20)
         log.flush()
-        writing = asyncio.ensure_future(store._upkeep.checkpoint("recovery-point-offset-checkpoint"))
+        writing = asyncio.ensure_future(store.checkpoints.write_everywhere("recovery-point-offset-checkpoint"))
         for _ in range(50):
             if house.disk.exists(f"{ONE}/recovery-point-offset-checkpoint.tmp"):
                 break
@@ -529,19 +531,19 @@ class TestUpkeep:
         log.truncate_to(10)
         await writing
         assert not house.disk.exists(f"{ONE}/recovery-point-offset-checkpoint")
-        await store._upkeep.checkpoint("recovery-point-offset-checkpoint")
+        await store.checkpoints.write_everywhere("recovery-point-offset-checkpoint")
         assert house.text(f"{ONE}/recovery-point-offset-checkpoint") == "0\n1\na 0 10\n"
 
     async def test_the_cleaners_offset_is_durable_and_falls_with_the_log(self, house: House) -> None:
         store = await house.loaded()
-        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         write(store, A0, 20)
         await store.set_cleaner_offset(A0, 30)
         assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n1\na 0 30\n"
         assert store.cleaner_offset(A0) == 30
         log.truncate_to(10)
         assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n1\na 0 10\n"
-        store.delete(A0)
+        store.logs.delete(A0)
         with pytest.raises(StorageError):
             await store.set_cleaner_offset(A0, 5)
 
@@ -550,64 +552,61 @@ class TestUpkeep:
         self, house: House, killed_between: bool
     ) -> None:
         store = await house.loaded()
-        log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         write(store, A0, 20)
         await store.set_cleaner_offset(A0, 30)
         log.advance_log_start(25)
-        await store._upkeep.flush(log)
+        await store.flusher.flush(log)
         for name in CHECKPOINTS:
-            await store._upkeep.checkpoint(name)
+            await store.checkpoints.write_everywhere(name)
             assert "a 0 " in house.text(f"{ONE}/{name}")
-        store.delete(A0)
+        store.logs.delete(A0)
         if killed_between:
-            await store._chores.stop()
+            await store.abandon()
             house.disk.restart()
             store = await house.loaded()
-        log = store.get_or_create(A0, None, CONFIG, is_new=True)
+        log = store.logs.get_or_create(A0, None, CONFIG, is_new=True)
         assert set(store.checkpointed(A0).values()) == {None}
         write(store, A0, 5)
         kept = content(log)
-        await store._chores.stop()
+        await store.abandon()
         house.disk.restart()
         again = await house.loaded()
         found = again.get(A0)
         assert found is not None
         assert (found.log_start_offset, content(found)) == (0, kept)
-        assert again.high_watermark_at_start(A0) == 0
+        assert again.logs.high_watermark_at_start(A0) == 0
         assert again.cleaner_offset(A0) is None
 
     async def test_a_deleted_one_is_taken_out_of_the_cleaner_s_checkpoint(self, house: House) -> None:
         store = await house.loaded()
-        store.get_or_create(A0, ID, CONFIG, is_new=True)
+        store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
         write(store, A0, 20)
         await store.set_cleaner_offset(A0, 30)
-        store.delete(A0)
-        await store._upkeep.checkpoint("cleaner-offset-checkpoint")
+        store.logs.delete(A0)
+        await store.checkpoints.write_everywhere("cleaner-offset-checkpoint")
         assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n0\n"
 
 
 async def test_retention_takes_many_segments_in_pieces(house: House) -> None:
     store = await house.loaded()
-    log = store.get_or_create(A0, ID, replace(CONFIG, segment_bytes=100), is_new=True)
+    log = store.logs.get_or_create(A0, ID, replace(CONFIG, segment_bytes=100), is_new=True)
     write(store, A0, 40)
     log.set_high_watermark(log.log_end_offset)
     log.advance_log_start(log.log_end_offset)
     left = [len(log.segments)]
-    pause = store._upkeep._pause
 
     async def paused() -> None:
         left.append(len(log.segments))
-        await pause()
 
-    store._upkeep._pause = paused
-    await store._upkeep.retire_segments()
+    await Expiry(house.clock, lambda: [log], paused).delete_old_segments()
     assert len(log.segments) == 1
     assert max(before - after for before, after in pairwise(left)) == 4
 
 
 async def test_the_first_look_for_old_segments_is_soon_after_the_start(house: House) -> None:
     store = await house.loaded(StoreSettings((ONE,), initial_task_delay_ms=20, retention_check_interval_ms=3_600_000))
-    log = store.get_or_create(A0, ID, replace(CONFIG, segment_bytes=200), is_new=True)
+    log = store.logs.get_or_create(A0, ID, replace(CONFIG, segment_bytes=200), is_new=True)
     write(store, A0, 20)
     log.set_high_watermark(log.log_end_offset)
     log.advance_log_start(30)
@@ -638,7 +637,7 @@ async def test_a_store_on_the_real_disk(tmp_path: Any) -> None:
     await store.open()
     await store.claim(1, "c")
     await store.load()
-    log = store.get_or_create(A0, ID, CONFIG, is_new=True)
+    log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
     for number in range(50):
         log.append_as_follower(memoryview(fetched(number, [b"x" * 100])))
     whole = content(log)

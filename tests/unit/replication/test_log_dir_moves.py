@@ -54,7 +54,7 @@ class Broker:
         no_changes: Any = None
         self.replicas = Replicas(
             settings,
-            logs=self.store,
+            logs=self.store.logs,
             metadata=self.metadata,
             topic_config=lambda topic: CONFIG,
             isr_changes=no_changes,
@@ -64,7 +64,9 @@ class Broker:
             run_blocking=lambda work: asyncio.ensure_future(self.run(work)),
             broker_epoch=lambda: 1,
         )
-        self.moves = LogDirMoves(self.replicas.hosted, self.store, self.spawn, self.pause, self.notes.append)
+        self.moves = LogDirMoves(
+            self.replicas.hosted, self.store.logs, self.store, self.spawn, self.pause, self.notes.append
+        )
         self.replicas.add_listener(self.moves)
 
     async def run(self, work: Callable[[], Any]) -> Any:
@@ -112,7 +114,7 @@ class Broker:
 async def led(batches: int = 40, **kwargs: Any) -> Broker:
     broker = Broker(**kwargs)
     await broker.store.load()
-    broker.store.get_or_create(A0, uuid.UUID(int=1), CONFIG, is_new=True, directory=ONE)
+    broker.store.logs.get_or_create(A0, uuid.UUID(int=1), CONFIG, is_new=True, directory=ONE)
     broker.lead()
     broker.write(batches)
     return broker
@@ -157,18 +159,18 @@ async def test_after_a_kill_the_move_goes_on() -> None:
     broker.moves.alter({A0: TWO})
     for _ in range(5):
         await asyncio.sleep(0)
-    future = broker.store.future(A0)
+    future = broker.store.logs.future(A0)
     assert future is not None
     copied = future.log_end_offset
     assert 0 < copied < broker.log.log_end_offset
     whole = content(broker.log)
     broker.moves.close()
     await broker.ended()
-    await broker.store._chores.stop()
+    await broker.store.abandon()
     broker.disk.restart()
     again = Broker(broker.disk)
     await again.store.load()
-    half = again.store.future(A0)
+    half = again.store.logs.future(A0)
     assert half is not None
     assert half.log_end_offset >= copied
     again.lead(epoch=1)
@@ -194,7 +196,7 @@ async def test_a_replica_that_is_deleted_ends_its_move() -> None:
     await asyncio.sleep(0)
     broker.replicas.stop_replicas(StopReplica(1, 1, 1, (StopReplicaPartition(A0, -2, True),)))
     await broker.ended()
-    assert (broker.store.get(A0), broker.store.future(A0)) == (None, None)
+    assert (broker.store.get(A0), broker.store.logs.future(A0)) == (None, None)
     await broker.stop()
 
 
@@ -205,7 +207,7 @@ async def test_a_failing_target_ends_the_move_and_nothing_else() -> None:
     broker.disk.fail(TWO)
     await broker.ended()
     await asyncio.sleep(0)
-    assert broker.store.future(A0) is None
+    assert broker.store.logs.future(A0) is None
     assert any("its move to another log directory stops" in note for note in broker.notes)
     broker.write()
     assert broker.moves.alter({A0: TWO}) == {A0: ErrorCode.KAFKA_STORAGE_ERROR}

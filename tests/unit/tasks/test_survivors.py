@@ -17,7 +17,7 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.errors import ErrorCode, StorageError
-from logyard.broker.log.background import Chores
+from logyard.broker.log.background import BackgroundWork
 from logyard.broker.model import Endpoint, TopicPartition
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.server.admission import Admission, Limits
@@ -219,11 +219,11 @@ async def test_logs_are_kept_up() -> None:
         if turns[which] == 1:
             raise Unexpected
 
-    chores = Chores(print)
-    chores.every(5, partial(work, "every"))
-    chores.keep(partial(work, "keep"))
+    background = BackgroundWork(print)
+    background.every(5, partial(work, "every"))
+    background.keep(partial(work, "keep"))
     await until(lambda: turns["every"] > 2 and turns["keep"] == 2)
-    await chores.stop()
+    await background.stop()
 
 
 async def test_a_chore_goes_on_though_it_met_what_is_known_to_go_wrong() -> None:
@@ -235,10 +235,10 @@ async def test_a_chore_goes_on_though_it_met_what_is_known_to_go_wrong() -> None
         if turns == 1:
             raise StorageError("no file descriptors left")
 
-    chores = Chores(print)
-    chores.keep(work)
+    background = BackgroundWork(print)
+    background.keep(work)
     await until(lambda: turns == 2)
-    await chores.stop()
+    await background.stop()
 
 
 async def test_a_new_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

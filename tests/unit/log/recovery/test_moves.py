@@ -57,13 +57,13 @@ class House:
     async def filled(self) -> tuple[LogStore, PartitionLog]:
         """A store with a replica in the first directory."""
         store = await self.start()
-        log = store.get_or_create(A0, TOPIC_ID, CONFIG, is_new=True, directory=ONE)
+        log = store.logs.get_or_create(A0, TOPIC_ID, CONFIG, is_new=True, directory=ONE)
         for number in range(12):
             write(log, number)
         log.set_high_watermark(log.log_end_offset)
         log.advance_log_start(3)
         log.flush(20)
-        await store._upkeep.checkpoint(layout.LOG_STARTS)
+        await store.checkpoints.write_everywhere(layout.LOG_STARTS)
         return store, log
 
 
@@ -84,7 +84,7 @@ def copy(log: PartitionLog, future: PartitionLog) -> None:
 async def moved(store: LogStore) -> PartitionLog:
     """Move the replica to the second directory."""
     log = store.get(A0)
-    future = store.begin_move(A0, TWO)
+    future = store.logs.begin_move(A0, TWO)
     assert log is not None
     assert future is not None
     copy(log, future)
@@ -110,7 +110,7 @@ async def test_a_move_keeps_all_there_is_to_know() -> None:
     before, mark = state(log), log.high_watermark
     new = await moved(store)
     assert (state(new), new.high_watermark) == (before, mark)
-    assert (store.get(A0), store.future(A0), new.is_future) == (new, None, False)
+    assert (store.get(A0), store.logs.future(A0), new.is_future) == (new, None, False)
     assert (new.directory, store.cleaner_offset(A0)) == (f"{TWO}/a-0", 7)
     assert new.recovery_point >= 20
     with pytest.raises(StorageError, match="moved"):
@@ -126,7 +126,7 @@ async def test_a_move_keeps_all_there_is_to_know() -> None:
     kept = again.get(A0)
     assert kept is not None
     assert state(kept) == after
-    await again._chores.stop()
+    await again.abandon()
 
 
 async def test_who_may_move_where() -> None:
@@ -135,48 +135,50 @@ async def test_who_may_move_where() -> None:
 
     def refused(tp: TopicPartition, path: str) -> ErrorCode:
         with pytest.raises(ApiError) as caught:
-            store.begin_move(tp, path)
+            store.logs.begin_move(tp, path)
         return caught.value.code
 
     assert refused(A0, "/disks/three") is ErrorCode.LOG_DIR_NOT_FOUND
     assert refused(TopicPartition("x" * 249, 0), TWO) is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert store.begin_move(A0, ONE) is None, "it lies there"
+    assert store.logs.begin_move(A0, ONE) is None, "it lies there"
     later = TopicPartition("later", 0)
     assert refused(later, TWO) is ErrorCode.REPLICA_NOT_AVAILABLE
-    store.get_or_create(TopicPartition("b", 0), None, CONFIG, is_new=True, directory=TWO)
-    assert store.get_or_create(later, None, CONFIG, is_new=True).directory == f"{TWO}/later-0", "as it was asked for"
+    store.logs.get_or_create(TopicPartition("b", 0), None, CONFIG, is_new=True, directory=TWO)
+    assert store.logs.get_or_create(later, None, CONFIG, is_new=True).directory == f"{TWO}/later-0", (
+        "as it was asked for"
+    )
     house.disk.fail(TWO, errno.EIO)
     with pytest.raises(StorageError):
-        store.begin_move(A0, TWO)
+        store.logs.begin_move(A0, TWO)
     await settled(store)
     assert refused(A0, TWO) is ErrorCode.KAFKA_STORAGE_ERROR
     write(log, 12)
-    await store._chores.stop()
+    await store.abandon()
 
 
 async def test_a_move_is_given_up_by_asking_for_the_place_where_it_is() -> None:
     house = House()
     store, log = await house.filled()
-    future = store.begin_move(A0, TWO)
+    future = store.logs.begin_move(A0, TWO)
     assert future is not None
-    assert store.begin_move(A0, TWO) is future
+    assert store.logs.begin_move(A0, TWO) is future
     assert log.is_moving
-    assert store.begin_move(A0, ONE) is None
-    assert (store.future(A0), log.is_moving) == (None, False)
+    assert store.logs.begin_move(A0, ONE) is None
+    assert (store.logs.future(A0), log.is_moving) == (None, False)
     assert not any(name.endswith("-future") for name in names(house.disk, TWO))
-    store.begin_move(A0, TWO)
-    store.delete(A0)
-    assert store.future(A0) is None
+    store.logs.begin_move(A0, TWO)
+    store.logs.delete(A0)
+    assert store.logs.future(A0) is None
     replicas = [name for root in (ONE, TWO) for name in names(house.disk, root) if name.startswith("a-")]
     assert len(replicas) == 3
     assert all(name.endswith("-delete") for name in replicas)
-    await store._chores.stop()
+    await store.abandon()
 
 
 async def test_a_truncation_cuts_the_copy_as_well() -> None:
     house = House()
     store, log = await house.filled()
-    future = store.begin_move(A0, TWO)
+    future = store.logs.begin_move(A0, TWO)
     assert future is not None
     copy(log, future)
     log.truncate_to(11)
@@ -184,13 +186,13 @@ async def test_a_truncation_cuts_the_copy_as_well() -> None:
     write(log, 5)
     copy(log, future)
     assert content(future) == content(log)
-    await store._chores.stop()
+    await store.abandon()
 
 
 async def test_the_checkpoints_of_both_directories_know_of_both_logs() -> None:
     house = House()
     store, log = await house.filled()
-    future = store.begin_move(A0, TWO)
+    future = store.logs.begin_move(A0, TWO)
     assert future is not None
     copy(log, future)
     await store.prepare_promotion(A0)
@@ -199,12 +201,12 @@ async def test_the_checkpoints_of_both_directories_know_of_both_logs() -> None:
     assert read_whole(house.disk, f"{TWO}/{layout.LOG_STARTS}").decode() == "0\n1\na 0 3\n"
     await store.close()
     again = await house.start()
-    assert again.resume_move(A0)
-    kept, half = again.get(A0), again.future(A0)
+    assert again.logs.resume_move(A0)
+    kept, half = again.get(A0), again.logs.future(A0)
     assert kept is not None
     assert half is not None
     assert (content(kept), half.is_future, half.log_end_offset) == (content(half), True, 24)
-    await again._chores.stop()
+    await again.abandon()
 
 
 async def steps_of_a_move() -> tuple[int, int]:
@@ -214,7 +216,7 @@ async def steps_of_a_move() -> tuple[int, int]:
     before = house.disk.operations
     await moved(store)
     await settled(store)
-    await store._chores.stop()
+    await store.abandon()
     return before, house.disk.operations
 
 
@@ -233,7 +235,7 @@ async def test_killed_at_any_operation_the_replica_is_there_once(power_lost: boo
             await settled(store)
         except MachineStopped:
             pass
-        await store._chores.stop()
+        await store.abandon()
         house.disk.restart(random.Random(stop_at).randrange if power_lost else None)
         again = await house.start()
         kept = again.get(A0)
@@ -245,8 +247,8 @@ async def test_killed_at_any_operation_the_replica_is_there_once(power_lost: boo
             assert whole[0].startswith(content(kept, 3))
         else:
             assert state(kept) == whole, f"operation {stop_at}"
-        if again.resume_move(A0):
-            assert again.begin_move(A0, ONE) is None
+        if again.logs.resume_move(A0):
+            assert again.logs.begin_move(A0, ONE) is None
         write(kept, kept.log_end_offset // 2)
         await again.close()
     assert places == {f"{ONE}/a-0", f"{TWO}/a-0"}
@@ -255,15 +257,15 @@ async def test_killed_at_any_operation_the_replica_is_there_once(power_lost: boo
 async def test_without_its_directory_a_marked_copy_is_no_log() -> None:
     house = House()
     store, log = await house.filled()
-    future = store.begin_move(A0, TWO)
+    future = store.logs.begin_move(A0, TWO)
     assert future is not None
     copy(log, future)
     await store.prepare_promotion(A0)
-    await store._chores.stop()
+    await store.abandon()
     house.disk.restart()
     house.disk.fail(ONE)
     again = await house.start()
     assert again.get(A0) is None
     with pytest.raises(StorageError, match="may be in"):
-        again.get_or_create(A0, TOPIC_ID, CONFIG, is_new=False)
-    await again._chores.stop()
+        again.logs.get_or_create(A0, TOPIC_ID, CONFIG, is_new=False)
+    await again.abandon()

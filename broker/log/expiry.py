@@ -1,0 +1,51 @@
+"""What grows old in logs goes from time to time: segments, by the topic's retention, and silent producers."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from logyard.broker.clock import Clock
+from logyard.broker.errors import LogyardError
+from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.retention import delete_old_segments
+
+LOGS_PER_TURN = 64
+SEGMENTS_PER_TURN = 4  # of one log
+
+
+class Expiry:
+    """Goes through all `logs()`; between many of them `pause` gives the event loop its turn.
+
+    A log whose directory fails meanwhile is passed over: the error is raised when the log is next used.
+    """
+
+    def __init__(
+        self, clock: Clock, logs: Callable[[], list[PartitionLog]], pause: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._clock, self._logs, self._pause = clock, logs, pause
+
+    async def delete_old_segments(self) -> None:
+        """Apply retention to every log (facts §13)."""
+        now_ms = self._clock.now_ms()
+        going = self._logs()
+        while going:
+            again: list[PartitionLog] = []
+
+            def delete(log: PartitionLog, again: list[PartitionLog] = again) -> None:
+                if delete_old_segments(log, now_ms, SEGMENTS_PER_TURN) == SEGMENTS_PER_TURN:
+                    again.append(log)
+
+            await self._each(delete, going)
+            if going := again:
+                await self._pause()
+
+    async def expire_producers(self, expiration_ms: int) -> None:
+        """Forget producers that were silent for that long."""
+        now_ms = self._clock.now_ms()
+        await self._each(lambda log: log.producers.expire(now_ms, expiration_ms), self._logs())
+
+    async def _each(self, work: Callable[[PartitionLog], object], logs: Sequence[PartitionLog]) -> None:
+        for number, log in enumerate(logs, start=1):
+            with suppress(LogyardError, FileNotFoundError):
+                work(log)
+            if number % LOGS_PER_TURN == 0:
+                await self._pause()

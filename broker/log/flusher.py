@@ -1,0 +1,66 @@
+"""When logs are flushed: soon after a segment was sealed or the log was cut, and when flush.ms has passed."""
+
+import asyncio
+from collections.abc import Callable
+
+from logyard.broker.clock import Clock
+from logyard.broker.errors import StorageError
+from logyard.broker.event_loop import RunBlocking
+from logyard.broker.log.partition_log import PartitionLog
+
+
+class Flusher:
+    """Flushes `logs()` without holding up the event loop: what waits for the disk goes through `run`."""
+
+    def __init__(
+        self, clock: Clock, run: RunBlocking, logs: Callable[[], list[PartitionLog]], note: Callable[[str], None]
+    ) -> None:
+        self._clock, self._run, self._logs, self._note = clock, run, logs, note
+        self._waiting: dict[PartitionLog, bool] = {}  # whether to flush all of it, or only the closed segments
+        self._wanted = asyncio.Event()
+
+    async def flush(self, log: PartitionLog, up_to: int | None = None) -> None:
+        """Make a log durable up to an offset (default: its end). Raises StorageError."""
+        begun = self._clock.monotonic()
+        plan = log.prepare_flush(up_to)
+        if plan is not None:
+            await self._run(plan.run)
+            log.flush_state.done(plan)
+        log.flush_state.flushed_at = begun
+
+    def flush_soon(self, log: PartitionLog, *, whole: bool) -> None:
+        """Have the log flushed by `flush_waiting`: all of it, or all but the active segment."""
+        self._waiting[log] = whole or self._waiting.get(log, False)
+        self._wanted.set()
+
+    async def serve(self) -> None:
+        """Flush what waits, again and again."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self.flush_waiting()
+
+    async def flush_waiting(self) -> None:
+        """Flush the logs that `flush_soon` was called for."""
+        waiting, self._waiting = self._waiting, {}
+        for log, whole in waiting.items():
+            await self._flush_one_of_many(log, None if whole else log.segments.active.base_offset)
+
+    async def flush_overdue(self) -> None:
+        """Flush the logs whose flush.ms has passed."""
+        now = self._clock.monotonic()
+        for log in self._logs():
+            state = log.flush_state
+            if state.flushed_at is None:
+                state.flushed_at = now
+            if state.recovery_point < log.log_end_offset and (now - state.flushed_at) * 1000 >= log.config.flush_ms:
+                await self._flush_one_of_many(log)
+
+    async def _flush_one_of_many(self, log: PartitionLog, up_to: int | None = None) -> None:
+        """What goes wrong with one log must not keep the others from being flushed."""
+        try:
+            await self.flush(log, up_to)
+        except StorageError:
+            pass  # deleted or offline by now
+        except Exception as error:
+            self._note(f"{log.directory}: not flushed: {error!r}")

@@ -1,0 +1,50 @@
+"""What the store does when a log reports something (`LogListener`)."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from logyard.broker.log.checkpoint_writer import CheckpointWriter
+from logyard.broker.log.disk.port import Disk, remove_if_there
+from logyard.broker.log.flusher import Flusher
+from logyard.broker.log.partition_log import PartitionLog
+
+
+class StoreListener:
+    """Has flushed, written and removed what a log's change asks for; `later(delay_ms, work)` does it in a thread.
+
+    `on_cut` and `note` hear of it, too.
+    """
+
+    def __init__(
+        self,
+        flusher: Flusher,
+        checkpoints: CheckpointWriter,
+        later: Callable[[int, Callable[[], object]], None],
+        on_cut: Callable[[PartitionLog, int], object],
+        note: Callable[[str], None],
+    ) -> None:
+        self._flusher, self._checkpoints = flusher, checkpoints
+        self._later, self._on_cut, self._note = later, on_cut, note
+
+    def rolled(self, log: PartitionLog) -> None:
+        self._flusher.flush_soon(log, whole=False)
+
+    def retired(self, log: PartitionLog, paths: Sequence[str]) -> None:
+        self._later(log.config.file_delete_delay_ms, lambda: _remove(log.disk, paths))
+
+    def rewinding(self, log: PartitionLog) -> None:
+        self._checkpoints.recovery_point_fell(log)
+
+    def cut(self, log: PartitionLog, offset: int) -> None:
+        """Make the cut durable soon: a machine that lost its power might otherwise find what was cut off, behind what
+        was written over it."""
+        self._flusher.flush_soon(log, whole=True)
+        self._checkpoints.log_was_cut(log, offset)
+        self._on_cut(log, offset)
+
+    def damaged(self, log: PartitionLog, what: str) -> None:
+        self._note(f"{log.directory}: {what}")
+
+
+def _remove(disk: Disk, paths: Iterable[str]) -> None:
+    for path in paths:
+        remove_if_there(disk, path)
