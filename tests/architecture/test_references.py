@@ -11,6 +11,7 @@ HISTORY = ("CHANGELOG.md",)
 # Names that look like ours and belong to others, or to what a run leaves behind; by page, with the owner.
 OTHERS = {
     "BaseEventTrigger.shared_stream_key": "Airflow's",
+    "SparkSubmitOperator": "Airflow's",
     "String.hashCode": "Java's",
     "tests/test.conf": "in librdkafka's source",
     "./NAME.js": "any module of the page",

@@ -29,6 +29,7 @@ MODULE = re.compile(r"^(?:logyard|tests)(?:\.[A-Za-z_]\w*)+$")
 # A file's name in a comment or docstring; names in quotes are values of the code.
 NAMED_FILE = re.compile(r"(?<![\w/.\"'*-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b")
 TEST = re.compile(r"^test_\w+[…*]?$")
+CLASS = re.compile(r"^[A-Z]\w+(?:Operator|Sensor|Event|Trigger|Hook)$")
 MEMBER = re.compile(r"^([a-z_]+\.[A-Z]\w*(?:\.\w+)?|[A-Z]\w*[a-z]\w*\.[a-z_]\w+)(?:\(\))?$")
 
 
@@ -113,6 +114,8 @@ def known(name: str) -> bool:
         return _dotted_exists(name) or _is_a_setting(name)
     if TEST.match(name):
         return _test_exists(name)
+    if CLASS.match(name):
+        return any(re.search(rf"^class {name}\b", text, re.MULTILINE) for text in _python().values())
     if MEMBER.match(name):
         return _member_exists(name.removesuffix("()"))
     return True
