@@ -27,7 +27,7 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
         "cluster_id": services.cluster_id,
         "controller_id": services.metadata.controller_id,
         "brokers": brokers,
-        "authorized_operations": CLUSTER_OPERATIONS if wanted else NOT_ASKED,
+        "cluster_authorized_operations": CLUSTER_OPERATIONS if wanted else NOT_ASKED,
     }
 
 
