@@ -14,7 +14,8 @@ from pathlib import Path
 import uvloop
 
 from tests.benchmarks import frames
-from tests.benchmarks.inside import InsideBroker, least_cpu_us, warm_page_cache
+from tests.benchmarks.measuring import least_cpu_us, warm_page_cache
+from tests.support.inside_broker import InsideBroker
 
 ROUNDS = 12
 # What goes in at one time: what a busy socket's buffer holds.

@@ -12,7 +12,7 @@ import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
-from tests.benchmarks.inside import InsideBroker
+from tests.support.inside_broker import InsideBroker
 from tests.support.real_cluster import RealCluster, eventually
 
 NOW = int(time.time() * 1000)

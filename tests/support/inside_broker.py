@@ -1,13 +1,12 @@
 """A whole broker inside this process: real handlers, replicas and logs, ZooKeeper in memory, and no sockets.
 
-What a request costs here is Python and the file; the kernel's network is left out. It is what profiles are taken of.
+`async with InsideBroker(directory) as broker` starts and stops it. `broker.create_topic` makes a topic,
+`broker.connect().feed(frame)` hands it what a socket would, and `broker.components.dispatcher(session, frame)` gives
+the answer to one frame. What a request costs here is Python and the file: benchmarks and profiles are taken of it.
 """
 
 import asyncio
 import logging
-import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,12 @@ import structlog
 from logyard.broker.broker import Broker, real_environment
 from logyard.broker.components import Components
 from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.protocol import codec
 from logyard.broker.server.connection import Connection
 from logyard.broker.zk.memory import MemoryZooKeeper
 from logyard.broker.zk.tree import ZooKeeperTree
-from tests.benchmarks import frames
 
+CREATE_TOPICS = 19
 SETTINGS = {
     "broker.id": "1",
     "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -98,11 +98,15 @@ class InsideBroker:
         return InsideConnection(connection)
 
     async def create_topic(self, name: str, partitions: int) -> None:
-        """Ask for a topic on the wire and wait until every partition is led."""
-        self.connect().feed(frames.create_topic(name, partitions))
+        """Ask for a topic on the wire and wait until every partition is led, and known to be."""
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        asked = {"topics": [topic], "timeout_ms": 30_000}
+        self.connect().feed(codec.encode_request(CREATE_TOPICS, 5, 1, "inside", asked))
         led = self.components.replicas.hosted.partitions
         async with asyncio.timeout(60):
             while sum(tp.topic == name and p.is_leader for tp, p in led.items()) < partitions:
+                await asyncio.sleep(0.01)
+            while len(self.components.metadata.partitions(name)) < partitions:
                 await asyncio.sleep(0.01)
 
 
@@ -125,23 +129,3 @@ class InsideConnection:
             at += taken
         if self.wire.closed:
             raise RuntimeError("the broker closed the connection")
-
-
-def least_cpu_us(work: Callable[[], None], calls: int, rounds: int) -> float:
-    """CPU µs of one of the `calls` that one `work` makes, in the best of the rounds."""
-    best = float("inf")
-    for _ in range(rounds):
-        begun = time.process_time_ns()
-        work()
-        best = min(best, time.process_time_ns() - begun)
-    return best / calls / 1000
-
-
-def warm_page_cache(directory: Path, size: int) -> None:
-    """Have the system map `size` bytes of memory: writing to pages it has never used costs a virtual machine more."""
-    path = directory / "warm"
-    with path.open("wb", buffering=0) as file:
-        piece = bytes(1 << 20)
-        for _ in range(size >> 20):
-            os.write(file.fileno(), piece)
-    path.unlink()
