@@ -37,9 +37,6 @@ class TypedValues:
     def optional_str(self, key: builtins.str) -> builtins.str | None:
         return None if self._values[key] is None else self._get(key, builtins.str)
 
-    def optional_int(self, key: builtins.str) -> builtins.int | None:
-        return None if self._values[key] is None else self._get(key, builtins.int)
-
     def _get(self, key: builtins.str, kind: type[T]) -> T:
         value = self._values[key]
         if not isinstance(value, kind):

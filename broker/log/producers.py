@@ -19,7 +19,6 @@ from logyard.broker.records.header import NO_PRODUCER_EPOCH
 
 NO_SEQUENCE = -1
 NO_OFFSET = -1
-NO_PRODUCER = -1
 SEQUENCE_MAX = 2**31 - 1
 BATCHES_KEPT = 5
 SNAPSHOT_VERSION = 1

@@ -18,7 +18,6 @@ Quota = Mapping[str, str]
 QuotaEntity = tuple[str | None, str | None]  # (user, client id); None: not part of the entity
 
 TopicsChanged = Callable[[Iterable[str] | None], None]
-BrokerChanged = Callable[[Overrides], None]
 QuotasChanged = Callable[[], None]
 
 
@@ -38,7 +37,6 @@ class DynamicConfigs:
         self._quotas: dict[QuotaEntity, Quota] = {}
         self._ip_quotas: dict[str, Quota] = {}
         self._on_topics: list[TopicsChanged] = []
-        self._on_broker: list[BrokerChanged] = []
         self._on_quotas: list[QuotasChanged] = []
 
     # Topics
@@ -88,13 +86,7 @@ class DynamicConfigs:
 
     def set_broker(self, entity: str, overrides: Overrides) -> None:
         """Take over the overrides of a broker (its id as text, or `<default>`)."""
-        if dict(overrides) == dict(self._brokers.get(entity, {})):
-            return
         self._brokers[entity] = dict(overrides)
-        if entity in (DEFAULT_ENTITY, str(self.broker_id)):
-            effective = self.broker_overrides()
-            for listener in tuple(self._on_broker):
-                listener(effective)
 
     def broker_overrides(self) -> Overrides:
         """Return this broker's effective overrides: its own over the cluster-wide default's."""
@@ -103,10 +95,6 @@ class DynamicConfigs:
     def entity_overrides(self, entity: str) -> Overrides:
         """Return exactly what was set on one broker id or on `<default>`."""
         return self._brokers.get(entity, {})
-
-    def on_broker(self, listener: BrokerChanged) -> None:
-        """Call `listener(effective overrides)` when this broker's overrides changed."""
-        self._on_broker.append(listener)
 
     # Client quotas (facts §18)
 

@@ -96,10 +96,6 @@ class BatchHeader(NamedTuple):
         return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
 
     @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id >= 0
-
-    @property
     def last_sequence(self) -> int:
         """The sequence of the last record; it goes on at 0 behind 2**31 - 1. -1 where there is none."""
         if self.base_sequence == NO_SEQUENCE:

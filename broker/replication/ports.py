@@ -20,7 +20,6 @@ from logyard.broker.replication.events import (
 )
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
 class EpochIndex(Protocol):

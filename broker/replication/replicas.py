@@ -219,10 +219,6 @@ class Replicas:
         """Return (leader id, leader epoch) as far as this broker knows; (-1, -1) unknown."""
         return self.hosted.current_leader(tp)
 
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Return what the replication-offset-checkpoint has to hold."""
-        return {tp: p.log.high_watermark for tp, p in self.hosted.partitions.items() if p.log is not None}
-
     @property
     def controller_epoch(self) -> int:
         """The largest controller epoch that a request named; 0 before the first."""

@@ -37,22 +37,6 @@ def broker_path(broker_id: int | None) -> str:
     return path(BROKERS, DEFAULT if broker_id is None else str(broker_id))
 
 
-def client_path(client_id: str | None) -> str:
-    return path(CLIENTS, _entity(client_id))
-
-
-def user_path(user: str | None) -> str:
-    return path(USERS, _entity(user))
-
-
-def user_client_path(user: str | None, client_id: str | None) -> str:
-    return path(USERS, f"{_entity(user)}/clients/{_entity(client_id)}")
-
-
-def ip_path(ip: str | None) -> str:
-    return path(IPS, DEFAULT if ip is None else ip)
-
-
 def sanitize(name: str) -> str:
     """URL-encode a user or client id so that it can be a znode's name and a metric's tag (KIP-55)."""
     # Java's encoder also escapes the tilde, which RFC 3986 leaves alone.
@@ -77,7 +61,3 @@ def decode(data: bytes, path: str = "/config/?") -> dict[str, str]:
         raise content.wrong("version", "version 1")
     config = content.object("config")
     return {key: config.text(key) for key in config.names()}
-
-
-def _entity(name: str | None) -> str:
-    return DEFAULT if name is None else sanitize(name)

@@ -7,7 +7,6 @@ from logyard.broker.znodes.paths import TOPICS
 
 PATH = TOPICS
 
-VERSION_PLAIN = 1  # the article era: partitions only
 VERSION_REASSIGNING = 2  # Kafka 2.4: adding_replicas, removing_replicas
 VERSION_TOPIC_ID = 3  # Kafka 2.8 (inter.broker.protocol.version 2.8): topic_id
 

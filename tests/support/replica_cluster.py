@@ -253,7 +253,8 @@ class Cluster:
     def kill(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]
         if self.random.random() < 0.5:
-            broker.logs.checkpoint = broker.replicas.high_watermarks()
+            hosted = broker.replicas.hosted.partitions.items()
+            broker.logs.checkpoint = {tp: p.log.high_watermark for tp, p in hosted if p.log is not None}
         broker.alive = False
         broker.replicas.use_fetchers(_Nobody())
         broker.replicas.close()

@@ -265,10 +265,6 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    @property
-    def cached_partitions(self) -> int:
-        return sum(map(len, self._sessions.values()))
-
     def open(
         self,
         params: FetchParams,

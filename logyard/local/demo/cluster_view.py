@@ -1,7 +1,6 @@
 """The cluster as a stock client and the disks show it: leaders, replicas, segments."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from confluent_kafka.admin import AdminClient
 from logyard.local.errors import LocalError
 
 ANSWER_S = 10.0
-POLL_S = 0.25
 NO_LEADER = -1
 
 TopicPartition = tuple[str, int]
@@ -57,19 +55,6 @@ def look(bootstrap: str) -> View:
         for number, p in topic.partitions.items()
     }
     return View(frozenset(found.brokers), found.controller_id, partitions)
-
-
-def wait_until(bootstrap: str, what: str, holds: Callable[[View], bool], timeout_s: float = 60.0) -> View:
-    """Look until it holds; raises LocalError saying `what` did not come about, and the state of things."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        view = look(bootstrap)
-        if holds(view):
-            return view
-        if time.monotonic() > deadline:
-            state = f"without leader: {view.unled()}, not in sync: {view.under_replicated()}"
-            raise LocalError(f"{what} after {timeout_s:.0f} s; {state}")
-        time.sleep(POLL_S)
 
 
 def directories(description: Mapping[str, Any], topic: str, partition: int) -> dict[int, Path]:

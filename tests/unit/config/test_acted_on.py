@@ -31,9 +31,7 @@ def source() -> str:
 
 
 def test_every_key_that_is_read_is_declared() -> None:
-    read = set(
-        re.findall(r'\.(?:int|bool|str|float|list|optional_str|optional_int)\(\s*"([a-z0-9.]+\.[a-z0-9.]+)"', source())
-    )
+    read = set(re.findall(r'\.(?:int|bool|str|float|list|optional_str)\(\s*"([a-z0-9.]+\.[a-z0-9.]+)"', source()))
     assert read - set(ACTED_ON) == set()
     assert "zookeeper.connect" in read
 

@@ -4,7 +4,6 @@ import pytest
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.protocol import codec
-from logyard.broker.protocol.frames import FrameBuffer
 from logyard.broker.protocol.header import FLEXIBLE_FROM, parse_request_header
 from logyard.broker.protocol.schema import API_NAMES
 
@@ -71,28 +70,3 @@ def test_an_unknown_key_is_left_to_the_caller() -> None:
 def test_broken_headers_are_refused(frame: bytes) -> None:
     with pytest.raises(CorruptData):
         parse_request_header(memoryview(frame))
-
-
-def test_frames_come_out_whatever_the_pieces() -> None:
-    frames = [b"", b"a", b"x" * 300, b"", b"yz"]
-    stream = b"".join(len(f).to_bytes(4, "big") + f for f in frames)
-    for step in (1, 2, 3, 5, 7, 100, len(stream)):
-        buffer = FrameBuffer(300)
-        got = [f for at in range(0, len(stream), step) for f in buffer.feed(stream[at : at + step])]
-        assert [bytes(f) for f in got] == frames
-        assert len(buffer) == 0
-
-
-def test_frames_are_writable_and_keep_their_bytes() -> None:
-    buffer = FrameBuffer(10)
-    (first,) = buffer.feed(b"\0\0\0\2ab\0\0\0")
-    assert len(buffer) == 3
-    (second,) = buffer.feed(b"\1c")
-    first[0:1] = b"z"
-    assert (bytes(first), bytes(second)) == (b"zb", b"c")
-
-
-@pytest.mark.parametrize("size", [b"\0\0\0\x0b", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"])
-def test_impossible_sizes_are_refused(size: bytes) -> None:
-    with pytest.raises(CorruptData):
-        FrameBuffer(10).feed(size)

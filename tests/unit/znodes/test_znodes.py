@@ -199,9 +199,6 @@ class TestConfigs:
         assert configs.topic_path("t") == "/config/topics/t"
         assert configs.broker_path(None) == "/config/brokers/<default>"
         assert configs.broker_path(3) == "/config/brokers/3"
-        assert configs.client_path("a b") == "/config/clients/a%20b"
-        assert configs.user_client_path("u", None) == "/config/users/u/clients/<default>"
-        assert configs.ip_path("1.2.3.4") == "/config/ips/1.2.3.4"
 
     @pytest.mark.parametrize("name", ["a~b*c+d e/f", "CN=x,OU=y", "ünï"])
     def test_sanitized_names_are_safe_and_come_back(self, name: str) -> None:

@@ -62,9 +62,6 @@ class Record:
     state: str = HELD
     claims: Mapping[ThrottleSetting, Claim] = field(default_factory=dict)
 
-    def with_claim(self, setting: ThrottleSetting, claim: Claim) -> "Record":
-        return replace(self, claims={**self.claims, setting: claim})
-
     def partitions(self) -> set[tuple[str, int]]:
         """The partitions (topic, number) for whose moves the throttle is."""
         return {

@@ -48,13 +48,6 @@ def test_what_ails_a_cluster() -> None:
     assert set(view.of("a")) == {0, 1}
 
 
-def test_waiting_in_vain_names_the_state_of_things(monkeypatch: pytest.MonkeyPatch) -> None:
-    sick = View(frozenset({0}), 0, {("a", 0): Partition(-1, (0,), ())})
-    monkeypatch.setattr(cluster_view, "look", lambda bootstrap: sick)
-    with pytest.raises(LocalError, match=r"leaders after 0 s; without leader: \[\('a', 0\)\]"):
-        cluster_view.wait_until("b:1", "leaders", lambda view: not view.unled(), timeout_s=0)
-
-
 def test_nobody_answers() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster_view, "ANSWER_S", 0.2)
