@@ -1,6 +1,6 @@
-"""Opening a cluster, its ZooKeeper and its launcher from settings: the one place that knows the real ones.
+"""Opens a cluster, its ZooKeeper and its launcher from settings: only this module knows the real ones.
 
-Whoever needs them takes a `Connector`, so that tests hand in `memory.MemoryConnector`.
+Callers take a `Connector`, so that tests can pass `tests/support/memory_clients.MemoryConnector`.
 """
 
 import subprocess
@@ -39,7 +39,7 @@ class Connector(Protocol):
     def pause(self) -> Pause: ...
 
     def why_unreachable(self, settings: ClusterSettings, problem: ClusterUnreachable) -> str:
-        """Which step towards the brokers fails."""
+        """Which step of connecting to the brokers fails."""
         ...
 
 
@@ -51,7 +51,7 @@ class RealConnector:
 
     def ensemble(self, settings: ClusterSettings) -> Ensemble:
         if settings.zookeeper is None:
-            raise EnsembleUnreachable("this needs ZooKeeper: name it (host:port) in the connection's extra `zookeeper`")
+            raise EnsembleUnreachable("this needs ZooKeeper: set `zookeeper` (host:port) in the connection's extra")
         return KazooEnsemble(settings.zookeeper, settings.request_timeout_s)
 
     def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher:
@@ -75,11 +75,11 @@ class RealPause:
 
 
 class CommandLauncher:
-    """Starts (and stops, and asks after) a broker by a command, given as a list of arguments and run without a shell.
+    """Starts, stops and asks about a broker by commands, each a list of arguments that is run without a shell.
 
-    In each argument `{broker_id}`, `{host}` and `{rack}` are filled in; any other brace is refused, and host and
-    rack may hold only what names hold, so that nothing in a registration becomes an option or a path. The status
-    command prints one of `witnesses.HOST_STATES` first; its exit status does not matter.
+    `{broker_id}`, `{host}` and `{rack}` are filled in; any other brace is refused. Host and rack may contain only
+    characters of names, so that nothing in a registration becomes an option or a path. The status command prints one
+    of `witnesses.HOST_STATES` first; its exit status does not matter.
     """
 
     def __init__(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> None:
@@ -117,7 +117,7 @@ def _completed(arguments: Sequence[str], timeout_s: float) -> "subprocess.Comple
 
 
 def _run(doing: str, broker: int, arguments: Sequence[str]) -> None:
-    """Run a launcher's command to its end. Raises LogyardError with the last line that it said."""
+    """Run a launcher's command to its end. Raises LogyardError with its last line of output."""
     try:
         done = _completed(arguments, _PATIENCE_S)
     except (OSError, subprocess.TimeoutExpired) as problem:
@@ -140,7 +140,7 @@ def fill(name: str, command: Sequence[str], broker: int, host: str = "", rack: s
         for placeholder, value in values.items():
             argument = argument.replace(placeholder, value)
         if "{" in argument or "}" in argument:
-            raise BadSettings(f"{name}: only {{broker_id}}, {{host}}, {{rack}} are filled in {argument!r}")
+            raise BadSettings(f"{name}: only {{broker_id}}, {{host}} and {{rack}} can be used in {argument!r}")
         filled.append(argument)
     return filled
 
@@ -148,4 +148,4 @@ def fill(name: str, command: Sequence[str], broker: int, host: str = "", rack: s
 def _check_value(name: str, placeholder: str, value: str) -> None:
     plain = value.replace("-", "").replace("_", "").replace(".", "").replace(":", "")
     if not value or value.startswith("-") or not (plain.isascii() and plain.isalnum()):
-        raise BadSettings(f"{name}: {placeholder} is {value!r}, and only letters, digits and . _ : - may be in it")
+        raise BadSettings(f"{name}: {placeholder} is {value!r}: only letters, digits and . _ : - are allowed")

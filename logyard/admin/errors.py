@@ -1,4 +1,4 @@
-"""The errors of the administration, as the floors above see them (the broker's own tree is below theirs)."""
+"""The errors that the packages above the administration catch."""
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode, LogyardError
 

@@ -2,7 +2,7 @@
 
 `cluster/client.py` and `zookeeper/ensemble.py` do it for real; `tests/support/memory_clients.py` is the twin of both.
 Every call is synchronous and bounded by the timeouts of the settings.
-Refusals by the cluster are ApiError; ClusterUnreachable is a cluster that does not answer.
+Refusals by the cluster are ApiError; a cluster that does not answer is ClusterUnreachable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class EnsembleUnreachable(LogyardError):
 
 
 class AccessRefused(ClusterUnreachable):
-    """Brokers live and refuse this login: nothing that is said about the cluster's health."""
+    """Brokers are alive and refuse this login; this says nothing about the cluster's health."""
 
 
 class ClusterClient(Protocol):
@@ -36,7 +36,7 @@ class ClusterClient(Protocol):
 
     @property
     def reaches_dead_brokers(self) -> bool:
-        """Whether a broker's settings can be changed while it is away: each one answers for itself only."""
+        """Whether a broker's settings can be changed while it is down; not by requests, which only it answers."""
         ...
 
     def snapshot(self, topics: Sequence[str] | None = None, *, reassignments: bool = False) -> ClusterSnapshot: ...
@@ -52,7 +52,7 @@ class ClusterClient(Protocol):
     def topic_configs(self, topic: str) -> dict[str, ConfigValue]: ...
 
     def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
-        """The settings of many topics; those that have vanished are left out."""
+        """The settings of many topics; deleted topics are left out."""
         ...
 
     def alter_topic_configs(
@@ -92,7 +92,7 @@ class ClusterClient(Protocol):
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None: ...
 
     def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
-        """How each of those brokers answers at its (host, port); never raises."""
+        """How each of those brokers answers at its (host, port). Never raises."""
         ...
 
     def close(self) -> None: ...
@@ -114,13 +114,13 @@ class DescribingClient(ClusterClient, Protocol):
         ...
 
     def quorum(self) -> Quorum | None:
-        """The quorum of a KRaft cluster; None where ZooKeeper has its place."""
+        """The quorum of a KRaft cluster; None for a ZooKeeper cluster."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsView:
-    """Every partition's state as ZooKeeper holds it; `stateless` are assigned but have no state yet (half-made)."""
+    """Every partition's state in ZooKeeper; `stateless` are assigned but have no state yet."""
 
     states: Mapping[TopicPartition, PartitionState]
     assignments: Mapping[TopicPartition, Assignment]
@@ -139,24 +139,24 @@ class Ensemble(Protocol):
     def partitions(self) -> PartitionsView: ...
 
     def exercise(self, timeout_s: float) -> bool | None:
-        """Whether the controller works through its queue, seen without asking a broker: it is handed an election of no
-        partition, which a controller takes away. False: it did not in that time; None: that cannot be tried here."""
+        """Whether the controller processes its queue, without asking a broker: an election that names no partition is
+        requested, which a controller removes. False: it did not in that time; None: this cannot be tried here."""
         ...
 
     def journal(self) -> Journal:
-        """What recoveries did to this cluster lately, and ZooKeeper's clock."""
+        """The recent steps of recoveries in this cluster, and ZooKeeper's time."""
         ...
 
     def note(self, journal: Journal, kind: str, broker: int) -> bool:
-        """Write a step down before it is done; False where another recovery is at work: look again."""
+        """Record a step before it is taken; False if another recovery is active: diagnose again."""
         ...
 
     def fence(self, seen: ControllerView, journal: Journal) -> bool:
-        """Delete /controller and write that down, unless someone was elected since `seen`; False: diagnose again."""
+        """Delete /controller and record that, unless a controller was elected since `seen`; False: diagnose again."""
         ...
 
     def nudge_election(self) -> bool:
-        """Make and remove an ephemeral /controller, so that brokers that lost their watch stand again."""
+        """Create and remove an ephemeral /controller, so that brokers that lost their watch run for election again."""
         ...
 
     def repair_epoch(self, seen: ControllerView, epoch: int) -> bool:
@@ -167,7 +167,7 @@ class Ensemble(Protocol):
 
 
 class Pause(Protocol):
-    """Time for procedures that wait: seconds that never go back, and sleeping."""
+    """Time for procedures that wait: a monotonic clock and sleep, in seconds."""
 
     def monotonic(self) -> float: ...
 
@@ -175,7 +175,7 @@ class Pause(Protocol):
 
 
 class Launcher(Protocol):
-    """How a broker is started again. `start` and `stop` raise LogyardError with what the command said."""
+    """Starts and stops brokers. `start` and `stop` raise LogyardError with the command's output."""
 
     @property
     def can_stop(self) -> bool: ...
@@ -183,9 +183,9 @@ class Launcher(Protocol):
     def start(self, broker: int, host: str = "", rack: str = "") -> None: ...
 
     def stop(self, broker: int, host: str = "", rack: str = "") -> bool:
-        """End what is left of a broker; False where no way to do that is known."""
+        """End what is left of a broker's process; False if no stop command is set."""
         ...
 
     def host_state(self, broker: int, host: str = "", rack: str = "") -> HostState:
-        """What the broker's own host says of it; UNKNOWN where no way to ask is known. Never raises."""
+        """The broker's state as its own host reports it; UNKNOWN if no status command is set. Never raises."""
         ...

@@ -13,7 +13,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class BadSettings(LogyardError):
-    """A connection's setting is missing or makes no sense; the text names the key and what is allowed."""
+    """A connection's setting is missing or invalid; the text names the key and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class ClusterSettings:
         )
 
     def security(self) -> dict[str, Any]:
-        """How brokers are spoken to, by the names of kafka-python; what is not set is left out. Holds secrets."""
+        """The security settings under kafka-python's names, without those that are not set. Contains secrets."""
         names = ("security_protocol", "sasl_mechanism", "username", "password", "ssl_cafile", "ssl_certfile")
         found = {name: getattr(self, name) for name in (*names, "ssl_keyfile", "ssl_password", "ssl_check_hostname")}
         return {name: value for name, value in found.items() if value is not None}
@@ -130,7 +130,7 @@ def _listed(key: str, given: Mapping[str, Any]) -> list[Any]:
 
 
 def _broker(item: Any) -> tuple[int, str, int]:
-    """A broker's id, or `id@host:port`: where it is looked for while nothing else tells that."""
+    """A broker's id, or `id@host:port` with the address to use while no other source has one."""
     broker, _, address = str(item).partition("@")
     host, _, port = address.rpartition(":")
     if not broker.isdecimal() or (address and not (host and port.isdecimal())):

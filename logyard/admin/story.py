@@ -1,11 +1,11 @@
-"""One change told from its znode to the disks, out of the brokers' log lines. Pure.
+"""The history of one topic's changes, from the znode to the disks, read from the brokers' log lines. Pure.
 
 A line of a broker's log: time, level, [broker], what happened, two blanks, key=value…. What ties them together:
 - the controller's lines carry `event_id`, the event it was working on, and `cause`, the event that caused that one;
 - a broker's lines about LeaderAndIsr, UpdateMetadata and StopReplica carry the same `event_id`, as the request's
   correlation id, with `controller` and `controller_epoch`; `made` names logs that were created, `deleted` those
   that were removed.
-Event ids begin anew with each controller's process: the controller's epoch tells its terms apart.
+Event ids start again with each controller process; the controller's epoch tells the terms apart.
 """
 
 import re
@@ -23,7 +23,7 @@ _WORD = re.compile(r"[A-Za-z0-9._-]+")
 _RANGE = re.compile(r"(.+)-(\d+)(?:\.\.(\d+))?")
 _LIST = re.compile(r"\[[^\[\]{}]*\]")
 _FOLDED_FROM = 10
-# A topic may be called like a partition of another: what is known to name only the one kind is read so.
+# A topic may have the name of another topic's partition, so these keys are read as naming one kind only.
 _TOPICS = ("topic", "topics", "new", "vanished")
 _PARTITIONS = ("partition", "partitions", "made", "deleted")
 _PAIRS = {"[": "]", "{": "}", "(": ")"}
@@ -57,7 +57,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class EventKey:
-    """One event of one controller's term; epoch -1 where the log does not go back to its election."""
+    """One event of one controller's term; epoch -1 if the log does not reach back to the election."""
 
     controller: int
     epoch: int
@@ -66,7 +66,7 @@ class EventKey:
 
 @dataclass
 class Chapter:
-    """One event: what the controller said while it worked on it, and what brokers did because of it."""
+    """One event: the controller's log lines about it, and what brokers did because of it."""
 
     key: EventKey
     kind: str = ""
@@ -83,7 +83,7 @@ class Chapter:
 
 
 def parse(text: Iterable[str]) -> Iterator[Line]:
-    """The lines of a log; what is none (traces, other programs' words) is passed over."""
+    """The lines of a log; other text (traces, output of other programs) is skipped."""
     for raw in text:
         match = _LINE.fullmatch(raw.rstrip("\n"))
         if match is not None:
@@ -117,7 +117,7 @@ def _covered(text: str) -> set[int]:
 
 
 def chapters(lines: Iterable[Line]) -> list[Chapter]:
-    """Sort all lines that belong to events into these, by time."""
+    """Assign all lines that belong to events to them, by time."""
     epochs: dict[int, int] = {}
     found: dict[EventKey, Chapter] = {}
     for line in sorted(lines, key=lambda line: line.time):
@@ -158,7 +158,7 @@ def story(lines: Iterable[Line], topic: str) -> list[Chapter]:
 
 
 def text(found: Iterable[Chapter], topic: str) -> list[str]:
-    """The story as lines: an event, what the controller says of it, what each broker did."""
+    """The history as lines: an event, the controller's lines, what each broker did."""
     lines = []
     for chapter in found:
         key = chapter.key

@@ -18,17 +18,17 @@ def group() -> None:
 @app.command("install-dags")
 def install_dags(
     directory: Annotated[Path, typer.Argument(help="Airflow's DAGs folder, or one below it.")],
-    prefix: Annotated[str, typer.Option("--prefix", help="What every dag_id begins with.")] = "logyard_",
+    prefix: Annotated[str, typer.Option("--prefix", help="Prefix of every dag_id.")] = "logyard_",
     connection: Annotated[str, typer.Option("--connection", help="The cluster's connection id.")] = "logyard_default",
     spark_connection: Annotated[
         str, typer.Option("--spark-connection", help="The connection id of Spark.")
     ] = "spark_default",
-    only: Annotated[list[str] | None, typer.Option("--dag", help="Only this one, by its name; repeatable.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also replace files that were changed since.")] = False,
+    only: Annotated[list[str] | None, typer.Option("--dag", help="Only this DAG, by its name; repeatable.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also replace files that somebody has changed.")] = False,
 ) -> None:
     """Write one-line files that import the packaged DAGs; an update of the package updates the DAGs.
 
-    Written anew is only what this command wrote and nobody changed since.
+    Only files that this command wrote and that nobody has changed since are replaced.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""`logyard brokers`: who is controller, and what every broker leads, holds and lacks."""
+"""`logyard brokers`: which broker is controller, and what each broker leads, holds and lacks."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def brokers(
     as_json: Json = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Show the brokers: controller, epochs, racks, listeners, leaders, bytes, and partitions that are not well.
+    """Show the brokers: controller, epochs, racks, listeners, leaders, bytes, and unhealthy partitions.
 
     Epochs and listeners need --zookeeper, bytes --bootstrap-server; give both for everything.
 
@@ -36,7 +36,7 @@ def brokers(
         logyard brokers --bootstrap-server localhost:9092 --zookeeper localhost:2181 --json
     """
     if bootstrap_server is None and zookeeper is None:
-        raise LocalError("say which cluster: --bootstrap-server host:port, or --zookeeper host:port[/chroot], or both")
+        raise LocalError("name the cluster: --bootstrap-server host:port, or --zookeeper host:port[/chroot], or both")
     if zookeeper is None:
         found = _by_brokers(bootstrap_server or "", command_config_file)
     else:
@@ -69,5 +69,5 @@ def _by_brokers(
         try:
             sizes = client.replica_sizes(sorted(snapshot.brokers))
         except (ApiError, ClusterUnreachable) as problem:
-            typer.echo(f"bytes are not known: {problem}", err=True)
+            typer.echo(f"the bytes are unknown: {problem}", err=True)
         return report.report(snapshot, min_isrs, sizes=sizes, registrations=registrations, controller_epoch=epoch)

@@ -26,19 +26,25 @@ def start(
     directory: Directory,
     brokers: Annotated[int, typer.Option("--brokers", help="How many brokers.")] = 3,
     zookeeper: Annotated[
-        str | None, typer.Option("--zookeeper", help="HOST:PORT[/chroot] of one that runs already; else our own.")
+        str | None,
+        typer.Option(
+            "--zookeeper", help="HOST:PORT[/chroot] of a ZooKeeper that already runs; by default one is started."
+        ),
     ] = None,
     port_base: Annotated[
-        int | None, typer.Option("--port-base", help="Broker N listens on this plus N, ZooKeeper behind the last.")
+        int | None,
+        typer.Option(
+            "--port-base", help="Broker N listens on this port plus N, ZooKeeper on the port after the last broker's."
+        ),
     ] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", help="key=value for every broker's server.properties; repeatable.")
     ] = None,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay, and end everything with this command.")
+        bool, typer.Option("--foreground", help="Stay in the foreground; when this command ends, everything ends.")
     ] = False,
 ) -> None:
-    """Start ZooKeeper and brokers, wait until all serve, and write DIR/cluster.json.
+    """Start ZooKeeper and the brokers, wait until all of them serve, and write DIR/cluster.json.
 
     Example:
 
@@ -63,7 +69,7 @@ def start(
 
 @app.command()
 def stop(directory: Directory) -> None:
-    """End every broker, then ZooKeeper; the files stay.
+    """Stop every broker, then ZooKeeper; the files stay.
 
     Example:
 
@@ -92,9 +98,11 @@ def start_broker(directory: Directory, broker: BrokerId) -> None:
 def stop_broker(
     directory: Directory,
     broker: BrokerId,
-    number: Annotated[str, typer.Option("--signal", help="TERM lets it hand over first; KILL is a crash.")] = "TERM",
+    number: Annotated[
+        str, typer.Option("--signal", help="TERM lets the broker hand over its partitions first; KILL is a crash.")
+    ] = "TERM",
 ) -> None:
-    """End one broker.
+    """Stop one broker.
 
     Example:
 
@@ -108,9 +116,9 @@ def stop_broker(
 
 @app.command("broker-status")
 def broker_status(directory: Directory, broker: BrokerId) -> None:
-    """Print what can be told of one broker on its own host: answers, silent, starting or gone.
+    """Print the state of one broker as its own host sees it: answers, silent, starting or gone.
 
-    Recovery asks it before it stops or starts anything (`broker_status_command`).
+    Recovery runs this before it stops or starts a broker (`broker_status_command`).
 
     Example:
 
@@ -139,7 +147,7 @@ def status(directory: Directory) -> None:
 
 
 def parse_config(pairs: list[str]) -> dict[str, str]:
-    """Read `key=value` options; raises LocalError naming the one that is none."""
+    """Read `key=value` options; raises LocalError naming the one that is not one."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -150,7 +158,7 @@ def parse_config(pairs: list[str]) -> dict[str, str]:
 
 
 def parse_signal(name: str) -> signal.Signals:
-    """Read KILL, SIGKILL, kill or 9; raises LocalError on anything that is no signal."""
+    """Read KILL, SIGKILL, kill or 9; raises LocalError on anything else."""
     try:
         if name.isdigit():
             return signal.Signals(int(name))
@@ -171,7 +179,7 @@ def _print_addresses(cluster: LocalCluster) -> None:
 
 
 def _stay(cluster: LocalCluster) -> None:
-    """Stay until a signal comes or somebody else stops the cluster; name every process that ends by itself."""
+    """Wait for a signal, or until somebody else stops the cluster; report every process that ends by itself."""
     reported: set[str] = set()
     while True:
         entries = cluster.processes.entries()

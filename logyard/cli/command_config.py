@@ -25,7 +25,7 @@ _PAIR = re.compile(r"\s*([^#!\s=:][^=:\s]*)\s*[=:]\s*(.*?)\s*$")
 def read(path: Path, option: str = "--command-config") -> dict[str, str]:
     """The properties in the file: `key=value` lines, # and ! for comments, a backslash joins lines.
 
-    Raises LocalError where there is no such file or a line is no property.
+    Raises LocalError where there is no such file or a line is not a property.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def read(path: Path, option: str = "--command-config") -> dict[str, str]:
             continue
         pair = _PAIR.match(line)
         if pair is None:
-            raise LocalError(f"{option} {path}: {line.strip()!r} is no key=value")
+            raise LocalError(f"{option} {path}: {line.strip()!r} is not key=value")
         found[pair.group(1)] = pair.group(2)
     return found
 
@@ -47,7 +47,7 @@ def settings(bootstrap: str, properties: Mapping[str, str]) -> ClusterSettings:
     for store in ("truststore", "keystore"):
         kind = properties.get(f"ssl.{store}.type", "PEM" if f"ssl.{store}.location" not in properties else "JKS")
         if kind.upper() != "PEM":
-            raise LocalError(f"--command-config: ssl.{store}.type {kind} cannot be read here: convert the store to PEM")
+            raise LocalError(f"--command-config: ssl.{store}.type {kind} is not supported: convert the store to PEM")
     extra: dict[str, object] = {_SAME[key]: value for key, value in properties.items() if key in _SAME}
     if "ssl.keystore.location" in properties:
         extra["ssl_certfile"] = extra["ssl_keyfile"] = properties["ssl.keystore.location"]

@@ -22,7 +22,7 @@ _NAMES = "names"
 
 
 def _remember(context: typer.Context, given: Sequence[str] | bool | None) -> Sequence[str] | bool | None:
-    """Keep names and defaults in the order of the command line: that is how they belong to types."""
+    """Keep names and defaults in the order of the command line, which assigns them to types."""
     if given:
         names = [entities.DEFAULT] if isinstance(given, bool) else list(given)
         context.meta.setdefault(_NAMES, []).extend(names)
@@ -69,10 +69,10 @@ def describe(
     entity_type: Types = None,
     entity_name: Names = None,
     entity_default: Default = False,
-    everything: Annotated[bool, typer.Option("--all", help="Inherited, static and default values too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also show inherited, static and default values.")] = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Show settings; without a name those of every entity of the type.
+    """Show settings; without a name, those of every entity of the type.
 
     Example:
 
@@ -129,10 +129,10 @@ def alter(
         str | None, typer.Option("--add-config", help="k1=v1,k2=[v1,v2]; brackets keep commas together.")
     ] = None,
     add_config_file: Annotated[Path | None, typer.Option("--add-config-file", help="Properties to add.")] = None,
-    delete_config: Annotated[str | None, typer.Option("--delete-config", help="Keys to unset: k1,k2.")] = None,
+    delete_config: Annotated[str | None, typer.Option("--delete-config", help="Keys to remove: k1,k2.")] = None,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Set and unset settings of one entity.
+    """Set or remove settings of one entity.
 
     Example:
 
@@ -180,7 +180,7 @@ def _entity(flags: list[tuple[str, str]], types: list[str], names: list[str], *,
 
 def _changes(add: str | None, file: Path | None, delete: str | None) -> tuple[dict[str, str], list[str]]:
     if add is not None and file is not None:
-        raise LocalError("--add-config and --add-config-file: one of them")
+        raise LocalError("give either --add-config or --add-config-file")
     values = entities.parse_additions(add) if add is not None else {}
     if file is not None:
         values = entities.check_keys(command_config.read(file, "--add-config-file"))
@@ -189,7 +189,7 @@ def _changes(add: str | None, file: Path | None, delete: str | None) -> tuple[di
         raise LocalError("nothing to alter: give --add-config, --add-config-file or --delete-config")
     both = [key for key in keys if key in values]
     if both:
-        raise LocalError(f"{', '.join(both)}: to be set and unset at once")
+        raise LocalError(f"{', '.join(both)}: cannot be both set and removed")
     return values, keys
 
 

@@ -17,7 +17,7 @@ from logyard.cli import options
 from logyard.cli.options import CommandConfig, RequiredBootstrap
 from logyard.local.errors import LocalError
 
-app = typer.Typer(help="Look at and reset consumer groups.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Show and reset consumer groups.", no_args_is_help=True, rich_markup_mode=None)
 
 _SCENARIOS = (
     "reset-offsets requires one of the following scenarios: --to-earliest, --to-latest, --to-current, --to-offset, "
@@ -35,11 +35,11 @@ Topics = Annotated[
 def list_(
     bootstrap_server: RequiredBootstrap,
     state: Annotated[bool, typer.Option("--state", help="Show the states.")] = False,
-    states: Annotated[str | None, typer.Option("--states", help="Only groups in these: Stable,Empty,…")] = None,
+    states: Annotated[str | None, typer.Option("--states", help="Only groups in these states: Stable,Empty,…")] = None,
     kind: Annotated[bool, typer.Option("--type", help="Show the types.")] = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Print the names of groups, one a line; with states or types a table.
+    """Print the names of groups, one per line; with --states or --types, a table.
 
     Example:
 
@@ -61,13 +61,13 @@ def describe(
     bootstrap_server: RequiredBootstrap,
     group: Groups = None,
     all_groups: AllGroups = False,
-    members: Annotated[bool, typer.Option("--members", help="Members instead of offsets.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="With --members: what each one was given.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="Coordinator and state instead of offsets.")] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Offsets, which is the default.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show members instead of offsets.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="With --members: show each member's partitions.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show coordinator and state instead of offsets.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets, the default.")] = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Show where groups are in their partitions, who is in them, or how they are.
+    """Show the offsets, the members or the states of groups.
 
     Example:
 
@@ -76,7 +76,7 @@ def describe(
         logyard groups describe --bootstrap-server localhost:9092 --all-groups --members --verbose
     """
     if sum((members, state, offsets)) > 1:
-        raise LocalError("--members, --state, --offsets: one of them at a time")
+        raise LocalError("give only one of --members, --state, --offsets")
     with options.requests(bootstrap_server, command_config_file) as sender:
         missing = []
         for name in _named(sender, group, all_groups):
@@ -102,23 +102,36 @@ def reset_offsets(
     group: Groups = None,
     all_groups: AllGroups = False,
     topic: Topics = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record there is.")] = False,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics that the group has committed offsets for.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset to the first available record.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To what is committed, else the end.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="Reset to the committed offset, or to the end where there is none.")
+    ] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", help="To this offset.")] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="By this many records, back if negative.")] = None,
-    to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", help="To the first record of then: 2026-11-21T10:00:00.000.")
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", help="Shift by this many records; backwards if negative.")
     ] = None,
-    by_duration: Annotated[str | None, typer.Option("--by-duration", help="To that long ago: P1DT2H3M4S.")] = None,
-    from_file: Annotated[Path | None, typer.Option("--from-file", help="To what --export has written.")] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it, which is the default.")] = False,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option("--to-datetime", help="Reset to the first record at or after this time: 2026-11-21T10:00:00.000."),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", help="Reset to the offset of this long ago: P1DT2H3M4S.")
+    ] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", help="Reset to the offsets in a file that --export wrote.")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Reset the offsets; without this they are only shown.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets, the default.")] = False,
     export: Annotated[bool, typer.Option("--export", help="Print CSV instead of a table.")] = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Set where groups without members read on; shows it unless --execute is given.
+    """Set the committed offsets of groups without members; only shows them unless --execute is given.
 
     Example:
 
@@ -134,7 +147,7 @@ def reset_offsets(
     if not (all_topics or topic or plan is not None):
         raise LocalError("One of the reset scopes should be defined: --all-topics, --topic.")
     if execute and dry_run:
-        raise LocalError("--execute and --dry-run: one of them")
+        raise LocalError("give either --execute or --dry-run")
     with options.requests(bootstrap_server, command_config_file) as sender:
         prepared: dict[str, dict[TopicPartition, int]] = {}
         busy = []
@@ -165,7 +178,7 @@ def delete(
     all_groups: AllGroups = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Delete groups that have no members, with everything they have committed.
+    """Delete groups that have no members, with their committed offsets.
 
     Example:
 
@@ -193,7 +206,7 @@ def delete_offsets(
     topic: Annotated[list[str], typer.Option("--topic", help="A topic, or flights:0,1; repeatable.")],
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Forget what a group has committed for topics that it does not read at the moment.
+    """Delete a group's committed offsets of topics that it is not consuming now.
 
     Example:
 
@@ -213,7 +226,7 @@ def delete_offsets(
 
 def _named(sender: ClusterRequests, names: list[str] | None, everything: bool) -> list[str]:
     if bool(names) == everything:
-        raise LocalError("say which groups: --group NAME, or --all-groups")
+        raise LocalError("name the groups: --group NAME, or --all-groups")
     if everything:
         return [one.group for one in requests.list_groups(sender)]
     return sorted(set(names or ()))

@@ -22,7 +22,7 @@ def leaders() -> None:
 
 
 class ElectionType(StrEnum):
-    """Which replica shall lead."""
+    """Which replica becomes leader."""
 
     PREFERRED = elections.PREFERRED
     UNCLEAN = elections.UNCLEAN
@@ -35,8 +35,8 @@ def elect(
         typer.Option(
             "--election-type",
             case_sensitive=False,
-            help="preferred: the first replica, if it is in sync; unclean: any living one where nobody leads, "
-            "which may lose records.",
+            help="preferred: the first replica, if it is in sync; unclean: any live replica of a partition without "
+            "a leader, which may lose records.",
         ),
     ],
     bootstrap_server: Bootstrap = None,
@@ -47,10 +47,10 @@ def elect(
         Path | None,
         typer.Option("--path-to-json-file", help='{"partitions":[{"topic":"flights","partition":0}]}'),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all-topic-partitions", help="Wherever it is needed.")] = False,
+    everything: Annotated[bool, typer.Option("--all-topic-partitions", help="All partitions that need it.")] = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Have leaders elected; says for which partitions it was done, not needed, or refused.
+    """Elect leaders; prints for which partitions the election was done, not needed or refused.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""The `logyard` command: parses, calls, and turns every refusal into one line on stderr and an exit status."""
+"""The `logyard` command: parses, calls, and reports every error as one line on stderr and an exit status."""
 
 import os
 import sys
@@ -43,15 +43,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = command.main(given, prog_name="logyard", standalone_mode=False)
     except interrupts.Interrupted as interrupt:
-        return _complain(f"interrupted by {interrupt}: what this command started was ended", 128 + interrupt.number)
+        return _complain(
+            f"interrupted by {interrupt}: what this command had started was stopped", 128 + interrupt.number
+        )
     except (LocalError, LogyardError) as error:
         return _complain(str(error), 1)
     except BrokenPipeError:
-        # Whoever read has seen enough; what is still buffered must not fail once more at the exit.
+        # The reader closed the pipe; what is still buffered must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        # Typer's own errors have no public common class; what marks them is how they end a command.
+        # Typer's own errors have no public common class; all of them have an exit code.
         status = getattr(error, "exit_code", None)
         if status is None:
             raise

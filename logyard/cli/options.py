@@ -15,19 +15,19 @@ from logyard.cli import command_config
 from logyard.local.errors import LocalError
 
 Bootstrap = Annotated[
-    str | None, typer.Option("--bootstrap-server", help="host:port[,host:port…] of brokers; the usual way.")
+    str | None, typer.Option("--bootstrap-server", help="host:port[,host:port…] of brokers; the usual choice.")
 ]
 RequiredBootstrap = Annotated[str, typer.Option("--bootstrap-server", help="host:port[,host:port…] of brokers.")]
 ZooKeeper = Annotated[
     str | None,
-    typer.Option("--zookeeper", help="host:port[/chroot]: znodes directly, as before Kafka 3.0."),
+    typer.Option("--zookeeper", help="host:port[/chroot]: read and write znodes directly, as before Kafka 3.0."),
 ]
 RequiredZooKeeper = Annotated[str, typer.Option("--zookeeper", help="host:port[,host:port…][/chroot].")]
 CommandConfig = Annotated[
     Path | None,
-    typer.Option("--command-config", help="Properties for the connection to the brokers."),
+    typer.Option("--command-config", help="File of client properties for the connection to the brokers."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document, for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 
 # Where clients come from; tests put their own here.
 connector: Connector = RealConnector()
@@ -69,9 +69,9 @@ def ensemble(connect: str) -> Iterator[ZnodeClient]:
 
 
 def one_way(bootstrap: str | None, zookeeper: str | None, config_file: Path | None) -> None:
-    """Refuse both ways at once, and none."""
+    """Raise LocalError unless exactly one way is given."""
     if (bootstrap is None) == (zookeeper is None):
-        raise LocalError("say which cluster: --bootstrap-server host:port, or --zookeeper host:port[/chroot]")
+        raise LocalError("name the cluster: --bootstrap-server host:port, or --zookeeper host:port[/chroot]")
     if zookeeper is not None and config_file is not None:
         raise LocalError("--command-config is for --bootstrap-server: leave it out with --zookeeper")
 

@@ -13,7 +13,7 @@ from logyard.local.platform import Platform
 
 STATE = Path(".logyard")
 
-State = Annotated[Path, typer.Option("--dir", help="Where everything is kept.")]
+State = Annotated[Path, typer.Option("--dir", help="Directory for everything.")]
 
 
 def up(
@@ -35,11 +35,11 @@ def up(
     platform.start(Settings(brokers, config=parse_config(config or [])))
     for name, value in platform.addresses():
         typer.echo(f"{name:<18} {value}")
-    typer.echo("`make down` ends all of it")
+    typer.echo("`make down` stops all of it")
 
 
 def down(directory: State = STATE) -> None:
-    """End what `logyard up`, or a demo that was cut off, left running.
+    """Stop what `logyard up`, or an interrupted demo, left running.
 
     Example:
 
@@ -54,10 +54,10 @@ def down(directory: State = STATE) -> None:
 def demo(
     directory: State = STATE,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the platform running at the end, also on failure.")
+        bool, typer.Option("--keep", help="Leave the platform running at the end, even after a failure.")
     ] = False,
 ) -> None:
-    """Run the main job on real data, on a platform of its own, check every step, and show what was done.
+    """Run the main job on real data on its own platform, check every step, and print a report.
 
     Example:
 

@@ -19,15 +19,15 @@ from logyard.local.errors import LocalError
 
 app = typer.Typer(help="Move replicas between brokers and directories.", no_args_is_help=True, rich_markup_mode=None)
 
-_WAITED = "the move goes on, its throttle too: verify again until it is done, or cancel"
-_STARTED = "`logyard reassign list` shows what moves; a throttle was left only if something does"
+_WAITED = "the move and its throttle continue: verify again until the move is done, or cancel it"
+_STARTED = "`logyard reassign list` shows what moves; a throttle remains only if something moves"
 
 TargetsFile = Annotated[
-    Path, typer.Option("--reassignment-json-file", help="Where partitions shall be, as `generate` prints it.")
+    Path, typer.Option("--reassignment-json-file", help="Target replicas of partitions, as `generate` prints them.")
 ]
-Preserve = Annotated[bool, typer.Option("--preserve-throttles", help="Leave the throttles of topics and brokers.")]
+Preserve = Annotated[bool, typer.Option("--preserve-throttles", help="Keep the throttles of topics and brokers.")]
 Timeout = Annotated[
-    int, typer.Option("--timeout", min=0, help="How long to try to have directories' moves begin, in milliseconds.")
+    int, typer.Option("--timeout", min=0, help="How long to try to start moves between directories, in milliseconds.")
 ]
 
 
@@ -36,17 +36,19 @@ def generate(
     topics_file: Annotated[
         Path, typer.Option("--topics-to-move-json-file", help='{"version":1,"topics":[{"topic":"flights"}]}')
     ],
-    broker_list: Annotated[str, typer.Option("--broker-list", help="Brokers that may hold them, such as 0,1,2.")],
+    broker_list: Annotated[
+        str, typer.Option("--broker-list", help="Brokers that may hold the replicas, such as 0,1,2.")
+    ],
     bootstrap_server: Bootstrap = None,
     zookeeper: ZooKeeper = None,
-    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Do not look at racks.")] = False,
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     minimal: Annotated[
-        bool, typer.Option("--minimal", help="Move only what has to, where Kafka's tool places all anew.")
+        bool, typer.Option("--minimal", help="Move only what has to move; Kafka's tool places all replicas anew.")
     ] = False,
-    seed: Annotated[int | None, typer.Option("--seed", help="Make the choices repeatable.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the random choices, to repeat them.")] = None,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Propose where the replicas of topics could be; nothing is moved.
+    """Propose a placement for the replicas of topics; nothing is moved.
 
     Example:
 
@@ -77,19 +79,24 @@ def execute(
     bootstrap_server: Bootstrap = None,
     zookeeper: ZooKeeper = None,
     additional: Annotated[
-        bool, typer.Option("--additional", help="Also while others run; also changes the throttle of this one.")
+        bool,
+        typer.Option(
+            "--additional", help="Start although other reassignments run; also changes the throttle of a running one."
+        ),
     ] = False,
     throttle: Annotated[
-        int, typer.Option("--throttle", min=-1, help="Bytes per second between brokers; -1: as fast as can be.")
+        int, typer.Option("--throttle", min=-1, help="Bytes per second between brokers; -1: no limit.")
     ] = -1,
     log_dir_throttle: Annotated[
         int,
-        typer.Option("--replica-alter-log-dirs-throttle", min=-1, help="Bytes per second between a broker's dirs."),
+        typer.Option(
+            "--replica-alter-log-dirs-throttle", min=-1, help="Bytes per second between the directories of a broker."
+        ),
     ] = -1,
     timeout: Timeout = 10_000,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Start to move replicas; prints today's places, to go back to. A throttle stays until `verify` finds all done.
+    """Start moving replicas; prints the current replicas, for a rollback. A throttle stays until `verify` ends it.
 
     Example:
 
@@ -119,11 +126,14 @@ def verify(
     zookeeper: ZooKeeper = None,
     preserve_throttles: Preserve = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Until nothing moves any more; exit status 1 unless all is in place then.")
+        bool,
+        typer.Option(
+            "--wait", help="Wait until nothing moves; the exit status is 1 unless every replica is in place then."
+        ),
     ] = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Show how far a reassignment is; when nothing moves any more, remove the throttles.
+    """Show the progress of a reassignment; when nothing moves any more, remove the throttles.
 
     Example:
 
@@ -144,7 +154,7 @@ def verify(
             say=typer.echo,
         )
     if wait and not as_wanted:
-        raise LocalError("not everything is where it shall be: see above, and execute again")
+        raise LocalError("not every replica is in place: see above, and execute again")
 
 
 @app.command()
@@ -152,11 +162,13 @@ def cancel(
     targets_file: TargetsFile,
     bootstrap_server: Bootstrap = None,
     preserve_throttles: Preserve = False,
-    force: Annotated[bool, typer.Option("--force", help="Also where no former replica is alive and in sync.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Cancel even if no former replica is alive and in sync.")
+    ] = False,
     timeout: Timeout = 10_000,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Stop what a file asks for and go back to the replicas of before; removes the throttles.
+    """Cancel the moves in a file: partitions go back to their former replicas. Removes the throttles.
 
     Example:
 
@@ -182,7 +194,7 @@ def cancel(
 def list_(
     bootstrap_server: Bootstrap = None, zookeeper: ZooKeeper = None, command_config_file: CommandConfig = None
 ) -> None:
-    """Show every reassignment that runs.
+    """Show every running reassignment.
 
     Example:
 
@@ -195,7 +207,7 @@ def list_(
 
 @contextmanager
 def _told_when_interrupted(what: str) -> Iterator[None]:
-    """What a signal leaves behind is no work of this process that ends with it."""
+    """On a signal, print what goes on without this process."""
     try:
         yield
     except interrupts.Interrupted as interrupt:

@@ -1,4 +1,4 @@
-"""`logyard spark`: what a Spark cluster without Logyard is given."""
+"""`logyard spark`: packages the jobs for a Spark cluster without Logyard."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,20 +7,22 @@ import typer
 
 from logyard.spark_jobs import shipping
 
-app = typer.Typer(help="Bring the jobs to a Spark cluster.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Package the jobs for a Spark cluster.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def spark() -> None:
-    """Bring the jobs to a Spark cluster."""
+    """Package the jobs for a Spark cluster."""
 
 
 @app.command()
 def package(
-    output: Annotated[Path, typer.Option("--output", help="Directory for what is made.")] = Path("build"),
+    output: Annotated[Path, typer.Option("--output", help="Directory for the output.")] = Path("build"),
     with_env: Annotated[
         bool,
-        typer.Option("--with-env", help="Pack the libraries too, for executors whose Python has none (minutes)."),
+        typer.Option(
+            "--with-env", help="Also pack the libraries, for executors whose Python lacks them; takes minutes."
+        ),
     ] = False,
 ) -> None:
     """Make logyard-spark.zip for --py-files, one script per job, and with --with-env logyard-env.tar.gz for

@@ -13,13 +13,13 @@ from logyard.local.errors import LocalError
 
 def story(
     topic: Annotated[str, typer.Argument(help="The topic.")],
-    files: Annotated[list[Path] | None, typer.Argument(help="Logs of the brokers; or --dir.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(help="Logs of the brokers; alternatively --dir.")] = None,
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="Where `logyard cluster` keeps a cluster and its logs.")
+        Path | None, typer.Option("--dir", help="Directory of a cluster that `logyard cluster` started.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what became of a topic: each event at the controller, its cause, and what every broker did because of it.
+    """Show the history of a topic: each controller event, its cause, and what every broker did because of it.
 
     Example:
 
@@ -28,21 +28,21 @@ def story(
         logyard story flights /var/log/logyard/broker-*.log
     """
     if bool(files) == (directory is not None):
-        raise LocalError("say where the brokers' logs are: files, or --dir of a cluster on this machine")
+        raise LocalError("name the brokers' logs: files, or --dir of a cluster on this machine")
     found = tale.story([line for path in files or _logs(directory) for line in _read(path)], topic)
     if as_json:
         typer.echo(json.dumps(tale.as_json(found, topic), indent=2))
     elif found:
         typer.echo("\n".join(tale.text(found, topic)))
     else:
-        raise LocalError(f"nothing is told of topic {topic} in these logs")
+        raise LocalError(f"these logs do not mention topic {topic}")
 
 
 def _logs(directory: Path | None) -> list[Path]:
     logs = (directory or Path()) / "logs"
     found = sorted(logs.glob("broker-*.log"))
     if not found:
-        raise LocalError(f"no broker has logged anything in {logs}")
+        raise LocalError(f"there are no broker logs in {logs}")
     return found
 
 

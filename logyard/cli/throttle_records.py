@@ -1,8 +1,8 @@
-"""Where `logyard reassign execute` keeps the record of a throttle until its moves have started: a file of the user's.
+"""The files in which `logyard reassign execute` records a throttle until its moves have started.
 
-One file for each run, below $XDG_STATE_HOME/logyard/throttles (~/.local/state without it), in a folder for each
-cluster. A run that is killed leaves its file; the next `execute`, `verify` or `cancel` of the same user finds it and
-puts back what was set before. Why a file and not the cluster: docs/decisions/0020-throttles.md.
+Each run writes one file to $XDG_STATE_HOME/logyard/throttles (default ~/.local/state/…), in one folder per cluster. If
+a run is killed, its file stays; the next `execute`, `verify` or `cancel` of the same user reads it and restores the
+earlier settings. docs/decisions/0020-throttles.md says why this is a file and not in the cluster.
 """
 
 import hashlib
@@ -21,9 +21,10 @@ from logyard.local import files, identity
 
 
 class FileRecords:
-    """The records of one cluster's throttles that runs of the command have not handed over yet.
+    """The records of throttles in one cluster whose moves have not started yet.
 
-    What cannot be written is said, and remembered by this process alone: then only a killed run leaves a throttle.
+    If a record cannot be written, that is reported, and only this process remembers it: a throttle is then left behind
+    if the process is killed.
 
     :param folder: holds one file for each; made when it is needed.
     """
@@ -49,7 +50,7 @@ class FileRecords:
                 files.write_json(self._path(record.owner), record.as_json(), files.PRIVATE)
                 return
             except OSError as problem:
-                typer.echo(f"the record of the throttle cannot be kept in {self._folder}: {problem.strerror}", err=True)
+                typer.echo(f"cannot record the throttle in {self._folder}: {problem.strerror}", err=True)
         self._unwritten[record.owner] = record
 
     def drop(self, owner: str) -> None:
@@ -79,6 +80,6 @@ def records_of(cluster_id: str) -> Records:
 
 
 def lives(owner: str) -> bool:
-    """Whether that run still works; one on another host is taken to."""
+    """Whether that run is still working; a run on another host is assumed to be."""
     host, pid, started, boot, _ = json.loads(owner)
     return bool(host != socket.gethostname() or identity.is_alive(identity.Identity(pid, started, boot)))

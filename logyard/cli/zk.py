@@ -14,27 +14,29 @@ from logyard.cli import options
 from logyard.cli.options import Json, RequiredZooKeeper
 from logyard.local.errors import LocalError
 
-app = typer.Typer(help="Look after a cluster's ZooKeeper.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check the znodes of a cluster.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def zk() -> None:
-    """Look after a cluster's ZooKeeper."""
+    """Check the znodes of a cluster."""
 
 
 @app.command()
 def check(
     zookeeper: RequiredZooKeeper,
-    fix: Annotated[bool, typer.Option("--fix", help="Do what is marked --fix; else it is only told.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Apply the fixes marked --fix; without this they are only printed.")
+    ] = False,
     as_json: Json = False,
     settle: Annotated[
         float,
-        typer.Option("--settle", min=0, help="Seconds until a second look: only what both looks see is told."),
+        typer.Option("--settle", min=0, help="Seconds between two reads; only problems found in both are reported."),
     ] = 2.0,
 ) -> None:
-    """Find broken znodes: what is wrong, what it causes, what helps. Exit status 1 while anything is wrong.
+    """Find broken znodes: what is wrong, what it causes, what helps. The exit status is 1 while anything is wrong.
 
-    Nothing is written without --fix. With it, only what cannot lose anything, each write on the version read.
+    Nothing is written without --fix. With it, only repairs that lose nothing are made, and only on the version read.
 
     Example:
 
@@ -58,7 +60,7 @@ def check(
         typer.echo("nothing is wrong")
     if left:
         mendable = sum(one.can_be_mended for one in left)
-        hint = f"{mendable} of them can be mended with --fix" if mendable else "none of them can be mended by a tool"
+        hint = f"{mendable} of them can be fixed with --fix" if mendable else "none of them can be fixed automatically"
         raise LocalError(f"{len(left)} thing{'s' if len(left) > 1 else ''} wrong, {hint}")
 
 
@@ -74,7 +76,7 @@ def _told(finding: ZnodeFinding, done: dict[tuple[str, str], str | None]) -> lis
     if _key(finding) not in done:
         return finding.lines()
     problem = done[_key(finding)]
-    ended = "mended" if problem is None else f"not mended: {problem}; somebody has changed it meanwhile, look again"
+    ended = "mended" if problem is None else f"not fixed: {problem}; it was changed meanwhile, check again"
     return [*finding.lines(), f"  {ended}"]
 
 

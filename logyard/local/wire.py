@@ -84,7 +84,7 @@ def _ask(host: str, port: int, api: int, version: int, body: bytes, timeout_s: f
                 raise WireError(f"{host}:{port} announces a response of {size} bytes: no Kafka broker")
             return _exactly(link, size)[4:]
     except ConnectionRefusedError as error:
-        raise Refused(f"{host}:{port} does not answer: nobody listens there") from error
+        raise Refused(f"{host}:{port} does not answer: nothing listens there") from error
     except OSError as error:
         raise WireError(f"{host}:{port} does not answer: {error}") from error
 

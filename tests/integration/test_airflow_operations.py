@@ -237,7 +237,7 @@ def test_what_topics_keep_is_reported(yard: Yard) -> None:
     run = yard.api.run_dag("logyard_retention_report", {"topics": ["kept"]}, 120)
     found = yard.result(run, "report")
     assert [(entry["topic"], entry["records"]) for entry in found["topics"]] == [("kept", 50)]
-    assert found["findings"] == {"kept": ["nothing limits it: its records are kept for ever"]}
+    assert found["findings"] == {"kept": ["it has no limit: its records are kept for ever"]}
 
 
 def _state(yard: Yard, run: Run, task_id: str) -> str:

@@ -131,7 +131,7 @@ def test_znodes_are_checked_and_mended(run: Any, cluster: RealCluster) -> None:
         before = zk.get("/brokers/topics/checked/partitions/1/state")
         zk.set("/brokers/topics/checked/partitions/1/state", b"{")
         status, out, err = run("zk", "check", zookeeper=True)
-        assert (status, err) == (1, "logyard: 2 things wrong, 1 of them can be mended with --fix\n")
+        assert (status, err) == (1, "logyard: 2 things wrong, 1 of them can be fixed with --fix\n")
         assert "error: /brokers/topics/checked/partitions/1/state (undecodable)" in out
         assert zk.exists(garbage)
         status, out, _ = run("zk", "check", "--fix", zookeeper=True)

@@ -1,6 +1,6 @@
-"""The brokers of a cluster and how they fare: who is controller, what each one leads and holds, what is amiss. Pure.
+"""The brokers of a cluster: which is controller, what each one leads and holds, and what is wrong. Pure.
 
-Epochs and all listeners are in ZooKeeper only, bytes only with the brokers; what was not asked is None.
+Only ZooKeeper has epochs and all listeners, only the brokers know bytes; what was not asked for is None.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from logyard.broker.model import BrokerInfo, TopicPartition
 class BrokerReport:
     """One broker. `leads` and `preferred` count partitions; `bytes` is what its directories hold of all of them.
 
-    `lives` False: no registration, yet replicas are assigned to it.
+    `lives` False: it is not registered, although replicas are assigned to it.
     """
 
     id: int
@@ -33,7 +33,7 @@ class BrokerReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProblem:
-    """One partition that is not as it should be."""
+    """One unhealthy partition."""
 
     tp: TopicPartition
     leader: int
@@ -182,7 +182,7 @@ def _problem_json(problem: PartitionProblem) -> dict[str, Any]:
 
 
 def text(found: ClusterReport) -> list[str]:
-    """The report as lines: the cluster, a table of brokers, then what is amiss."""
+    """The report as lines: the cluster, a table of brokers, then the problems."""
     controller = "none" if found.controller is None else str(found.controller)
     epoch = "" if found.controller_epoch is None else f" (epoch {found.controller_epoch})"
     lines = [

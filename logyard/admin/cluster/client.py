@@ -1,9 +1,9 @@
 """A cluster's admin API by kafka-python (pinned); `connection.py` imports its admin client and opens it.
 
-What is guarded against here, seen in kafka-python 3.0.12:
-- it remembers a controller that has died and fails for ever; here the controller is looked up for each request;
-- it raises the first of many results' errors; here every result is read.
-Its modules cost 0.2 s to import, so that happens inside functions only.
+Faults of kafka-python 3.0.12 that this avoids:
+- it remembers a dead controller and fails for ever; here the controller is looked up for each request;
+- of many results it raises the first error; here every result is read.
+Its modules take 0.2 s to import, so they are imported inside functions.
 """
 
 import time
@@ -58,7 +58,7 @@ class KafkaClusterClient:
             try:
                 moving = self.list_reassignments(self._settings.request_timeout_s)
             except (ClusterUnreachable, ApiError):
-                moving = None  # no controller just now: the rest of the picture is still worth having
+                moving = None  # no controller now: the rest of the snapshot is still useful
         return translation.snapshot(metadata, moving, time.time_ns() // 1_000_000)
 
     def list_reassignments(self, timeout_s: float | None = None) -> dict[TopicPartition, Assignment]:
@@ -125,8 +125,11 @@ class KafkaClusterClient:
     # -- changing --------------------------------------------------------------------------------
 
     def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None:
-        """Make a topic. A repeat after a lost answer may say TOPIC_ALREADY_EXISTS although it was this call's doing:
-        callers settle that by comparing what is there with what was wanted."""
+        """Create a topic.
+
+        If an answer was lost and the request repeated, it may raise TOPIC_ALREADY_EXISTS although this call created
+        the topic: callers compare what exists with what was wanted.
+        """
         from kafka.protocol.admin import CreateTopicsRequest
 
         wanted = CreateTopicsRequest.CreatableTopic
@@ -271,7 +274,7 @@ class KafkaClusterClient:
 
         def once() -> Any:
             answers = self._admin.alter_group_offsets(group_id, wanted)
-            # The errors come by partition: a coordinator that moves or is only just there is worth another try.
+            # Errors come by partition: a coordinator that moves or has just started is worth another attempt.
             passing = next((error for error in answers.values() if getattr(error, "retriable", False)), None)
             if passing is not None:
                 raise passing()
@@ -302,7 +305,7 @@ class KafkaClusterClient:
     def _to_controller(
         self, make: Callable[[], Any], codes: Callable[[Any], Iterable[int]], timeout_s: float | None = None
     ) -> Any:
-        """Send a request to the broker that is controller now; look again when it was not, or does not answer."""
+        """Send a request to the current controller; look it up again if that broker is not it or does not answer."""
 
         def once() -> Any:
             controller = self._metadata([]).controller_id
@@ -316,7 +319,7 @@ class KafkaClusterClient:
         return self._repeat(once, timeout_s)
 
     def _repeat(self, ask: Callable[[], Any], timeout_s: float | None = None) -> Any:
-        """Call until it answers; errors of the connection and of a missing controller are tried again until the end."""
+        """Call until it answers or the time is over; connection errors and a missing controller are retried."""
         from kafka import errors as theirs
 
         started = time.monotonic()
@@ -330,7 +333,7 @@ class KafkaClusterClient:
                 raise AccessRefused(f"the login of {self._settings.username!r} is refused: {problem}") from None
             except theirs.BrokerResponseError as problem:
                 last = translation.api_error(problem)
-                # What was just made may not have reached the broker that was asked; longer than that, it is not there.
+                # A new topic may not have reached the broker that was asked; after this time it does not exist.
                 unknown = last.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if not problem.retriable or (unknown and time.monotonic() - started > _SPREADING_S):
                     raise last from None
@@ -338,7 +341,7 @@ class KafkaClusterClient:
                 last = ClusterUnreachable(f"the cluster did not answer: {problem}")
             if time.monotonic() >= deadline:
                 raise last
-            # Brokers may have moved or come back: have its list of addresses read again.
+            # Brokers may have moved or come back: refresh the list of addresses.
             self._connection.refresh()
             time.sleep(_RETRY_PAUSE_S)
 
@@ -351,7 +354,7 @@ class KafkaClusterClient:
         def ask() -> Any:
             found = self._admin.describe_configs([resource], config_filter="all").get(kind.lower(), {}).get(name)
             if not found:
-                # A resource that the broker does not know (yet) is left out.
+                # The broker leaves out a resource that it does not know (yet).
                 raise theirs.UnknownTopicOrPartitionError(f"{kind.lower()} {name}: no configuration was returned")
             return found
 
@@ -377,4 +380,4 @@ class KafkaClusterClient:
 
 
 class _NoController(Exception):
-    """Nobody is controller just now, or another broker than was asked."""
+    """There is no controller now, or it is another broker than the one that was asked."""

@@ -1,11 +1,11 @@
-"""Opening kafka-python's admin client (pinned): the only module that imports it.
+"""Opens kafka-python's admin client (pinned); only this module imports it.
 
-What is guarded against, seen in kafka-python 3.0.12:
+Faults of kafka-python 3.0.12 that this avoids:
 - its bootstrap picks one server at random and may wait for a hung one until the end; here servers are tried in turn;
-- its constructor leaves a thread behind when it fails; here that is stopped;
-- its back-off for a broker that was away grows to 30 s; here to 1 s;
-- it logs in again and again with a password that is refused, and then speaks of a time-out; here the refusal ends it,
-  and is told apart (`_Client`).
+- if its constructor fails, it leaves a thread behind; here that thread is stopped;
+- its back-off for a broker that was down grows to 30 s; here to 1 s;
+- it repeats a login with a refused password and then reports a time-out; here a refused login ends the attempt and is
+  reported as such (`_Client`).
 """
 
 import logging
@@ -38,7 +38,7 @@ class Connection:
         )
 
     def refresh(self) -> None:
-        """Have the list of brokers read again, beside what is sent next."""
+        """Start a refresh of the list of brokers; does not wait for it."""
 
         async def ask() -> None:
             self._manager.cluster.request_update()
@@ -52,7 +52,7 @@ class Connection:
         return found
 
     def offers(self, api_key: int) -> bool:
-        """Whether the broker that was asked first has that API."""
+        """Whether the bootstrap broker offers that API."""
         return api_key in self._manager.broker_version_data.api_versions
 
     def close(self) -> None:
@@ -72,17 +72,17 @@ def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float)
             left = max(deadline - time.monotonic(), 0.5)
             share = left if len(servers) == 1 else min(left, settings.request_timeout_s / 2)
             try:
-                # kafka-python would use its whole share of the time on a server that refuses connections.
+                # kafka-python would spend all of its time on a server that refuses connections.
                 host, _, port = server.rpartition(":")
                 refusal = knock(host.strip("[]"), int(port), share) if host and port.isdecimal() else None
                 if refusal is not None:
                     raise refusal
                 return open_by(settings, server, share)
-            except Exception as problem:  # whatever it raises: the next server may do better
+            except Exception as problem:  # of any kind: the next server may answer
                 said[server] = str(problem) or type(problem).__name__
                 refused = refused or is_refused_login(problem)
         if refused:
-            # Another try would fail the same way, and may lock the user out.
+            # Another attempt would fail too, and may lock the user out.
             reasons = "; ".join(f"{server}: {text}" for server, text in said.items())
             raise AccessRefused(f"the login of {settings.username!r} is refused ({reasons})")
         if time.monotonic() >= deadline:
@@ -92,7 +92,7 @@ def connect(settings: ClusterSettings, servers: Sequence[str], timeout_s: float)
 
 
 def knock(host: str, port: int, timeout_s: float) -> OSError | None:
-    """Try a TCP connection; None where it comes about."""
+    """Try a TCP connection; None if it succeeds."""
     try:
         socket.create_connection((host, port), timeout=timeout_s).close()
     except OSError as problem:
@@ -112,7 +112,7 @@ def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connect
 
     quiet = logging.getLogger("kafka")
     if quiet.level == logging.NOTSET:
-        quiet.setLevel(logging.WARNING)  # it tells of every connection, in every task's log
+        quiet.setLevel(logging.WARNING)  # it logs every connection, in every task's log
     security = {
         "sasl_mechanism": settings.sasl_mechanism,
         "sasl_plain_username": settings.username if settings.sasl_mechanism else None,
@@ -136,7 +136,7 @@ def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connect
             **security,
         )
     except BaseException as problem:
-        # Its constructor has started a thread by now and would leave it running.
+        # The constructor has started a thread by now and would leave it running.
         reason = client.stop()
         # "Unable to bootstrap" says nothing: why the last connection failed does.
         if reason is not None and reason is not problem:
@@ -146,7 +146,7 @@ def open_by(settings: ClusterSettings, server: str, timeout_s: float) -> Connect
 
 
 class _Client:
-    """Makes kafka-python's client for its admin client, and knows its parts: they are ours to stop and to send by."""
+    """Makes kafka-python's client for its admin client, and keeps its parts, to stop them and to send requests."""
 
     def __init__(self) -> None:
         self.manager: Any = None
@@ -154,7 +154,7 @@ class _Client:
         self._net: Any = None
 
     def make(self, **configs: Any) -> Any:
-        """kafka-python's client over a manager that keeps what it otherwise only logs: why a connection failed."""
+        """kafka-python's client, with a manager that keeps why a connection failed; kafka-python only logs that."""
         from kafka.net.compat import KafkaNetClient
         from kafka.net.manager import KafkaConnectionManager
         from kafka.net.selector import NetworkSelector

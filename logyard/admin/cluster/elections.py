@@ -1,4 +1,4 @@
-"""Elections of leaders as kafka-leader-election asks for them: its file, its words."""
+"""Leader elections as kafka-leader-election makes them: its file and its output."""
 
 import json
 from collections import Counter
@@ -27,14 +27,14 @@ class ElectionClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """What an election came to: lines to print, and what was refused."""
+    """The result of an election: lines to print, and refusals."""
 
     lines: tuple[str, ...]
     refused: Mapping[TopicPartition, ApiError]
 
 
 def elect(client: ElectionClient, partitions: Sequence[TopicPartition] | None, kind: str) -> ElectionResult:
-    """Have leaders elected (None: wherever it is needed) and sort the answers. Raises ApiError, ClusterUnreachable."""
+    """Elect leaders (None: wherever it is needed) and sort the answers. Raises ApiError, ClusterUnreachable."""
     answers = client.elect_leaders(partitions, unclean=kind == UNCLEAN)
     done = [tp for tp, problem in sorted(answers.items()) if problem is None]
     idle = [tp for tp, problem in sorted(answers.items()) if _is_needless(problem)]

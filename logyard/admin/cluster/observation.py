@@ -1,7 +1,7 @@
-"""One look at a cluster for whoever waits: the snapshot, and the offsets that somebody asked for; values only.
+"""An observation of a cluster, for tasks that wait: the snapshot, and offsets that were asked for. Values only.
 
-What several waiters want is united (`Wanted.of`), so that one look serves all of them: a Metadata request, one
-OffsetFetch for each group and one round of ListOffsets, however many wait.
+The wishes of several waiters are joined (`Wanted.of`), so that one observation serves all of them: a Metadata request,
+one OffsetFetch for each group and one round of ListOffsets, however many wait.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from logyard.broker.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a look has to hold beside the snapshot: offsets of groups, and the end offsets of topics."""
+    """What an observation contains beside the snapshot: offsets of groups, and the end offsets of topics."""
 
     groups: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
@@ -33,7 +33,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen at one moment.
+    """What was observed at one moment.
 
     `committed`: group → partition → committed offset; a group that did not answer is missing and named in `problems`.
     `ends`: the end offsets of the wanted topics' partitions, and of those that the groups committed for.
@@ -48,7 +48,7 @@ class Observation:
         """Records that the group has not consumed, by partition of those topics (of all it committed for).
 
         A partition of a named topic without a commit counts from its end offset: nothing of it was consumed yet.
-        None where it cannot be told now: the group, or a partition's leader, did not answer.
+        None if it is unknown now: the group, or a partition's leader, did not answer.
         """
         if group not in self.committed:
             return None
@@ -62,7 +62,7 @@ class Observation:
 
 
 def observe(client: ClusterClient, wants: Wanted | None = None) -> Observation:
-    """Look at the cluster once. Raises ClusterUnreachable, ApiError where not even Metadata is answered."""
+    """Observe the cluster once. Raises ClusterUnreachable, ApiError if Metadata is not answered."""
     snapshot = client.snapshot(reassignments=True)
     if wants is None or not (wants.groups or wants.topics):
         return Observation(snapshot)
@@ -75,7 +75,7 @@ def observe(client: ClusterClient, wants: Wanted | None = None) -> Observation:
             problems[group] = str(problem)
     partitions = {tp for tp, _ in snapshot.partitions(sorted(wants.topics))}
     partitions |= {tp for offsets in committed.values() for tp in offsets}
-    # A partition without a leader would keep everybody waiting for it.
+    # A request for a partition without a leader would delay all others.
     led = [tp for tp in sorted(partitions) if (p := snapshot.partition(tp)) is not None and p.is_led]
     try:
         ends = client.offsets(led) if led else {}

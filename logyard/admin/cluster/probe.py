@@ -21,7 +21,7 @@ def probe_brokers(
 ) -> dict[int, Probe]:
     """Ask brokers Metadata (control) and ListPartitionReassignments (the controller's queue), three tries.
 
-    Each on a connection of its own, so that back-off of the others does not colour the answer; many at a time.
+    Each broker is asked on its own connection, so that back-off for others does not delay it; many at a time.
     """
     if not addresses:
         return {}
@@ -36,7 +36,7 @@ def _probe(settings: ClusterSettings, broker: int, host: str, port: int, timeout
         return Probe(broker, wire, detail=detail)
     try:
         opened = open_by(replace(settings, request_timeout_s=timeout_s), f"{host}:{port}", timeout_s)
-    except Exception as problem:  # of any kind: it says something about the broker, or about us
+    except Exception as problem:  # of any kind: it says something about the broker, or about this side
         found = Probe(broker, wire_of(problem), detail=str(problem.__cause__ or problem))
     else:
         try:
@@ -45,7 +45,7 @@ def _probe(settings: ClusterSettings, broker: int, host: str, port: int, timeout
             opened.close()
     if found.queue is Queue.ANSWERS:
         return found
-    # A process that dies may accept a last connection; what is dead must not pass for hung, or for alive.
+    # A dying process may accept a last connection; a dead broker must not count as hung or alive.
     wire, detail = first_sign(settings, host, port, timeout_s)
     return found if wire is Wire.ANSWERS else Probe(broker, wire, detail=detail)
 
@@ -59,13 +59,13 @@ def ask_controller(connection: Connection, broker: int, timeout_s: float) -> Pro
     timeout_ms = round(timeout_s * 1000)
 
     def send(request: Any) -> Any:
-        # On the broker's own connection, so that Metadata is a fair control for the other request.
+        # On the same connection, so that Metadata is a valid control for the other request.
         return connection.send(request, broker, timeout_ms)
 
     try:
         answer = send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     except theirs.UnknownBrokerIdError:
-        # It answered Metadata when it was opened, and does not know itself: it is not registered, or only just.
+        # It answered Metadata at bootstrap but is not in its own list: not registered, or only just.
         return Probe(broker, Wire.ANSWERS, cluster_id=connection.cluster_id)
     except Exception as problem:
         return Probe(broker, wire_of(problem), detail=f"Metadata: {problem}")
@@ -88,7 +88,7 @@ def ask_controller(connection: Connection, broker: int, timeout_s: float) -> Pro
 
 
 def wire_of(problem: BaseException) -> Wire:
-    """What a failure of kafka-python's says of a broker that gave a sign of life just before."""
+    """What an error of kafka-python's means for a broker that gave a sign of life just before."""
     from kafka import errors as theirs
 
     silent = (theirs.RequestTimedOutError, theirs.KafkaTimeoutError, TimeoutError)

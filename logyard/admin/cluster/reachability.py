@@ -1,6 +1,7 @@
-"""Which step towards a broker fails: name, port, TLS, the protocol, the credentials; one line that says what to check.
+"""Finds which step of connecting to a broker fails: name, port, TLS, protocol or credentials.
 
-Each step is tried by itself, because a client's own error tells only that nobody answered.
+Each step is tried separately, because a client's own error says only that nobody answered. The result is one line
+that says what to check.
 """
 
 import socket
@@ -13,7 +14,7 @@ from logyard.admin.settings import ClusterSettings
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What one server answered: `step` is name, port, tls or None where all three went well."""
+    """What one server answered: `step` is the one that failed (name, port, tls), or None."""
 
     server: str
     step: str | None
@@ -25,7 +26,7 @@ class Obstacle:
 
 _ADVICE = {
     "name": "the name does not resolve",
-    "port": "nobody listens there, or a firewall is between",
+    "port": "nothing listens there, or a firewall blocks it",
     "tls": "TLS fails",
 }
 
@@ -69,7 +70,7 @@ def _handshake(settings: ClusterSettings, server: str, host: str, plain: socket.
 
 
 def why_unreachable(settings: ClusterSettings, problem: ClusterUnreachable, timeout_s: float = 3.0) -> str:
-    """Explain why no broker answered: the first step that fails, for each server; else what the client said."""
+    """Explain why no broker answered: the first failing step for each server, or else the client's error."""
     found = [try_server(settings, server, timeout_s) for server in settings.bootstrap]
     if all(obstacle.step is not None for obstacle in found):
         return "; ".join(str(obstacle) for obstacle in found)

@@ -1,4 +1,4 @@
-"""Requests without a method in `ports.ClusterClient`, for the commands that need one kind of them each."""
+"""Requests that have no method in `ports.ClusterClient`; each is needed by one command."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,12 +23,12 @@ Codes = Callable[[Any], Sequence[int]]
 
 
 class ClusterRequests(KafkaClusterClient):
-    """A client that sends any of kafka-python's requests, to any broker or a group's coordinator."""
+    """A client that sends any request of kafka-python's to any broker or to a group's coordinator."""
 
     def ask(self, make: Callable[[], Any], node: int | None = None, codes: Codes | None = None) -> Any:
         """Send a request to a broker (None: any) and return its response.
 
-        `codes` tells the response's errors: those of a coordinator that is not there yet are tried again.
+        `codes` reads the response's errors: those that mean that the coordinator is not available yet are retried.
         """
 
         def once() -> Any:
@@ -53,7 +53,7 @@ class ClusterRequests(KafkaClusterClient):
         return int(answer.node_id), f"{answer.host}:{answer.port}"
 
     def ask_coordinator(self, group: str, make: Callable[[], Any], codes: Codes) -> Any:
-        """Send a request to a group's coordinator, looking for it anew when it has moved."""
+        """Send a request to a group's coordinator, looking it up again if it has moved."""
 
         def once() -> Any:
             node, _ = self.coordinator(group)
@@ -70,7 +70,7 @@ class ClusterRequests(KafkaClusterClient):
         return requests.describe(self, group_id)
 
     def quorum(self) -> Quorum | None:
-        # Metadata of a KRaft cluster names any broker as controller. Only there a broker offers this request.
+        # Metadata of a KRaft cluster names any broker as controller. Only KRaft brokers offer this request.
         if not self._connection.offers(_DESCRIBE_QUORUM):
             return None
         from kafka.protocol.admin import DescribeQuorumRequest
@@ -93,7 +93,7 @@ class ClusterRequests(KafkaClusterClient):
         }
 
     def alter_scram(self, user: str, upsert: Mapping[str, tuple[int, str]], delete: Sequence[str]) -> str | None:
-        """Set credentials (mechanism → iterations, password) and remove others; what was wrong, or None."""
+        """Set credentials (mechanism → iterations, password) and remove others; returns the error, or None."""
         from kafka.admin import UserScramCredentialDeletion, UserScramCredentialUpsertion
 
         changes = [UserScramCredentialUpsertion(user, m, p, iterations=i) for m, (i, p) in upsert.items()]

@@ -1,6 +1,6 @@
 """The first sign of life of a broker: an answer to ApiVersions, which needs no login and no right; on plain sockets.
 
-A client library that cannot log in, and one that is not answered, both end by a time-out. Recovery has to know which.
+A client library reports a refused login and a missing answer both as a time-out. Recovery has to tell them apart.
 """
 
 import socket
@@ -18,7 +18,7 @@ _FRAME = struct.pack(">hhih", 18, 0, 1, len(_CLIENT)) + _CLIENT
 def first_sign(settings: ClusterSettings, host: str, port: int, timeout_s: float) -> tuple[Wire, str]:
     """Connect, shake hands where the protocol has TLS, and ask ApiVersions.
 
-    ANSWERS: some bytes came back, whatever they say. REFUSES: it lives, and TLS does not come about.
+    ANSWERS: some bytes came back, whatever they are. REFUSES: it is alive, and the TLS handshake fails.
     """
     where = f"{host}:{port}"
     try:

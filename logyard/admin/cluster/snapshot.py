@@ -1,7 +1,7 @@
 """What a cluster looked like at one moment: brokers, controller, topics, partitions; values only.
 
-Everything that waits (sensors, triggers, the recovery) and everything that plans looks at a snapshot, so that
-"is it done?" is a pure question about one moment.
+Everything that waits (sensors, triggers, the recovery) and everything that plans uses a snapshot, so that "is it
+done?" is a pure function of one moment.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,7 +96,7 @@ class ClusterSnapshot:
         return [tp for tp, p in self.partitions(topics) if p.is_under_replicated]
 
     def not_preferred(self, topics: Sequence[str] | None = None) -> list[TopicPartition]:
-        """Partitions led by another replica than the first of their list."""
+        """Partitions whose leader is not the first of their replicas."""
         return [tp for tp, p in self.partitions(topics) if p.leader != p.preferred]
 
     def ready(self, topic: str, partitions: int | None = None) -> bool:

@@ -90,7 +90,7 @@ def topic_view(entry: Mapping[str, Any]) -> TopicView:
 
 
 def code(number: int) -> ErrorCode:
-    """The error of that number, UNKNOWN_SERVER_ERROR for one that is newer than us."""
+    """The error of that number, UNKNOWN_SERVER_ERROR for an unknown one."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -98,12 +98,12 @@ def code(number: int) -> ErrorCode:
 
 
 def problem(number: int, message: str | None) -> ApiError | None:
-    """What one entry of a response says, None where it says that all is well."""
+    """The error of one entry of a response; None if it has none."""
     return ApiError(code(number), message or code(number).name) if number else None
 
 
 def refuse(number: int, message: str | None, *, unless: ErrorCode | None = None) -> None:
-    """Raise what one entry of a response says, but for the one error that the caller waits out by looking."""
+    """Raise the error of one entry of a response, except the one that the caller handles by waiting."""
     if number and number != unless:
         raise ApiError(code(number), message or code(number).name)
 

@@ -1,4 +1,4 @@
-"""What kafka-configs describes and alters, named as it names it: entities, settings to add, and its words. Pure.
+"""What kafka-configs describes and alters: entities, settings to add, and its output. Pure.
 
 An entity is one or two (type, name) pairs; the empty name stands for the default entity of its type.
 """
@@ -29,7 +29,7 @@ _SPOKEN = {USERS: "user-principal", CLIENTS: "client-id", TOPICS: "topic", IPS: 
 
 
 class BadConfig(LogyardError):
-    """Options that say nothing sensible, or settings that are not there; the text names them."""
+    """Invalid options, or settings that do not exist; the text names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +122,14 @@ def check_keys(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_unknown(delete: Iterable[str], there: Iterable[str]) -> None:
-    """Raise BadConfig naming what is to be deleted and is not set."""
+    """Raise BadConfig naming settings that are to be removed and are not set."""
     missing = [key for key in delete if key not in set(there)]
     if missing:
         raise BadConfig(f"Invalid config(s): {','.join(missing)}")
 
 
 def check_client_settings(entity: Entity, keys: Iterable[str]) -> None:
-    """Refuse what users, clients and ips cannot have. Raises BadConfig."""
+    """Raise BadConfig for settings that users, clients or ips cannot have."""
     named = list(keys)
     if entity.type == IPS:
         wrong, allowed = [key for key in named if key not in IP_QUOTAS], "Only connection quota configs"
@@ -204,7 +204,7 @@ def znode_line(entity: Entity, values: Mapping[str, str]) -> str:
 
 
 def spoken_entity(entity: Entity) -> str:
-    """An entity as the ZooKeeper side of Kafka's tool calls it."""
+    """An entity's name in the output of Kafka's tool with --zookeeper."""
     return ", ".join(
         f"default {_SPOKEN.get(kind, kind)}" if name == DEFAULT else f"{_SPOKEN.get(kind, kind)} '{name}'"
         for kind, name in zip(entity.types, entity.names or (), strict=True)
@@ -212,7 +212,7 @@ def spoken_entity(entity: Entity) -> str:
 
 
 def _java_bucket(key: str) -> tuple[int, str]:
-    """Where Java's HashMap keeps a key while it has up to twelve: the order in which Kafka's tool prints quotas."""
+    """A key's position in a Java HashMap of up to twelve keys: the order in which Kafka's tool prints quotas."""
     found = 0
     for letter in key:
         found = (found * 31 + ord(letter)) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Settings of topics, brokers, users, clients and ips by requests (kafka-python's messages, sent by `requests.py`)."""
+"""Settings of topics, brokers, users, clients and ips, by requests that `cluster/requests.py` sends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -49,7 +49,7 @@ class Sender(Protocol):
 
 
 def describe(sender: Sender, entity: Entity, *, everything: bool = False) -> list[Setting]:
-    """The settings of one topic, broker or broker's loggers, by name; only its own ones unless `everything`."""
+    """The settings of one topic, broker or broker's loggers, by name; only those set on it unless `everything`."""
     from kafka.protocol.admin import DescribeConfigsRequest
 
     def make() -> Any:
@@ -65,7 +65,7 @@ def describe(sender: Sender, entity: Entity, *, everything: bool = False) -> lis
 
 
 def alter(sender: Sender, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
-    """Set and unset. Raises BadConfig where something to unset is not set, ApiError as the brokers refuse."""
+    """Set and remove settings. Raises BadConfig if a setting to remove is not set, ApiError if the brokers refuse."""
     from kafka.protocol.admin import IncrementalAlterConfigsRequest
 
     if delete:
@@ -132,7 +132,7 @@ def alter_credentials(sender: Sender, user: str, add: Mapping[str, str], delete:
 
 
 def credential_lines(sender: Sender, users: Sequence[str] | None) -> list[str]:
-    """What `describe` says of users' credentials; never the credentials."""
+    """What `describe` prints about users' credentials, without the credentials."""
     return [
         f"SCRAM credential configs for user-principal '{user}' are "
         + ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in sorted(found.items()))
@@ -141,7 +141,7 @@ def credential_lines(sender: Sender, users: Sequence[str] | None) -> list[str]:
 
 
 def _node(entity: Entity) -> int | None:
-    """A broker answers for itself only; the defaults are known to all."""
+    """The broker to ask: a broker answers only for itself, any broker for the defaults."""
     return int(entity.name) if entity.type in (BROKERS, BROKER_LOGGERS) and entity.name else None
 
 

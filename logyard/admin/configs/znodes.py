@@ -1,4 +1,4 @@
-"""Settings by the znodes below /config: for brokers that are down, users' credentials, and clusters of before 3.0."""
+"""Settings by the znodes below /config: for brokers that are down, users' credentials, and clusters older than 3.0."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ def describe(znodes: ZnodeClient, entity: Entity) -> list[tuple[Entity, dict[str
 def alter(znodes: ZnodeClient, entity: Entity, add: Mapping[str, str], delete: Sequence[str]) -> None:
     """Set and unset, and tell the brokers. Raises BadConfig, EnsembleUnreachable.
 
-    The brokers do not check what stands there: a broker's settings are refused while it (or any, for the defaults)
-    is running, as Kafka's tool does.
+    The brokers do not check znodes, so a broker's settings are refused while that broker runs (the defaults: while any
+    broker runs), as in Kafka's tool.
     """
     if entity.type == BROKERS:
         _refuse_running(znodes, entity)
@@ -90,7 +90,7 @@ def _stored(key: str, value: str) -> str:
 
 
 def _without_secrets(entity: Entity, values: Mapping[str, str]) -> dict[str, str]:
-    """A credential's keys are as good as a password to whoever can read them: only the iterations are told."""
+    """A credential's keys are as sensitive as a password, so only the iterations are shown."""
     return {
         key: value.rpartition(",")[2] if entity.type == USERS and key in SCRAM else value
         for key, value in values.items()

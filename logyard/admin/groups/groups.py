@@ -13,7 +13,7 @@ NONE = "-"
 
 
 class BadGroups(LogyardError):
-    """What was asked of groups cannot be done; the text says why."""
+    """The request about groups cannot be carried out; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Group:
 
     @property
     def notice(self) -> str | None:
-        """What is worth knowing beside the table."""
+        """The warning that is printed beside the table, if any."""
         if self.state == EMPTY:
             return f"Consumer group '{self.name}' has no active members."
         if self.state in REBALANCING:
@@ -90,7 +90,7 @@ def listing_table(groups: Sequence[GroupListing], *, with_type: bool, with_state
 def offset_rows(
     group: Group, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> list[OffsetRow]:
-    """Members' partitions first, of those with most of them first, then what is committed and nobody's."""
+    """Members' partitions first (members with most partitions first), then committed partitions without a member."""
     owned = sorted((m for m in group.members if m.partitions), key=lambda m: -len(m.partitions))
     rows = [
         OffsetRow(tp, committed.get(tp), ends.get(tp), member) for member in owned for tp in sorted(member.partitions)
@@ -100,7 +100,7 @@ def offset_rows(
 
 
 def offsets_table(group: str, rows: Sequence[OffsetRow]) -> list[str]:
-    """The table that scripts read, after an empty line."""
+    """The table, after an empty line, as scripts expect it."""
     head = (
         "GROUP",
         "TOPIC",

@@ -1,7 +1,7 @@
 """Setting a group's offsets, by the rules of kafka-consumer-groups --reset-offsets.
 
-The group may have no members; offsets outside a partition's log are brought inside it; a time after the last record
-means the end. What is to be committed is worked out first (`plan_reset`), so that it can be shown, kept and repeated.
+The group must have no members; offsets outside a partition's log are moved inside it; a time after the last record
+means the end. The offsets to commit are computed first (`plan_reset`), so that they can be shown, kept and repeated.
 """
 
 import re
@@ -21,7 +21,7 @@ class GroupInUse(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where offsets go: `kind` is earliest, latest, current, offset, shift or time; `value` offset or milliseconds."""
+    """A reset: `kind` is earliest, latest, current, offset, shift or time; `value` is an offset or milliseconds."""
 
     kind: str
     value: int = 0
@@ -62,7 +62,7 @@ def require_idle(client: ClusterClient, group: str) -> None:
 
 
 def plan_reset(client: ClusterClient, group: str, topics: Sequence[str], target: Target) -> list[OffsetChange]:
-    """Work out the offsets for those topics' partitions (with none: all that the group committed for).
+    """Compute the offsets for those topics' partitions (without topics: all that the group committed for).
 
     Raises ApiError where a topic does not exist, BadSettings where there is nothing to set or to start from.
     """
@@ -84,7 +84,7 @@ def settle(
     committed: Mapping[TopicPartition, int],
     wanted: Mapping[TopicPartition, int],
 ) -> list[OffsetChange]:
-    """Bring the wanted offsets inside each partition's log, and leave out what is as wanted."""
+    """Move the wanted offsets inside each partition's log, and leave out those that are already committed."""
     first, last = client.offsets(partitions, EARLIEST), client.offsets(partitions, LATEST)
     changes = []
     for tp in partitions:

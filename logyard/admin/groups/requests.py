@@ -1,4 +1,4 @@
-"""Groups by requests of kafka-python's, sent by `requests.py`: what of them has no method in `ports.ClusterClient`."""
+"""Requests about groups that have no method in `ports.ClusterClient`; sent by `cluster/requests.py`."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from logyard.admin.groups.groups import DEAD, Group, GroupListing, Member
 from logyard.broker.errors import ApiError
 from logyard.broker.model import TopicPartition
 
-# Kafka's tool shows what consumers made, and what only committed offsets.
+# Kafka's tool shows groups of consumers, and groups that only committed offsets.
 _CONSUMERS = ("consumer", "")
 
 
@@ -66,7 +66,7 @@ def describe(sender: Sender, name: str) -> Group:
 
 
 def delete(sender: Sender, name: str) -> ApiError | None:
-    """Delete a group that is empty; why not, or None."""
+    """Delete an empty group; returns the error, or None."""
     from kafka.protocol.admin import DeleteGroupsRequest
 
     answer = sender.ask_coordinator(
@@ -78,7 +78,7 @@ def delete(sender: Sender, name: str) -> ApiError | None:
 def delete_offsets(
     sender: Sender, name: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, ApiError | None]:
-    """Forget what a group has committed for these partitions. Raises ApiError where none can be."""
+    """Delete a group's committed offsets of these partitions. Raises ApiError if none can be deleted."""
     from kafka.protocol.consumer import OffsetDeleteRequest
 
     topics: dict[str, list[tuple[int]]] = {}
@@ -108,13 +108,13 @@ def _member(found: Any) -> Member:
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """Read a member's assignment; what is none of a consumer's has no partitions."""
+    """Read a member's assignment; one that is not of the consumer protocol has no partitions."""
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
     if not data:
         return ()
     try:
         assignment = ConsumerProtocolAssignment.decode(data)
-    except Exception:  # written by the group's leader, in whatever form its own protocol has
+    except Exception:  # written by the group's leader, in the format of its own protocol
         return ()
     return tuple(TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions)

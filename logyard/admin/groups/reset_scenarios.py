@@ -1,4 +1,4 @@
-"""Where a group is to read on: the scenarios of kafka-consumer-groups --reset-offsets."""
+"""The scenarios of kafka-consumer-groups --reset-offsets: which offsets a group gets."""
 
 import csv
 import io
@@ -79,7 +79,7 @@ def _at(
 
 
 def _within(client: OffsetClient, wanted: Mapping[TopicPartition, int], warn: Say) -> dict[TopicPartition, int]:
-    """Keep offsets between what is there first and last."""
+    """Limit offsets to the range of each partition's log."""
     partitions = list(wanted)
     first, last = client.offsets(partitions, EARLIEST), client.offsets(partitions, LATEST)
     found = {}
@@ -107,7 +107,7 @@ def parse_topics(names: Iterable[str], count: Callable[[str], int]) -> list[Topi
 
 
 def parse_time(text: str) -> int:
-    """Read `2026-11-21T10:00:00.000[Z|±hh[:]mm]`, UTC where nothing is said, into ms. Raises BadGroups."""
+    """Read `2026-11-21T10:00:00.000[Z|±hh[:]mm]`, UTC if no zone is given, into ms. Raises BadGroups."""
     try:
         return parse_time_ms(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Making topics what they are wanted to be: what differs, what may be changed, what is refused; idempotent.
+"""Brings topics to a wanted state: what differs, what may be changed, what is refused. Idempotent.
 
-`plan_changes` is pure; `apply_changes` does it. Never done here: fewer partitions, another replication factor
-(a reassignment's work), settings that are not named.
+`plan_changes` is pure; `apply_changes` carries it out. It never reduces partitions, changes the replication factor
+(that takes a reassignment) or touches settings that are not named.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 
 
 class IfExists(Enum):
-    """What to do about a topic that is there already."""
+    """What to do if the topic already exists."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -23,12 +23,12 @@ class IfExists(Enum):
 
 
 class TopicConflict(LogyardError):
-    """A topic is there and cannot be made what was asked; the text lists every difference."""
+    """A topic exists and cannot be changed as asked; the text lists every difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChanges:
-    """What is to be done to one topic. `create` excludes the rest; `refused` is what cannot be done."""
+    """The changes to one topic. `create` excludes the rest; `refused` lists what cannot be done."""
 
     topic: str
     create: NewTopic | None = None
@@ -53,7 +53,7 @@ class TopicChanges:
 
 
 def plan_changes(wanted: NewTopic, found: TopicView | None, configs: Mapping[str, ConfigValue]) -> TopicChanges:
-    """Compare a wanted topic with what is there. Settings that `wanted` does not name are left alone."""
+    """Compare a wanted topic with the existing one. Settings that `wanted` does not name are left as they are."""
     if found is None:
         return TopicChanges(wanted.name, create=wanted)
     refused: list[str] = []
@@ -62,7 +62,7 @@ def plan_changes(wanted: NewTopic, found: TopicView | None, configs: Mapping[str
     if partitions > len(found.partitions):
         grow = partitions
     elif 0 < partitions < len(found.partitions):
-        refused.append(f"partitions: {len(found.partitions)} cannot become {partitions}, they never get fewer")
+        refused.append(f"partitions: {len(found.partitions)} cannot become {partitions}: partitions cannot be removed")
     factor = wanted.replication_factor
     if factor > 0 and factor != found.replication_factor:
         refused.append(f"replication factor: {found.replication_factor} to {factor} needs a reassignment")
@@ -81,7 +81,7 @@ def plan_changes(wanted: NewTopic, found: TopicView | None, configs: Mapping[str
 
 
 def differing(wanted: Mapping[str, str], found: Mapping[str, ConfigValue]) -> dict[str, str]:
-    """The settings whose value is not yet the wanted one (lists compare regardless of blanks after commas)."""
+    """The settings whose value differs from the wanted one (blanks after commas in lists do not count)."""
     return {
         key: value
         for key, value in wanted.items()
@@ -96,10 +96,10 @@ def _plain(value: str | None) -> str | None:
 def ensure_topic(
     client: ClusterClient, wanted: NewTopic, if_exists: IfExists, *, dry_run: bool = False
 ) -> TopicChanges:
-    """Bring one topic about and return what was done (or would be, with `dry_run`). Raises TopicConflict, ApiError."""
+    """Create or change one topic; returns the changes (with `dry_run` not made). Raises TopicConflict, ApiError."""
     found = client.snapshot([wanted.name]).topics.get(wanted.name)
     if found is not None and if_exists is IfExists.FAIL:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wanted.name} exists already")
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wanted.name} already exists")
     if found is not None and if_exists is IfExists.SKIP:
         return TopicChanges(wanted.name)
     changes = plan_changes(wanted, found, client.topic_configs(wanted.name) if found else {})
@@ -123,13 +123,13 @@ def apply_changes(client: ClusterClient, changes: TopicChanges, *, dry_run: bool
 
 
 def ensure_partitions(client: ClusterClient, topic: str, total: int, *, dry_run: bool = False) -> None:
-    """Add partitions up to `total`, also where they were added since somebody looked. Raises ApiError."""
+    """Add partitions up to `total`, even if some were added meanwhile. Raises ApiError."""
     try:
         client.add_partitions(topic, total, validate_only=dry_run)
     except ApiError as refusal:
         if refusal.code is not ErrorCode.INVALID_PARTITIONS:
             raise
-        # The broker that was looked at may not have heard of them yet. The controller has: it would add one more.
+        # The broker that was asked may not know them yet. The controller does: asked for one more, it would add it.
         try:
             client.add_partitions(topic, total + 1, validate_only=True)
         except ApiError:
@@ -142,8 +142,8 @@ def _create(client: ClusterClient, wanted: NewTopic, dry_run: bool) -> None:
     except ApiError as refusal:
         if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-        # We looked a moment ago and it was not there: an answer was lost on the way and the request repeated, or
-        # somebody was quicker. If it is what we wanted, either is fine.
+        # It did not exist a moment ago: either an answer was lost and the request repeated, or
+        # somebody else created it. If it is as wanted, either is fine.
         found = client.snapshot([wanted.name]).topics.get(wanted.name)
         rest = plan_changes(wanted, found, client.topic_configs(wanted.name) if found else {})
         if found is None or rest.refused or not rest.is_empty:

@@ -1,4 +1,4 @@
-"""How a topic differs from what is wanted, as lines for people: `-` what is there, `+` what is wanted; pure."""
+"""How a topic differs from the wanted one, as lines for people: `-` is the present, `+` the wanted state. Pure."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from logyard.admin.topics.changes import TopicChanges
 def difference_lines(
     changes: TopicChanges, found: TopicView | None, configs: Mapping[str, ConfigValue] | None = None
 ) -> list[str]:
-    """One line for each difference; sensitive values are not shown. Empty where there is none."""
+    """One line for each difference, without sensitive values. Empty if there is none."""
     if changes.create is not None:
         return [f"+ {line}" for line in _wanted(changes.create)]
     there = configs or {}

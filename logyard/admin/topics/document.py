@@ -1,16 +1,16 @@
-"""Topics as a document: what is to be done so that the cluster has the topics that a file describes; pure but `apply`.
+"""Topics as a document: the changes that give the cluster the topics that a file describes. Pure, except `apply`.
 
     version: 1
     cluster_id: 6oBvqmnQTumbd8qmRUcnVA      # refuse any other cluster (optional)
-    owns: "orders\\\\..*"                      # the topics this file answers for; others are none of its business
+    owns: "orders\\\\..*"                      # the topics this file manages; others are ignored
     defaults: {partitions: 6, replication_factor: 3, configs: {min.insync.replicas: 2}}
     topics:
       orders.created: {}
       orders.current: {partitions: 12, configs: {cleanup.policy: compact}}
 
-Guard rails (facts §36, numbers 1, 2, 12 to 15, 19): settings that are not named are left as they are; partitions never
-get fewer; topics that are owned and not listed are deleted only where that is asked for, never all of them and at
-most so many; what an approved plan does not name is not done.
+Guard rails (facts §36, numbers 1, 2, 12 to 15, 19): settings that are not named are left as they are; partitions
+are never removed; topics that are owned and not listed are deleted only on request, never all of them, and only up to
+a limit; what an approved plan does not name is not done.
 """
 
 import re
@@ -34,7 +34,7 @@ _SHRINKING = ("retention.ms", "retention.bytes")
 
 
 class CatalogRefused(LogyardError):
-    """The plan would do what nobody asked for, or is no longer the approved one; the text says what."""
+    """The plan would do something that was not asked for, or is not the approved one any more; the text says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class CatalogPlan:
-    """What is to be done. `unlisted`: owned topics that the file does not list and that stay all the same."""
+    """The changes. `unlisted`: owned topics that the file does not list and that stay."""
 
     cluster_id: str
     changes: tuple[TopicChanges, ...] = ()
@@ -83,7 +83,7 @@ class CatalogPlan:
         return not self.deletes and all(changes.is_empty for changes in self.changes)
 
     def actions(self) -> set[str]:
-        """Every single thing that it does, as texts that can be compared with another plan's."""
+        """Each of its changes as a text that can be compared with another plan's."""
         found = {f"delete {name}" for name in self.deletes}
         for c in self.changes:
             if (new := c.create) is not None:
@@ -120,7 +120,7 @@ def plan_catalog(
     delete_unlisted: bool = False,
     deletes_max: int = 5,
 ) -> CatalogPlan:
-    """Compare the catalog with the cluster. Raises CatalogRefused where a guard rail stands in the way."""
+    """Compare the catalog with the cluster. Raises CatalogRefused if a guard rail forbids a change."""
     if catalog.cluster_id is not None and catalog.cluster_id != snapshot.cluster_id:
         raise CatalogRefused(f"the file is for cluster {catalog.cluster_id}, this is {snapshot.cluster_id}")
     changes, lines, warnings = [], list[str](), list[str]()
@@ -145,10 +145,10 @@ def plan_catalog(
 def apply(
     client: ClusterClient, plan: CatalogPlan, approved: Sequence[str], *, dry_run: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Do what the plan (made a moment ago) says, as far as it was approved; returns (changed, deleted) topics.
+    """Carry out a plan that was made a moment ago; returns (changed, deleted) topics.
 
-    Raises CatalogRefused before anything is done where the plan holds what was not approved: the cluster or the file
-    is no longer what somebody looked at. Something that was approved and is done already is fine.
+    Raises CatalogRefused before anything is done if the plan contains a change that was not approved: the cluster or
+    the file has changed since. Approved changes that are already done are fine.
     """
     surprising = sorted(plan.actions() - set(approved))
     if surprising:
@@ -175,7 +175,7 @@ def _unlisted(catalog: Catalog, snapshot: ClusterSnapshot) -> tuple[str, ...]:
 
 def _guard_deletes(catalog: Catalog, unlisted: Sequence[str], deletes_max: int) -> None:
     if catalog.owns is None:
-        raise CatalogRefused("deleting what is not listed needs `owns`: which topics does the file answer for?")
+        raise CatalogRefused("deleting topics that are not listed needs `owns`: which topics does the file manage?")
     if unlisted and not catalog.topics:
         raise CatalogRefused("the file lists no topic: that would delete everything it owns")
     if len(unlisted) > deletes_max:
@@ -187,20 +187,22 @@ def _risks(name: str, changes: TopicChanges, there: Mapping[str, ConfigValue]) -
     for key in _SHRINKING:
         before, after = _limit(there[key].value if key in there else None), _limit(changes.set_configs.get(key))
         if key in changes.set_configs and key in there and after < before:
-            risks.append(f"{name}: {key} gets smaller: records that are there now will be deleted")
+            risks.append(f"{name}: {key} gets smaller: existing records will be deleted")
     policy = there.get("cleanup.policy")
     if changes.add_partitions_to is not None and policy and "compact" in (policy.value or ""):
-        risks.append(f"{name}: it is compacted, so keyed: keys move to other partitions")
+        risks.append(f"{name}: it is compacted, so it has keys: keys will move to other partitions")
     wanted = changes.create
     if wanted is not None and 0 < wanted.replication_factor <= int(
         _limit(wanted.configs.get("min.insync.replicas", "0"))
     ):
-        risks.append(f"{name}: min.insync.replicas is not below the replication factor: one broker away stops writers")
+        risks.append(
+            f"{name}: min.insync.replicas is not below the replication factor: if one broker is down, writers stop"
+        )
     return risks
 
 
 def _limit(text: str | None) -> float:
-    """A limit's number; none and -1 are no limit."""
+    """A limit as a number; None and -1 mean no limit."""
     try:
         number = float(text) if text is not None else -1.0
     except ValueError:

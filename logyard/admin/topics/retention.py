@@ -1,8 +1,7 @@
-"""What topics keep and what they should: sizes, records, limits, and records that are past their time; pure but `read`.
+"""What topics keep and should keep: sizes, records, limits and expired records. Pure, except `read`.
 
-A record is past its time when it is older than `retention.ms` and still there. Some always are: a log is deleted by
-segments, never in the middle of one. Many of them mean that segments are too large for the retention, or that nothing
-deletes them.
+A record is expired if it is older than `retention.ms` and still there. Some always are: a log is deleted by whole
+segments. Many of them mean that segments are too large for the retention, or that nothing deletes them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from logyard.broker.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TopicRetention:
-    """One topic. Sizes are bytes, of one copy of each partition and of all replicas; limits None: there is none."""
+    """One topic. Sizes are bytes, of one copy of each partition and of all replicas; None: no limit is set."""
 
     topic: str
     policy: str
@@ -34,7 +33,7 @@ class TopicRetention:
 
 
 def read(client: ClusterClient, topics: Sequence[str] | None, now_ms: int) -> list[TopicRetention]:
-    """Look at those topics (at all but internal ones), the largest first. Raises ApiError, ClusterUnreachable."""
+    """Read those topics (default: all but internal ones), the largest first. Raises ApiError, ClusterUnreachable."""
     snapshot = client.snapshot(topics)
     names = [name for name, topic in snapshot.topics.items() if topics or not topic.internal]
     led = [tp for tp, view in snapshot.partitions(names) if view.is_led]
@@ -60,7 +59,7 @@ def judge(
     last: Mapping[TopicPartition, int],
     in_time: Mapping[TopicPartition, int],
 ) -> TopicRetention:
-    """One topic from what was read: `in_time` is each partition's first offset that is not past its time (-1: none)."""
+    """One topic from what was read: `in_time` is each partition's first offset that is not expired (-1: none)."""
     partitions = [tp for tp, _ in snapshot.partitions([topic])]
     mine = [entry for entry in sizes if entry.tp.topic == topic and not entry.is_future]
     largest: dict[TopicPartition, int] = {}
@@ -75,7 +74,7 @@ def judge(
     policy = _policy(configs)
     findings = []
     if "delete" in policy and retention_ms is None and retention_bytes is None:
-        findings.append("nothing limits it: its records are kept for ever")
+        findings.append("it has no limit: its records are kept for ever")
     if retention_bytes is not None and "delete" in policy:
         over = [tp for tp, size in largest.items() if size > 2 * retention_bytes]
         if over:
@@ -106,7 +105,7 @@ def compaction_candidates(
     limit: int,
     bytes_min: int = 0,
 ) -> list[str]:
-    """Compacted topics worth a look, the largest first, at most `limit`.
+    """Compacted topics that may need compaction, the largest first, at most `limit`.
 
     Whether a partition is dirty enough is judged by the job from what its broker says under the lease.
     """
@@ -126,7 +125,7 @@ def _policy(configs: Mapping[str, ConfigValue]) -> str:
 
 
 def _limit(configs: Mapping[str, ConfigValue], key: str) -> int | None:
-    """A limit, None where there is none (-1), or where the broker does not say."""
+    """A limit; None if there is none (-1) or the broker does not report it."""
     text = configs[key].value if key in configs else None
     try:
         number = int(text) if text is not None else -1

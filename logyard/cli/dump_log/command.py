@@ -28,29 +28,29 @@ _CHECKPOINTS = (
 def dump_log(
     files: Annotated[str, typer.Option("--files", help="Comma-separated: .log, .index, .timeindex, .txnindex, …")],
     print_data_log: Annotated[
-        bool, typer.Option("--print-data-log", help="Records with their keys and values.")
+        bool, typer.Option("--print-data-log", help="Print records with their keys and values.")
     ] = False,
-    deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Records, not only batches.")] = False,
+    deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Print records, not only batches.")] = False,
     index_sanity_check: Annotated[
-        bool, typer.Option("--index-sanity-check", help="Indexes: only what a broker checks at its start.")
+        bool, typer.Option("--index-sanity-check", help="Indexes: only the checks that a broker makes at start.")
     ] = False,
     verify_index_only: Annotated[
-        bool, typer.Option("--verify-index-only", help="Indexes: compare with the log, print no entries.")
+        bool, typer.Option("--verify-index-only", help="Indexes: compare with the log without printing entries.")
     ] = False,
     skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="With --print-data-log: keys and values alone.")
+        bool, typer.Option("--skip-record-metadata", help="With --print-data-log: print only keys and values.")
     ] = False,
     offsets_decoder: Annotated[
-        bool, typer.Option("--offsets-decoder", help="Records of __consumer_offsets, as JSON.")
+        bool, typer.Option("--offsets-decoder", help="Decode records of __consumer_offsets, as JSON.")
     ] = False,
     transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Records of __transaction_state.")
+        bool, typer.Option("--transaction-log-decoder", help="Decode records of __transaction_state.")
     ] = False,
     max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", min=0, help="Stop after so many bytes of a .log.")
+        int | None, typer.Option("--max-bytes", min=0, help="Stop after this many bytes of a .log.")
     ] = None,
 ) -> None:
-    """Show segments, indexes, producer snapshots and checkpoints; exit status 1 where something is wrong in them.
+    """Show segments, indexes, producer snapshots and checkpoints; the exit status is 1 if any of them is wrong.
 
     Example:
 
@@ -74,11 +74,11 @@ def dump_log(
     for line in [*faults.notes, *faults.lines]:
         typer.echo(line, err=True)
     if faults:
-        raise LocalError("not all is well in these files: see above")
+        raise LocalError("these files have errors: see above")
 
 
 def _dump_by_name(detail: "Detail", faults: "Faults", *, sanity_only: bool, verify_only: bool) -> Dump:
-    """How each kind of file is shown; None for a file of no kind."""
+    """The dump of a file by its kind; None for an unknown kind."""
     from logyard.cli.dump_log import text
 
     def dump(path: Path) -> Iterator[str] | None:

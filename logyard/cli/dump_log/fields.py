@@ -12,7 +12,7 @@ _INTEGERS = {
 
 
 class Field(NamedTuple):
-    """One field: `type` is that of an item where `many`; there from version `since` to `until`."""
+    """One field of versions `since` to `until`; with `many` an array whose items are of `type`."""
 
     name: str
     type: "str | tuple[Field, ...]"
@@ -22,11 +22,11 @@ class Field(NamedTuple):
 
 
 class Unreadable(Exception):
-    """The bytes do not hold what the version promises."""
+    """The bytes do not match the schema of their version."""
 
 
 class Reader:
-    """Takes one field after the other; raises Unreadable."""
+    """Reads one field after another; raises Unreadable."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets` as kafka-dump-log --offsets-decoder prints them: JSON of Kafka's schemas.
 
 Offset commits (key 0 and 1) and classic groups (key 2), values up to version 3, which is what ZooKeeper-mode brokers
-write. What a group's members said is shown too where they speak the consumer's protocol.
+write. Members' subscriptions and assignments are decoded if they use the consumer protocol.
 """
 
 import base64
@@ -83,7 +83,7 @@ def _value(data: bytes, *, is_group: bool) -> dict[str, Any]:
 
 
 def _opened(data: bytes, schema: tuple[Field, ...]) -> bytes | Mapping[str, Any]:
-    """What a member said, as its fields; as bytes where it is something else."""
+    """A member's data as fields; as bytes if it is not of the consumer protocol."""
     try:
         reader = Reader(data)
         return reader.read(schema, min(reader.integer("int16"), _VALUE_MAX))

@@ -1,6 +1,6 @@
 """What kafka-dump-log prints of a partition's files, line for line; a dump also counts what is wrong with them.
 
-Files are read where they lie (mapped), one batch at a time.
+Files are memory-mapped and read one batch at a time.
 """
 
 import mmap
@@ -20,7 +20,7 @@ _TIMES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME
 _MARKERS = {batch.ABORT: "ABORT", batch.COMMIT: "COMMIT"}
 _CONTROLS = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
 _LENGTH_AT = 8
-_LENGTH_MIN = 14  # the smallest message there ever was
+_LENGTH_MIN = 14  # the size of the smallest possible message
 
 
 Decode = Callable[[int, bytes | None, bytes | None], tuple[str | None, str | None]]
@@ -40,9 +40,9 @@ class Detail:
 
 @dataclass
 class Faults:
-    """What is wrong, as Kafka's tool tells it at the end, and how many things that Kafka's tool tells at once.
+    """Faults that Kafka's tool prints at the end, and the number of faults that it prints where it meets them.
 
-    `notes` are told by it too, and are no faults: an index that is being written and has no entry yet is all zeros.
+    `notes` are printed at the end too and are not faults: an index in use that has no entry yet is all zeros.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -114,7 +114,7 @@ def _batch_line(data: memoryview, position: int, header: BatchHeader, faults: Fa
 
 
 def _records(data: memoryview, position: int, header: BatchHeader) -> Iterator[tuple[batch.Record, str]]:
-    """Records, each with what is told of it beside offset, time and sizes."""
+    """Records, each with the text that follows offset, time and sizes."""
     view = data[position : position + header.length]
     if header.magic < 2:
         yield from _messages(view, header)
@@ -137,7 +137,7 @@ def _messages(view: memoryview, header: BatchHeader) -> Iterator[tuple[batch.Rec
         inner = compression.decompress(header.compression, wrapper.value or b"")
         crcs = [message.header.crc for message in legacy.messages(memoryview(inner))]
     for record, crc in zip(found, crcs, strict=True):
-        yield record, f" isValid: true crc: {crc}}}"  # Kafka's tool has this brace
+        yield record, f" isValid: true crc: {crc}}}"  # Kafka's tool prints this brace
 
 
 def _marker(record: batch.Record) -> str:
@@ -329,7 +329,7 @@ def base_offset(path: Path) -> int:
 
 
 def mapped(path: Path) -> memoryview:
-    """A file's bytes, without reading what is not looked at; the mapping ends with the last view of it."""
+    """A file's bytes, memory-mapped; the mapping ends with the last view of it."""
     with path.open("rb") as file:
         if path.stat().st_size == 0:
             return memoryview(b"")

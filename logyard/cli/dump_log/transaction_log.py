@@ -1,7 +1,7 @@
 """The records of `__transaction_state` as kafka-dump-log --transaction-log-decoder prints them (TransactionLog.scala).
 
-Values of version 0, which is what ZooKeeper-mode brokers write. A transaction's partitions stand in the order in which
-they were written; Kafka's tool shows them in that of a hash set.
+Values of version 0, which is what ZooKeeper-mode brokers write. A transaction's partitions are printed in the order
+in which they were written; Kafka's tool prints them in the order of a hash set.
 """
 
 from typing import Any

@@ -60,7 +60,7 @@ class BrokerTopics:
 def topic_lines(
     view: TopicView, configs: Mapping[str, ConfigValue], moving: Mapping[TopicPartition, Assignment]
 ) -> TopicLines:
-    """One topic of a snapshot as it is shown; shown settings are those of any source but Kafka's defaults."""
+    """One topic of a snapshot as shown, with the settings of any source except Kafka's defaults."""
     min_isr = configs.get("min.insync.replicas")
     partitions = []
     for p in view.partitions:

@@ -26,21 +26,23 @@ from logyard.local.errors import LocalError
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, rich_markup_mode=None)
 
 Topic = Annotated[str, typer.Option("--topic", help="The topic's name.")]
-Pattern = Annotated[str, typer.Option("--topic", help="A name or regular expression over whole names; commas: or.")]
+Pattern = Annotated[
+    str, typer.Option("--topic", help="A name, or a regular expression for whole names; a comma means or.")
+]
 MaybePattern = Annotated[
-    str | None, typer.Option("--topic", help="A name or regular expression over whole names; else all.")
+    str | None, typer.Option("--topic", help="A name, or a regular expression for whole names; default: all.")
 ]
 Partitions = Annotated[int | None, typer.Option("--partitions", help="How many partitions.")]
 Assignment = Annotated[
-    str | None, typer.Option("--replica-assignment", help="Brokers by hand, such as 0:1,1:2 for two partitions.")
+    str | None, typer.Option("--replica-assignment", help="Replicas by hand, such as 0:1,1:2 for two partitions.")
 ]
 Config = Annotated[list[str] | None, typer.Option("--config", help="key=value for the topic; repeatable.")]
 ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out the internal topics.")]
-IfExists = Annotated[bool, typer.Option("--if-exists", help="No error where there is no such topic.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if there is no such topic.")]
 
 
 class Topics(Protocol):
-    """What both ways can do; methods that change return the lines to print."""
+    """What both ways offer; methods that change something return the lines to print."""
 
     def names(self) -> list[str]: ...
 
@@ -70,10 +72,12 @@ def create(
     ] = None,
     replica_assignment: Assignment = None,
     config: Config = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error where it exists already.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Do nothing if the topic already exists.")
+    ] = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Create a topic; without numbers the brokers' defaults hold.
+    """Create a topic; numbers that are not given are the brokers' defaults.
 
     Example:
 
@@ -82,7 +86,7 @@ def create(
         logyard topics create --zookeeper localhost:2181 --topic t --replica-assignment 0:1,1:2
     """
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
-        raise LocalError("--replica-assignment says it all: leave out --partitions and --replication-factor")
+        raise LocalError("--replica-assignment excludes --partitions and --replication-factor")
     if partitions is not None and partitions < 1:
         raise LocalError("The partitions must be greater than 0")
     if replication_factor is not None and not 1 <= replication_factor <= 32767:
@@ -109,7 +113,7 @@ def list_(
     exclude_internal: ExcludeInternal = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Print the names of topics, one a line.
+    """Print the names of topics, one per line.
 
     Example:
 
@@ -130,7 +134,7 @@ def describe(
         bool, typer.Option("--under-replicated-partitions", help="Only partitions whose ISR lacks a replica.")
     ] = False,
     unavailable: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only partitions without a living leader.")
+        bool, typer.Option("--unavailable-partitions", help="Only partitions without a live leader.")
     ] = False,
     under_min_isr: Annotated[
         bool,
@@ -140,7 +144,7 @@ def describe(
         bool, typer.Option("--at-min-isr-partitions", help="Only partitions at min.insync.replicas.")
     ] = False,
     overrides: Annotated[
-        bool, typer.Option("--topics-with-overrides", help="Only the first line of topics that have settings.")
+        bool, typer.Option("--topics-with-overrides", help="Only topics that have settings, one line each.")
     ] = False,
     if_exists: IfExists = False,
     command_config_file: CommandConfig = None,
@@ -162,7 +166,7 @@ def describe(
     }
     chosen = [report for report, wanted in asked.items() if wanted]
     if len(chosen) > 1:
-        raise LocalError(f"describe {' and '.join(one.value for one in chosen)}: one of these at a time")
+        raise LocalError(f"describe {' and '.join(one.value for one in chosen)}: give only one of these")
     report = chosen[0] if chosen else Report.ALL
     with _open(bootstrap_server, zookeeper, command_config_file) as topics:
         names = _existing(topics, topic, if_exists, exclude_internal)
@@ -178,7 +182,7 @@ def alter(
     replica_assignment: Assignment = None,
     config: Config = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", help="A key to set back to the default; repeatable.")
+        list[str] | None, typer.Option("--delete-config", help="A key to reset to its default; repeatable.")
     ] = None,
     if_exists: IfExists = False,
     command_config_file: CommandConfig = None,
@@ -194,7 +198,7 @@ def alter(
     if partitions is None and not config and not delete_config:
         raise LocalError("nothing to alter: give --partitions, --config or --delete-config")
     if replica_assignment is not None and partitions is None:
-        raise LocalError("--replica-assignment places new partitions: give --partitions with it")
+        raise LocalError("--replica-assignment places new partitions: give --partitions too")
     assignment = parse_assignment(replica_assignment) if replica_assignment is not None else None
     values = parse_config(config or [])
     with _open(bootstrap_server, zookeeper, command_config_file) as topics:
@@ -213,7 +217,7 @@ def delete(
     if_exists: IfExists = False,
     command_config_file: CommandConfig = None,
 ) -> None:
-    """Delete topics with everything in them.
+    """Delete topics and all their records.
 
     Example:
 

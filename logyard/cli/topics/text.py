@@ -1,4 +1,4 @@
-"""What `kafka-topics.sh` prints and accepts, as Apache Kafka 3.9's does: patterns, assignments, tables with tabs."""
+"""What `kafka-topics.sh` of Apache Kafka 3.9 prints and accepts: patterns, assignments, tables with tabs."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,13 +38,13 @@ class PartitionLine:
 
     @property
     def replication_factor(self) -> int:
-        """The number of replicas it is to have: those that a reassignment adds do not count before it is done."""
+        """The number of replicas; those that a reassignment adds count only once it is done."""
         return len(self.replicas) - len(self.adding or ())
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLines:
-    """One topic as shown. `configs` are the settings that are no defaults; `deleting` is known by ZooKeeper only."""
+    """One topic as shown. `configs` are the settings that differ from the defaults; only ZooKeeper knows `deleting`."""
 
     name: str
     partitions: Sequence[PartitionLine]
@@ -57,19 +57,19 @@ class TopicLines:
 def matching(pattern: str | None, names: Iterable[str], *, exclude_internal: bool = False) -> list[str]:
     """The names that a --topic means: a regular expression over the whole name, commas for "or"; None means all.
 
-    Raises LocalError on a pattern that is none.
+    Raises LocalError on an invalid pattern.
     """
     try:
         wanted = re.compile(".*" if pattern is None else pattern.replace(",", "|"))
     except re.error as error:
-        raise LocalError(f"--topic {pattern}: no regular expression ({error})") from error
+        raise LocalError(f"--topic {pattern}: invalid regular expression ({error})") from error
     return [
         name for name in sorted(names) if wanted.fullmatch(name) and not (exclude_internal and name in INTERNAL_TOPICS)
     ]
 
 
 def parse_assignment(text: str) -> dict[int, tuple[int, ...]]:
-    """Read `0:1,1:2`: brokers of a partition apart by colons, partitions by commas; the first broker leads.
+    """Read `0:1,1:2`: colons separate the brokers of a partition, commas the partitions; the first broker leads.
 
     Raises LocalError naming the partition that is wrong.
     """
@@ -78,7 +78,7 @@ def parse_assignment(text: str) -> dict[int, tuple[int, ...]]:
         try:
             found[partition] = tuple(int(broker) for broker in brokers.split(":"))
         except ValueError:
-            raise LocalError(f"--replica-assignment: partition {partition} is {brokers!r}, write it as 0:1:2") from None
+            raise LocalError(f"--replica-assignment: partition {partition} is {brokers!r}: write it as 0:1:2") from None
         if len(set(found[partition])) < len(found[partition]):
             raise LocalError(f"--replica-assignment: partition {partition} names a broker twice: {brokers}")
         if len(found[partition]) != len(found[0]):

@@ -39,4 +39,4 @@ def test_by_znodes_and_by_both(run: Any, yard: MemoryCluster, znodes: TreeZnodes
 
 
 def test_misuse(run: Any) -> None:
-    assert run("brokers")[2].startswith("logyard: say which cluster: ")
+    assert run("brokers")[2].startswith("logyard: name the cluster: ")

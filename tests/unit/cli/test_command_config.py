@@ -11,7 +11,7 @@ def test_properties_are_read(tmp_path: Path) -> None:
     path.write_text("# comment\n! too\n\na.b=c = d\n  x : y\nlong=1,\\\n   2\nempty=\n")
     assert command_config.read(path) == {"a.b": "c = d", "x": "y", "long": "1,2", "empty": ""}
     path.write_text("nonsense\n")
-    with pytest.raises(LocalError, match="'nonsense' is no key=value"):
+    with pytest.raises(LocalError, match="'nonsense' is not key=value"):
         command_config.read(path)
     with pytest.raises(LocalError, match="No such file"):
         command_config.read(tmp_path / "none")

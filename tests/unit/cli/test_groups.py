@@ -10,17 +10,17 @@ from logyard.cli import options
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("describe",), "say which groups"),
-        (("describe", "--group", "g", "--all-groups"), "say which groups"),
-        (("describe", "--group", "g", "--members", "--state"), "one of them at a time"),
-        (("delete",), "say which groups"),
+        (("describe",), "name the groups"),
+        (("describe", "--group", "g", "--all-groups"), "name the groups"),
+        (("describe", "--group", "g", "--members", "--state"), "give only one of"),
+        (("delete",), "name the groups"),
         (("list", "--states", "odd"), "Valid states are"),
         (("reset-offsets", "--group", "g", "--all-topics"), "requires one of the following scenarios"),
         (("reset-offsets", "--group", "g", "--to-earliest"), "One of the reset scopes"),
         (("reset-offsets", "--group", "g", "--all-topics", "--to-earliest", "--shift-by", "1"), "requires one of"),
         (
             ("reset-offsets", "--group", "g", "--topic", "t", "--to-latest", "--execute", "--dry-run"),
-            "--execute and --dry-run",
+            "either --execute or --dry-run",
         ),
         (("reset-offsets", "--group", "g", "--from-file", "/none"), "--from-file /none: No such file"),
     ],

@@ -70,8 +70,8 @@ def test_help_has_an_example(command: list[str], capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["topics", "list"], "say which cluster"),
-        (["topics", "list", "--bootstrap-server", "a:1", "--zookeeper", "b:2"], "say which cluster"),
+        (["topics", "list"], "name the cluster"),
+        (["topics", "list", "--bootstrap-server", "a:1", "--zookeeper", "b:2"], "name the cluster"),
         (["topics", "alter", "--topic", "t", "--zookeeper", "b:2"], "nothing to alter"),
         (
             [
@@ -86,12 +86,12 @@ def test_help_has_an_example(command: list[str], capsys: pytest.CaptureFixture[s
                 "--partitions",
                 "2",
             ],
-            "leave out --partitions",
+            "excludes --partitions",
         ),
         (["topics", "create", "--topic", "t", "--zookeeper", "b:2", "--partitions", "0"], "greater than 0"),
         (
             ["topics", "describe", "--zookeeper", "b:2", "--under-replicated-partitions", "--at-min-isr-partitions"],
-            "one of these at a time",
+            "give only one of these",
         ),
         (["topics", "list", "--zookeeper", "b:2", "--command-config", "/f"], "leave it out with --zookeeper"),
     ],

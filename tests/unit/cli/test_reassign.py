@@ -63,7 +63,7 @@ def test_cancel_prints_as_kafkas_tool(run: Any, topic: MemoryCluster, plan: str)
         "Clearing topic-level throttles on topic t\n"
     )
     status, out, err = run("reassign", "verify", *HERE, "--reassignment-json-file", plan, "--wait")
-    assert (status, err) == (1, "logyard: not everything is where it shall be: see above, and execute again\n")
+    assert (status, err) == (1, "logyard: not every replica is in place: see above, and execute again\n")
     assert "but replica set is 1,0 rather than 1,2." in out
 
 
@@ -79,7 +79,7 @@ def test_ctrl_c_while_waiting_says_what_goes_on(
     status, out, err = run("reassign", "verify", *HERE, "--reassignment-json-file", plan, "--wait")
     assert (status, out) == (130, "")
     assert err == (
-        "interrupted by SIGINT: the move goes on, its throttle too: verify again until it is done, or cancel\n"
+        "interrupted by SIGINT: the move and its throttle continue: verify again until the move is done, or cancel it\n"
     )
     assert topic.broker_config[1]
 
@@ -111,7 +111,7 @@ def test_by_zookeeper(run: Any, znodes: TreeZnodes, plan: str) -> None:
     ("words", "said"),
     [
         (("execute", "--reassignment-json-file", "/none"), "--reassignment-json-file /none: No such file"),
-        (("list", "--zookeeper", "z:1"), "say which cluster"),
+        (("list", "--zookeeper", "z:1"), "name the cluster"),
         (("list", "--command-config", "/none"), "--command-config /none: No such file"),
     ],
 )

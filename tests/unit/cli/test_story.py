@@ -15,11 +15,11 @@ def test_logs_of_a_directory_or_files(run: Any, tmp_path: Path) -> None:
     assert (status, out.count("\n")) == (0, 2)
     assert run("story", "t", str(log))[1] == out
     assert json.loads(run("story", "t", str(log), "--json")[1])[0]["event"] == 7
-    assert run("story", "u", str(log)) == (1, "", "logyard: nothing is told of topic u in these logs\n")
+    assert run("story", "u", str(log)) == (1, "", "logyard: these logs do not mention topic u\n")
 
 
 def test_misuse(run: Any, tmp_path: Path) -> None:
-    assert "say where" in run("story", "t")[2]
-    assert "say where" in run("story", "t", "/x", "--dir", "/y")[2]
-    assert "no broker has logged anything" in run("story", "t", "--dir", str(tmp_path))[2]
+    assert "name the brokers' logs" in run("story", "t")[2]
+    assert "name the brokers' logs" in run("story", "t", "/x", "--dir", "/y")[2]
+    assert "there are no broker logs" in run("story", "t", "--dir", str(tmp_path))[2]
     assert run("story", "t", "/none")[2] == "logyard: /none: No such file or directory\n"

@@ -49,7 +49,7 @@ def test_where_nothing_can_be_written_this_process_remembers(
     records.put(MINE)
     records.put(MINE)
     assert records.load() == [MINE]
-    assert capsys.readouterr().err.count("cannot be kept") == 1
+    assert capsys.readouterr().err.count("cannot record") == 1
     records.drop("me")
     assert records.load() == []
 

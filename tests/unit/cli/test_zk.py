@@ -27,7 +27,7 @@ def test_nothing_wrong(run: Any, sound: TreeZnodes) -> None:
 def test_told_first_mended_on_demand(run: Any, sound: TreeZnodes) -> None:
     sound.make("/admin/reassign_partitions", b"{")
     status, out, err = run(*CHECK)
-    assert (status, err) == (1, "logyard: 1 thing wrong, 1 of them can be mended with --fix\n")
+    assert (status, err) == (1, "logyard: 1 thing wrong, 1 of them can be fixed with --fix\n")
     assert out.startswith("error: /admin/reassign_partitions (undecodable)\n  wrong:  znode /admin/reassign")
     assert sound.tree.read("/admin/reassign_partitions") is not None
     status, out, err = run(*CHECK, "--fix", "--json")
@@ -39,5 +39,5 @@ def test_told_first_mended_on_demand(run: Any, sound: TreeZnodes) -> None:
 def test_what_no_tool_can_mend(run: Any, sound: TreeZnodes) -> None:
     sound.make("/brokers/topics/bad", b"{")
     status, out, err = run(*CHECK, "--fix")
-    assert (status, err) == (1, "logyard: 1 thing wrong, none of them can be mended by a tool\n")
+    assert (status, err) == (1, "logyard: 1 thing wrong, none of them can be fixed automatically\n")
     assert "by hand: write it anew" in out

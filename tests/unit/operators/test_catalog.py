@@ -107,10 +107,10 @@ def test_risks_and_what_cannot_be_done_are_named(cluster: MemoryCluster) -> None
     client.create_topic(NewTopic("orders.current", 1, 1, {"cleanup.policy": "compact"}))
     document = plan()
     assert document["warnings"] == [
-        "orders.created: partitions: 4 cannot become 2, they never get fewer",
+        "orders.created: partitions: 4 cannot become 2: partitions cannot be removed",
         "orders.created: replication factor: 2 to 1 needs a reassignment",
-        "orders.created: retention.ms gets smaller: records that are there now will be deleted",
-        "orders.current: it is compacted, so keyed: keys move to other partitions",
+        "orders.created: retention.ms gets smaller: existing records will be deleted",
+        "orders.current: it is compacted, so it has keys: keys will move to other partitions",
     ]
     done = apply(document)
     assert done["refused"] == document["warnings"][:2]

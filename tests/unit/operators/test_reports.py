@@ -68,7 +68,7 @@ def test_limits_are_judged(cluster: MemoryCluster) -> None:
         configs = {key.replace("_", "."): ConfigValue(v, "DYNAMIC_TOPIC_CONFIG") for key, v in limits.items()}
         return judge("plain", snapshot, configs, sizes, {tp: 0}, {tp: 10}, {tp: 2}).findings
 
-    assert findings(retention_ms="-1", retention_bytes="-1") == ("nothing limits it: its records are kept for ever",)
+    assert findings(retention_ms="-1", retention_bytes="-1") == ("it has no limit: its records are kept for ever",)
     assert findings(retention_ms="5", retention_bytes="2400") == ("1 partitions hold more than twice retention.bytes",)
     assert findings(retention_ms="5", retention_bytes="2500") == ()
 

@@ -95,7 +95,7 @@ def test_a_second_run_finds_its_work_done(cluster: MemoryCluster) -> None:
     run(create(), context())
     result, _ = run(create(if_exists="reconcile"), context())
     assert result["changes"] == TopicChanges("t").as_json()
-    with pytest.raises(ApiError, match="exists already"):
+    with pytest.raises(ApiError, match="already exists"):
         run(create(), context())
     with pytest.raises(BadSettings, match="if_exists"):
         run(create(if_exists="maybe"), context())

@@ -87,7 +87,7 @@ def test_a_name_that_does_not_resolve_and_a_port_that_is_closed() -> None:
     settings = ClusterSettings.read(f"no-such-name.invalid:9092,{closed},nonsense")
     said = why_unreachable(settings, PROBLEM, 1.0)
     assert "no-such-name.invalid:9092: the name does not resolve" in said
-    assert f"{closed}: nobody listens there" in said
+    assert f"{closed}: nothing listens there" in said
     assert "nonsense: host:port is expected" in said
 
 

@@ -91,7 +91,7 @@ def test_what_a_record_may_be(run: Any, tmp_path: Path) -> None:
 def test_broken_files_are_told_and_end_with_status_1(run: Any, tmp_path: Path) -> None:
     path = dumped.write_broken(tmp_path / "bad-0")
     status, out, err = run("dump-log", "--files", files(path, ".log"))
-    assert (status, err) == (1, "logyard: not all is well in these files: see above\n")
+    assert (status, err) == (1, "logyard: these files have errors: see above\n")
     assert out.count("isvalid: false") == 1
     assert out.splitlines()[-1].startswith("Found ")
     status, _, err = run("dump-log", "--files", files(path, ".index", ".timeindex"), "--verify-index-only")

@@ -65,7 +65,7 @@ def test_patterns() -> None:
     assert matching(None, names, exclude_internal=True) == ["a", "b", "flights", "flights-old"]
     assert matching("flights", names) == ["flights"]
     assert matching("flights.*,a", names) == ["a", "flights", "flights-old"]
-    with pytest.raises(LocalError, match="no regular expression"):
+    with pytest.raises(LocalError, match="invalid regular expression"):
         matching("(", names)
 
 
