@@ -101,6 +101,61 @@ def _option(description: str, kind: str, default: str, example: str | None) -> d
     }
 
 
+# The options of the section [logyard].
+_OPTIONS: dict[str, Any] = {
+    "defer_after_s": _option("Seconds for which a deferrable operator polls before it defers.", "float", "5", "0"),
+    "broker_start_command": _option(
+        "A JSON list of arguments that starts a broker; {broker_id}, {host}, {rack} are filled in.",
+        "string",
+        "",
+        '["ssh", "{host}", "systemctl", "start", "kafka"]',
+    ),
+    "broker_stop_command": _option(
+        "The same, to end the process of a broker that hangs before it is started again.",
+        "string",
+        "",
+        '["ssh", "{host}", "systemctl", "kill", "-s", "KILL", "kafka"]',
+    ),
+    "broker_status_command": _option(
+        "The same to ask a broker's own host about it. It prints answers, silent, starting, runs or gone, "
+        "or a word of `systemctl is-active`: recovery does not rely on what one worker sees alone.",
+        "string",
+        "",
+        '["ssh", "{host}", "systemctl", "is-active", "kafka"]',
+    ),
+    "spark_settings": _option(
+        "A JSON object of settings for every Spark job; a task's own settings take precedence.",
+        "string",
+        "",
+        '{"spark.driver.host": "airflow.example", "spark.executor.memory": "4g"}',
+    ),
+    "export_timeout_minutes": _option(
+        "Minutes after which a run of the DAG export_segments is ended; what it has committed stays.",
+        "float",
+        "60",
+        "600",
+    ),
+    "topics_directory": _option(
+        "The folder of the files that the DAG topics_as_code reads; empty: the DAG file's folder.",
+        "string",
+        "",
+        "/opt/airflow/topics",
+    ),
+    "page_connections": _option(
+        "The connections that every user of the page may see, separated by commas; * means all.",
+        "string",
+        "*",
+        "kafka_west,kafka_east",
+    ),
+    "allow_connection_launcher": _option(
+        "Whether a connection's commands may run on the workers.",
+        "boolean",
+        "False",
+        None,
+    ),
+}
+
+
 def _modules(below: str, *names: str) -> list[dict[str, Any]]:
     """An entry for modules of `logyard.operators`."""
     return [{"integration-name": _NAME, "python-modules": [f"{_OPERATORS}{below}.{name}" for name in names]}]
@@ -137,68 +192,5 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "extra-links": [f"{_OPERATORS}.links.ClusterPageLink"],
-        "config": _config(),
-    }
-
-
-def _config() -> dict[str, Any]:
-    """The options of the section [logyard]."""
-    return {
-        "logyard": {
-            "description": "How Logyard's operators work.",
-            "options": {
-                "defer_after_s": _option(
-                    "Seconds for which a deferrable operator polls before it defers.", "float", "5", "0"
-                ),
-                "broker_start_command": _option(
-                    "A JSON list of arguments that starts a broker; {broker_id}, {host}, {rack} are filled in.",
-                    "string",
-                    "",
-                    '["ssh", "{host}", "systemctl", "start", "kafka"]',
-                ),
-                "broker_stop_command": _option(
-                    "The same, to end the process of a broker that hangs before it is started again.",
-                    "string",
-                    "",
-                    '["ssh", "{host}", "systemctl", "kill", "-s", "KILL", "kafka"]',
-                ),
-                "broker_status_command": _option(
-                    "The same to ask a broker's own host about it. It prints answers, silent, starting, runs or gone, "
-                    "or a word of `systemctl is-active`: recovery does not rely on what one worker sees alone.",
-                    "string",
-                    "",
-                    '["ssh", "{host}", "systemctl", "is-active", "kafka"]',
-                ),
-                "spark_settings": _option(
-                    "A JSON object of settings for every Spark job; a task's own settings take precedence.",
-                    "string",
-                    "",
-                    '{"spark.driver.host": "airflow.example", "spark.executor.memory": "4g"}',
-                ),
-                "export_timeout_minutes": _option(
-                    "Minutes after which a run of the DAG export_segments is ended; what it has committed stays.",
-                    "float",
-                    "60",
-                    "600",
-                ),
-                "topics_directory": _option(
-                    "The folder of the files that the DAG topics_as_code reads; empty: the DAG file's folder.",
-                    "string",
-                    "",
-                    "/opt/airflow/topics",
-                ),
-                "page_connections": _option(
-                    "The connections that every user of the page may see, separated by commas; * means all.",
-                    "string",
-                    "*",
-                    "kafka_west,kafka_east",
-                ),
-                "allow_connection_launcher": _option(
-                    "Whether a connection's commands may run on the workers.",
-                    "boolean",
-                    "False",
-                    None,
-                ),
-            },
-        }
+        "config": {"logyard": {"description": "How Logyard's operators work.", "options": _OPTIONS}},
     }

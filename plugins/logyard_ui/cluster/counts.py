@@ -44,6 +44,17 @@ class UnhealthyPartition:
 
 
 @dataclass(slots=True)
+class Totals:
+    """Sums over all topics."""
+
+    partitions: int = 0
+    replicas: int = 0
+    under_replicated: int = 0
+    offline: int = 0
+    not_preferred: int = 0
+
+
+@dataclass(slots=True)
 class ClusterCounts:
     """Counts of a whole cluster.
 
@@ -56,11 +67,7 @@ class ClusterCounts:
     placed: list[list[int]] = field(default_factory=list)
     led: list[list[int]] = field(default_factory=list)
     brokers: dict[int, BrokerCounts] = field(default_factory=dict)
-    partitions: int = 0
-    replicas: int = 0
-    under_replicated: int = 0
-    offline: int = 0
-    not_preferred: int = 0
+    totals: Totals = field(default_factory=Totals)
     unhealthy: list[UnhealthyPartition] = field(default_factory=list)
 
 
@@ -94,7 +101,7 @@ def _count_topic(
     for view in topic.partitions:
         replicas, isr, leader = view.replicas, view.isr, view.leader
         factor = max(factor, len(replicas))
-        found.replicas += len(replicas)
+        found.totals.replicas += len(replicas)
         behind = 0
         for broker in replicas:
             counts = found.brokers[broker]
@@ -116,10 +123,10 @@ def _count_topic(
             if len(unhealthy) < UNHEALTHY_MAX:
                 is_offline = leader not in alive
                 unhealthy.append(UnhealthyPartition(topic.name, view.partition, leader, replicas, isr, is_offline))
-    found.partitions += len(topic.partitions)
-    found.under_replicated += under
-    found.offline += lost
-    found.not_preferred += moved
+    found.totals.partitions += len(topic.partitions)
+    found.totals.under_replicated += under
+    found.totals.offline += lost
+    found.totals.not_preferred += moved
     found.rows.append([topic.name, len(topic.partitions), factor, under, lost, moved, int(topic.internal)])
     found.placed.append(placed)
     found.led.append(led)

@@ -81,11 +81,11 @@ def _facts(state: ClusterState, running: Running | None) -> dict[str, Any]:
             "missing": _missing(state),
         },
         "topics": len(counts.rows),
-        "partitions": counts.partitions,
-        "replicas": counts.replicas,
-        "under_replicated": counts.under_replicated,
-        "offline": counts.offline,
-        "not_preferred": counts.not_preferred,
+        "partitions": counts.totals.partitions,
+        "replicas": counts.totals.replicas,
+        "under_replicated": counts.totals.under_replicated,
+        "offline": counts.totals.offline,
+        "not_preferred": counts.totals.not_preferred,
         "reassigning": None if running is None else len(running),
         "troubles": [
             {
@@ -121,10 +121,10 @@ def _health(state: ClusterState) -> tuple[str, list[str]]:
     counts, critical, warning = state.counts, [], []
     if state.controller.known and state.controller.id is None:
         critical.append("no controller")
-    if counts.offline:
-        critical.append(f"{_many(counts.offline, 'partition has', 'partitions have')} no living leader")
-    if counts.under_replicated:
-        warning.append(f"{_many(counts.under_replicated, 'partition is', 'partitions are')} under-replicated")
+    if counts.totals.offline:
+        critical.append(f"{_many(counts.totals.offline, 'partition has', 'partitions have')} no living leader")
+    if counts.totals.under_replicated:
+        warning.append(f"{_many(counts.totals.under_replicated, 'partition is', 'partitions are')} under-replicated")
     missing = _missing(state)
     if missing:
         named = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")

@@ -1,7 +1,6 @@
 """Which connections and DAGs a user sees, by Airflow's own auth manager and tables."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,15 +9,9 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.operators.hooks.cluster import ClusterHook
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.page_app import Asked, Clock, Connections, connections, login, make_app
+from tests.support.page_app import Asked, Clock, Connections, login, make_app
 
 pytestmark = pytest.mark.airflow
-
-
-@pytest.fixture
-def known() -> Iterator[Connections]:
-    with connections() as made:
-        yield made
 
 
 @pytest.fixture

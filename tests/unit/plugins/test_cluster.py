@@ -57,10 +57,10 @@ def _random_snapshot(seed: int) -> ClusterSnapshot:
 def test_one_pass_counts_what_many_passes_count(seed: int) -> None:
     snapshot = _random_snapshot(seed)
     found = count_cluster(snapshot.topics, snapshot.brokers)
-    assert found.under_replicated == len(snapshot.under_replicated())
-    assert found.offline == len(snapshot.unled())
-    assert found.not_preferred == len(snapshot.not_preferred())
-    assert found.partitions == len(list(snapshot.partitions()))
+    assert found.totals.under_replicated == len(snapshot.under_replicated())
+    assert found.totals.offline == len(snapshot.unled())
+    assert found.totals.not_preferred == len(snapshot.not_preferred())
+    assert found.totals.partitions == len(list(snapshot.partitions()))
     for node in snapshot.brokers.values():
         other = broker_json(snapshot, node)
         counts = found.brokers[node.id]

@@ -1,98 +1,24 @@
-"""The routes: closed to strangers, read only, one look for everybody, and what they say of a cluster."""
+"""The views: what each route answers about a cluster."""
 
-import gzip
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 pytest.importorskip("airflow.sdk")
 
-from fastapi.routing import APIRoute
 
 from logyard.admin.cluster.snapshot import ConfigValue, NewTopic
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterUnreachable, Quorum
-from logyard.admin.settings import ClusterSettings
 from logyard.broker.model import TopicPartition
-from logyard.plugins.logyard_ui.access.connections import KEPT_S
-from tests.support.memory_clients import MemoryClient, MemoryConnector
+from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.page_app import Asked, Clock, Connections, connections, make_app
+from tests.support.page_app import Asked, Clock, Connections, make_app
 
 pytestmark = pytest.mark.airflow
 
 T0 = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def known() -> Iterator[Connections]:
-    with connections() as made:
-        yield made
-
-
-@pytest.fixture
-def cluster() -> MemoryCluster:
-    made = MemoryCluster({1: "a", 2: "b", 3: "c"})
-    client = MemoryClient(made)
-    client.create_topic(NewTopic("t", 6, 3))
-    client.create_topic(NewTopic("u", 3, 2))
-    made.tick()
-    made.group_commits["readers"] = {T0: 3}
-    made.group_members["readers"] = 2
-    made.start_offsets[T0], made.end_offsets[T0] = 1, 9
-    made.sizes = dict.fromkeys(made.assignments, 100)
-    return made
-
-
-@pytest.fixture
-def viewer(cluster: MemoryCluster, known: Connections) -> Asked:
-    return Asked(make_app(cluster))
-
-
-def _paths(app: Any) -> list[str]:
-    filled = {"/api/topic": "?name=t", "/api/group": "?name=readers", "/api/broker": "?id=1"}
-    return [
-        route.path.replace("{name}", "page") + filled.get(route.path, "")
-        for route in app.routes
-        if isinstance(route, APIRoute)
-    ]
-
-
-def test_every_route_is_closed_and_only_reads(cluster: MemoryCluster, known: Connections) -> None:
-    app = make_app(cluster)
-    assert all(isinstance(route, APIRoute) and route.methods == {"GET"} for route in app.routes)
-    paths = _paths(app)
-    assert len(paths) >= 17
-    for stranger in (Asked(app, None), Asked(app, None)):
-        assert {found.status_code for found in stranger.answers(*paths)} == {401}
-    assert cluster.looks == 0
-    forged = Asked(app, None).answers(*paths, Authorization="Bearer nobody")
-    assert {found.status_code for found in forged} == {403}
-    for path, found in zip(paths, Asked(app).answers(*paths), strict=True):
-        assert found.status_code == 200, path
-        assert "no-cache" in found.headers["cache-control"]
-        assert found.headers["x-content-type-options"] == "nosniff"
-
-
-def test_a_user_without_a_role_sees_nothing(cluster: MemoryCluster, known: Connections) -> None:
-    app = make_app(cluster)
-    assert {found.status_code for found in Asked(app, "").answers(*_paths(app))} <= {401, 403}
-    assert cluster.looks == 0
-
-
-def test_fifty_viewers_cost_one_look(cluster: MemoryCluster, known: Connections) -> None:
-    clock = Clock()
-    viewer = Asked(make_app(cluster, clock))
-    found = viewer.answers(*["/api/overview"] * 50)
-    assert {answer.text for answer in found} == {found[0].text}
-    assert cluster.looks == 1
-    costs = {cost["part"]: cost for cost in viewer.json("/api/polls")["polls"]}
-    assert (costs["snapshot"]["asked"], costs["snapshot"]["looks"]) == (50, 1)
-    clock.now = 2.5
-    viewer.answers(*["/api/topics"] * 50)
-    assert cluster.looks == 2
 
 
 def test_the_overview_counts(viewer: Asked, cluster: MemoryCluster) -> None:
@@ -108,7 +34,7 @@ def test_the_overview_counts(viewer: Asked, cluster: MemoryCluster) -> None:
     assert (found["health"], found["findings"], found["kind"]) == ("ok", [], "zookeeper")
 
 
-def test_trouble_is_told(cluster: MemoryCluster, known: Connections) -> None:
+def test_problems_are_in_the_overview(cluster: MemoryCluster, known: Connections) -> None:
     clock = Clock()
     viewer = Asked(make_app(cluster, clock))
     viewer.json("/api/overview")
@@ -129,7 +55,7 @@ def test_trouble_is_told(cluster: MemoryCluster, known: Connections) -> None:
     assert viewer.answer("/api/topics").json() == {"detail": "no broker answered"}
 
 
-def test_a_cluster_never_seen_is_nothing_but_its_problem(cluster: MemoryCluster, known: Connections) -> None:
+def test_a_cluster_that_never_answered_has_only_its_problem(cluster: MemoryCluster, known: Connections) -> None:
     cluster.running = set()
     clock = Clock()
     viewer = Asked(make_app(cluster, clock))
@@ -186,7 +112,7 @@ def test_a_kraft_cluster_names_its_quorums_leader(cluster: MemoryCluster, known:
         (ClusterUnreachable("no answer"), {"id": None, "alive": False, "epoch": None}, "critical"),
     ],
 )
-def test_a_quorum_that_is_not_told_or_lost(
+def test_a_quorum_that_is_refused_or_lost(
     cluster: MemoryCluster,
     known: Connections,
     monkeypatch: pytest.MonkeyPatch,
@@ -204,39 +130,7 @@ def test_a_quorum_that_is_not_told_or_lost(
     assert told is None if controller is None else {name: told[name] for name in controller} == controller
 
 
-def test_an_unchanged_list_costs_nothing(cluster: MemoryCluster, known: Connections) -> None:
-    clock = Clock()
-    viewer = Asked(make_app(cluster, clock))
-    first = viewer.answer("/api/topics")
-    rows = [dict(zip(first.json()["columns"], row, strict=True)) for row in first.json()["rows"]]
-    assert [row["name"] for row in rows] == ["t", "u"]
-    assert rows[0] == {
-        "name": "t", "partitions": 6, "replication_factor": 3,
-        "under_replicated": 0, "offline": 0, "not_preferred": 0, "internal": 0,
-    }  # fmt: skip
-    clock.now = 10.0
-    again = viewer.answer("/api/topics", **{"If-None-Match": first.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
-    assert viewer.json("/api/overview")["versions"]["topics"] == first.json()["version"]
-    MemoryClient(cluster).create_topic(NewTopic("v", 1, 1))
-    clock.now = 20.0
-    changed = viewer.answer("/api/topics", **{"If-None-Match": first.headers["etag"]})
-    assert changed.status_code == 200
-    assert changed.json()["version"] != first.json()["version"]
-
-
-def test_long_answers_are_packed(cluster: MemoryCluster, known: Connections) -> None:
-    for number in range(100):
-        MemoryClient(cluster).create_topic(NewTopic(f"topic-{number}", 1, 1))
-    viewer = Asked(make_app(cluster))
-    packed, plain = viewer.answers("/api/topics"), viewer.answers("/api/topics", **{"Accept-Encoding": "identity"})
-    assert packed[0].headers["content-encoding"] == "gzip"
-    assert "content-encoding" not in plain[0].headers
-    assert packed[0].json() == plain[0].json()
-    assert len(gzip.compress(plain[0].content)) < len(plain[0].content) / 3
-
-
-def test_a_topic_that_was_only_just_made_is_there(cluster: MemoryCluster, known: Connections) -> None:
+def test_a_new_topic_is_found(cluster: MemoryCluster, known: Connections) -> None:
     viewer = Asked(make_app(cluster))
     assert "late" not in viewer.answer("/api/topics").text
     MemoryClient(cluster).create_topic(NewTopic("late", 2, 1))
@@ -258,7 +152,7 @@ def test_one_topic(viewer: Asked) -> None:
     assert viewer.answer("/api/topic?name=gone").status_code == 404
 
 
-def test_what_is_sensitive_stays_with_the_broker(
+def test_sensitive_values_are_never_shown(
     cluster: MemoryCluster, known: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def configs(self: MemoryClient, _: object) -> dict[str, ConfigValue]:
@@ -278,7 +172,7 @@ def test_what_is_sensitive_stays_with_the_broker(
         ]  # fmt: skip
 
 
-def test_a_part_that_fails_costs_only_itself(
+def test_a_part_that_fails_does_not_fail_the_others(
     cluster: MemoryCluster, known: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -357,7 +251,7 @@ def test_a_reassignment_from_plan_to_end(cluster: MemoryCluster, known: Connecti
         ("conn_id=%24", "conn_id: "),
     ],
 )
-def test_what_cannot_be_planned_says_why(viewer: Asked, query: str, said: str) -> None:
+def test_an_impossible_plan_says_why(viewer: Asked, query: str, said: str) -> None:
     answer = viewer.answer(f"/api/plan?{query}")
     assert answer.status_code == 422
     assert said in answer.json()["detail"]
@@ -373,38 +267,3 @@ def test_groups(viewer: Asked) -> None:
     assert [member["partitions"] for member in one["members"]] == [[["t", [0]]], []]
     assert (one["partitions"][0]["committed"], one["partitions"][0]["end"], one["lag"]) == (3, 9, 6)
     assert viewer.answer("/api/group?name=nobody").status_code == 404
-
-
-def test_hostile_names_stay_text(cluster: MemoryCluster, known: Connections) -> None:
-    hostile = '</script><img src=x onerror="alert(1)">'
-    cluster.group_commits[hostile] = {T0: 1}
-    cluster.group_members[hostile] = 1
-    cluster.configs["t"]["a"] = hostile
-    viewer = Asked(make_app(cluster))
-    for path in (
-        "/api/groups",
-        "/api/topic?name=t",
-        "/api/group?name=%3C%2Fscript%3E%3Cimg+src%3Dx+onerror%3D%22alert%281%29%22%3E",
-    ):
-        answer = viewer.answer(path)
-        assert answer.status_code == 200
-        assert answer.headers["content-type"] == "application/json"
-        assert "<" not in answer.text
-        assert hostile in json.dumps(answer.json(), ensure_ascii=False).replace('\\"', '"')
-
-
-def test_other_settings_are_another_cluster(cluster: MemoryCluster, known: Connections) -> None:
-    opened: list[ClusterSettings] = []
-
-    class Noting(MemoryConnector):
-        def cluster(self, settings: ClusterSettings) -> MemoryClient:
-            opened.append(settings)
-            return MemoryClient(self.cluster_state)
-
-    clock = Clock()
-    app = make_app(cluster, clock, Noting(cluster))
-    Asked(app).json("/api/topics")
-    clock.now += KEPT_S  # connections are looked up again
-    known.add("logyard_default", host="memory:2")
-    Asked(app).json("/api/topics")
-    assert [settings.bootstrap for settings in opened] == [("memory:1",), ("memory:2",)]
