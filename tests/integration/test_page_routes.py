@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from logyard.admin.connector import RealConnector
-from tests.support.page_app import Asked, connections, make_app
+from tests.support.page_app import PageClient, connections, make_app
 from tests.support.real_cluster import RealCluster, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.airflow]
@@ -17,17 +17,17 @@ RECORDS, LATER = 300, 30
 
 
 @pytest.fixture
-def viewer(cluster: RealCluster) -> Iterator[Asked]:
+def viewer(cluster: RealCluster) -> Iterator[PageClient]:
     zookeeper = cluster.description["zookeeper"]
     with connections() as known:
         known.add("logyard_default", host=cluster.bootstrap, extra=json.dumps({"zookeeper": zookeeper}))
         app = make_app(connector=RealConnector())
-        yield Asked(app)
+        yield PageClient(app)
         for watched in app.state.services.clusters.by_connection().values():
             watched.cache.close()
 
 
-def _complete(viewer: Asked, path: str) -> dict[str, Any]:
+def _complete(viewer: PageClient, path: str) -> dict[str, Any]:
     """The answer when nothing of it is pending any more."""
 
     def there() -> dict[str, Any] | None:
@@ -38,7 +38,7 @@ def _complete(viewer: Asked, path: str) -> dict[str, Any]:
     return content
 
 
-def test_what_the_page_says_of_real_brokers(cluster: RealCluster, viewer: Asked) -> None:
+def test_what_the_page_says_of_real_brokers(cluster: RealCluster, viewer: PageClient) -> None:
     cluster.create("page-orders", 3, 3, cleanup_policy="compact")
     cluster.produce("page-orders", [(b"%d" % n, b"x" * 100) for n in range(RECORDS)])
     consumer = Consumer(

@@ -8,7 +8,7 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.admin.connector import RealConnector
 from logyard.admin.settings import ClusterSettings
 from tests.support import kafka
-from tests.support.page_app import Asked, connections, make_app
+from tests.support.page_app import PageClient, connections, make_app
 from tests.support.real_cluster import eventually
 
 pytestmark = pytest.mark.airflow
@@ -27,7 +27,7 @@ def test_the_quorums_leader_is_the_controller(bootstrap: str) -> None:
     with connections() as known:
         known.add("logyard_default", host=bootstrap)
         app = make_app(connector=RealConnector())
-        viewer = Asked(app)
+        viewer = PageClient(app)
         overview = viewer.json("/api/overview")
         assert (overview["kind"], overview["controller"]["id"], overview["controller"]["alive"]) == ("kraft", 0, True)
         assert overview["controller"]["epoch"] >= 1

@@ -1,4 +1,11 @@
-"""Running operators as a worker would, without one: a context, a deferral carried to its end, a cluster in memory."""
+"""Running operators as a worker and a triggerer do, in this process, on a cluster in memory.
+
+    use(monkeypatch, MemoryCluster({1: None}))         # the connection logyard_default
+    result, deferrals = run(CreateTopicOperator(task_id="c", topic="t"), context())
+
+`run` carries every deferral through its trigger, made anew from what `serialize` gave. To look at one deferral, catch
+TaskDeferred and call `first_event(deferral.trigger)`.
+"""
 
 import asyncio
 import importlib
@@ -15,8 +22,8 @@ from tests.support.memory_records import MemoryRecords
 CONNECTION: dict[str, Any] = {"conn_type": "logyard", "host": "memory:1", "extra": {"broker_ids": [1, 2, 3]}}
 
 
-class Pushed:
-    """A task instance as far as operators use it. `others`: dag_id → run_id → task_id → state, of running runs."""
+class FakeTaskInstance:
+    """The part of a task instance that operators use. `others`: dag_id → run_id → task_id → state, of running runs."""
 
     def __init__(self, run_id: str = "run", task_id: str = "go") -> None:
         self.dag_id, self.run_id, self.task_id, self.map_index = "dag", run_id, task_id, -1
@@ -51,7 +58,7 @@ class Store(dict[str, Any]):
 
 
 def context(store: Store | None = None, **identity: str) -> Any:
-    return {"ti": Pushed(**identity), "task_state_store": Store() if store is None else store}
+    return {"ti": FakeTaskInstance(**identity), "task_state_store": Store() if store is None else store}
 
 
 def keep_throttles(monkeypatch: Any) -> MemoryRecords:

@@ -1,4 +1,12 @@
-"""The page's application in this process: Airflow's own login in front of it, a cluster in memory behind it."""
+"""The page's application in this process: Airflow's own login in front of it, a cluster in memory behind it.
+
+    with connections() as known:                       # logyard_default, in the environment
+        app = make_app(MemoryCluster({1: "rack"}))
+        viewer = PageClient(app)                       # logged in, with the role VIEWER
+        assert viewer.json("/api/overview")["health"] == "ok"
+
+With a `Clock` time stands still until the test sets `clock.now`.
+"""
 
 import asyncio
 import json
@@ -21,7 +29,7 @@ CONNECTION = "logyard_default"
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that pass when a test sets `now`."""
 
     now = 0.0
 
@@ -33,7 +41,7 @@ class Clock:
 
 
 class Connections:
-    """Airflow's connections, as the environment names them; put there and taken away again."""
+    """Airflow's connections in the environment; removed at the end."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -60,7 +68,7 @@ def connections() -> Iterator[Connections]:
 
 @cache
 def _signer() -> Any:
-    """Airflow's simple auth manager on a database of its own; once for each process, since it takes a moment."""
+    """Airflow's simple auth manager on its own database; made once for each process, since it is slow."""
     os.environ.setdefault("AIRFLOW__API_AUTH__JWT_SECRET", "a secret of these tests, long enough to sign with" * 2)
     from airflow import settings
     from airflow.api_fastapi.app import create_auth_manager
@@ -83,7 +91,7 @@ def login(role: str, teams: tuple[str, ...] = ()) -> dict[str, str]:
 def make_app(
     cluster: MemoryCluster | None = None, clock: Clock | None = None, connector: Connector | None = None
 ) -> Any:
-    """The application on a cluster in memory, or that connector's; with a clock, time stands still until told."""
+    """The application on a cluster in memory, or on that connector's; with a clock, time stands still."""
     from logyard.plugins.logyard_ui.access.connections import Connections as AirflowConnections
     from logyard.plugins.logyard_ui.app import make_app as real
     from logyard.plugins.logyard_ui.cache.cache import Clocks
@@ -97,8 +105,8 @@ def make_app(
     return real(Services(CachedClusters(connector, clocks, idle_s=5.0), found))
 
 
-class Asked:
-    """Several requests at once against one application, by one user."""
+class PageClient:
+    """A user of the application: requests, several at once where wanted, with one login."""
 
     def __init__(self, app: Any, role: str | None = "VIEWER") -> None:
         self.app, self.headers = app, login(role) if role is not None else {}
@@ -115,7 +123,7 @@ class Asked:
         return self.answers(path, **headers)[0]
 
     def json(self, path: str) -> dict[str, Any]:
-        """The answer once nothing of it is pending; asks again as a view does, since this machine may be busy."""
+        """The answer once nothing of it is pending; repeats the request as a view does, as the machine may be busy."""
         for _ in range(20):
             found = self.answer(path)
             assert found.status_code == 200, found.text

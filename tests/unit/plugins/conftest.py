@@ -9,7 +9,7 @@ from logyard.broker.model import TopicPartition
 from tests.support import airflow_home
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.page_app import Asked, Connections, connections, make_app
+from tests.support.page_app import Connections, PageClient, connections, make_app
 
 airflow_home.prepare()
 
@@ -37,5 +37,5 @@ def cluster() -> MemoryCluster:
 
 
 @pytest.fixture
-def viewer(cluster: MemoryCluster, known: Connections) -> Asked:
-    return Asked(make_app(cluster))
+def viewer(cluster: MemoryCluster, known: Connections) -> PageClient:
+    return PageClient(make_app(cluster))

@@ -9,7 +9,7 @@ pytest.importorskip("airflow.sdk")
 
 from logyard.operators.hooks.cluster import ClusterHook
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.page_app import Asked, Clock, Connections, login, make_app
+from tests.support.page_app import Clock, Connections, PageClient, login, make_app
 
 pytestmark = pytest.mark.airflow
 
@@ -20,7 +20,7 @@ def cluster() -> MemoryCluster:
 
 
 def _listed(app: Any, role: str) -> list[str]:
-    return [entry["conn_id"] for entry in Asked(app, role).json("/api/connections")["connections"]]
+    return [entry["conn_id"] for entry in PageClient(app, role).json("/api/connections")["connections"]]
 
 
 def test_connections_of_other_types_are_not_touched(cluster: MemoryCluster, known: Connections) -> None:
@@ -28,9 +28,9 @@ def test_connections_of_other_types_are_not_touched(cluster: MemoryCluster, know
     known.add("kafka_west", host="west-1", port=9092, description="the other one")
     app = make_app(cluster)
     assert _listed(app, "VIEWER") == ["kafka_west", "logyard_default"]
-    first = Asked(app).json("/api/connections")["connections"][0]
+    first = PageClient(app).json("/api/connections")["connections"][0]
     assert (first["bootstrap"], first["problem"]) == ("west-1:9092", None)
-    answers = Asked(app).answers("/api/overview?conn_id=a_database", "/api/overview?conn_id=nothing_at_all")
+    answers = PageClient(app).answers("/api/overview?conn_id=a_database", "/api/overview?conn_id=nothing_at_all")
     assert [answer.status_code for answer in answers] == [404, 404]
     assert "secret-host" not in answers[0].text
     assert answers[0].text.replace("a_database", "") == answers[1].text.replace("nothing_at_all", "")
@@ -39,10 +39,10 @@ def test_connections_of_other_types_are_not_touched(cluster: MemoryCluster, know
 def test_a_connection_that_makes_no_sense_says_so(cluster: MemoryCluster, known: Connections) -> None:
     known.add("broken", host="", password="hunter2")
     app = make_app(cluster)
-    found = {entry["conn_id"]: entry for entry in Asked(app).json("/api/connections")["connections"]}
+    found = {entry["conn_id"]: entry for entry in PageClient(app).json("/api/connections")["connections"]}
     assert found["broken"]["bootstrap"] is None
     assert "no bootstrap servers" in found["broken"]["problem"]
-    answer = Asked(app).answer("/api/overview?conn_id=broken")
+    answer = PageClient(app).answer("/api/overview?conn_id=broken")
     assert (answer.status_code, "hunter2" in answer.text) == (502, False)
 
 
@@ -54,11 +54,15 @@ def test_an_administrator_narrows_what_viewers_see(
     monkeypatch.setenv("AIRFLOW__LOGYARD__PAGE_CONNECTIONS", "kafka_west, elsewhere")
     assert _listed(app, "VIEWER") == ["kafka_west"]
     assert _listed(app, "OP") == ["kafka_west", "logyard_default"]  # who may read connections sees them anyway
-    assert Asked(app, "VIEWER").answer("/api/topics").status_code == 404
-    assert Asked(app, "VIEWER").answer("/api/topics?conn_id=kafka_west").status_code == 200
-    polled = {entry["conn_id"] for entry in Asked(app, "VIEWER").json("/api/polls")["polls"]}
-    Asked(app, "OP").json("/api/topics")
-    assert {entry["conn_id"] for entry in Asked(app, "VIEWER").json("/api/polls")["polls"]} == polled == {"kafka_west"}
+    assert PageClient(app, "VIEWER").answer("/api/topics").status_code == 404
+    assert PageClient(app, "VIEWER").answer("/api/topics?conn_id=kafka_west").status_code == 200
+    polled = {entry["conn_id"] for entry in PageClient(app, "VIEWER").json("/api/polls")["polls"]}
+    PageClient(app, "OP").json("/api/topics")
+    assert (
+        {entry["conn_id"] for entry in PageClient(app, "VIEWER").json("/api/polls")["polls"]}
+        == polled
+        == {"kafka_west"}
+    )
     monkeypatch.setenv("AIRFLOW__LOGYARD__PAGE_CONNECTIONS", "")
     assert _listed(app, "VIEWER") == []
 
@@ -73,7 +77,7 @@ def test_a_teams_connection_is_its_teams(
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
     monkeypatch.setattr(Connection, "get_team_name", {"kafka_west": "west"}.get)
     assert _listed(app, "VIEWER") == ["logyard_default"]
-    mine = Asked(app, "OP")
+    mine = PageClient(app, "OP")
     assert mine.answer("/api/topics?conn_id=kafka_west").status_code == 404
     mine.headers = login("OP", ("west",))
     assert mine.answer("/api/topics?conn_id=kafka_west").status_code == 200
@@ -92,7 +96,7 @@ def test_connections_of_the_database_are_listed(
         session.add(Connection(conn_id="stored_sql", conn_type="postgres", host="x"))
     try:
         assert _listed(app, "VIEWER") == ["logyard_default", "stored"]
-        assert Asked(app).answer("/api/topics?conn_id=stored").status_code == 200
+        assert PageClient(app).answer("/api/topics?conn_id=stored").status_code == 200
     finally:
         with create_session() as session:
             session.query(Connection).delete()
@@ -163,13 +167,13 @@ def _store_dags() -> None:
 def test_actions_are_the_dags_of_that_connection(cluster: MemoryCluster, known: Connections) -> None:
     known.add("kafka_west")
     app = make_app(cluster)
-    assert Asked(app).json("/api/actions") == {"actions": []}
+    assert PageClient(app).json("/api/actions") == {"actions": []}
     _store_dags()
     app = make_app(cluster)
-    assert Asked(app, "VIEWER").json("/api/actions")["actions"] == [
+    assert PageClient(app, "VIEWER").json("/api/actions")["actions"] == [
         {"action": "reassign_replicas", "dag_id": "logyard_reassign_replicas", "paused": False, "may_run": False}
     ]
-    west = Asked(app, "OP").json("/api/actions?conn_id=kafka_west")["actions"]
+    west = PageClient(app, "OP").json("/api/actions?conn_id=kafka_west")["actions"]
     assert [(a["action"], a["dag_id"], a["paused"], a["may_run"]) for a in west] == [
         ("reassign_replicas", "west_reassign_replicas", True, True),
         ("compact_segments", "west_compact_segments", True, True),
@@ -178,8 +182,8 @@ def test_actions_are_the_dags_of_that_connection(cluster: MemoryCluster, known: 
 
 def test_the_description_of_the_routes(cluster: MemoryCluster, known: Connections) -> None:
     app = make_app(cluster)
-    described = Asked(app).json("/openapi.json")
-    page = Asked(app).answer("/docs")
+    described = PageClient(app).json("/openapi.json")
+    page = PageClient(app).answer("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "<script" not in page.text
@@ -192,7 +196,7 @@ def test_the_description_of_the_routes(cluster: MemoryCluster, known: Connection
 
 @pytest.mark.parametrize("name", ["page", "dashboard_tile", "run_tab"])
 def test_modules_of_the_view(cluster: MemoryCluster, known: Connections, name: str) -> None:
-    asked = Asked(make_app(cluster))
+    asked = PageClient(make_app(cluster))
     found = asked.answer(f"/static/{name}.js")
     assert (found.status_code, found.headers["content-type"]) == (200, "text/javascript; charset=utf-8")
     again = asked.answer(f"/static/{name}.js", **{"If-None-Match": found.headers["etag"]})
@@ -203,4 +207,4 @@ def test_modules_of_the_view(cluster: MemoryCluster, known: Connections, name: s
     "name", ["nothing.js", "..%2F..%2Fplugin.js", "%2e%2e/plugin.py", "PAGE.js", "page.js.map", "page"]
 )
 def test_nothing_else_is_served(cluster: MemoryCluster, known: Connections, name: str) -> None:
-    assert Asked(make_app(cluster)).answer(f"/static/{name}").status_code in (404, 422)
+    assert PageClient(make_app(cluster)).answer(f"/static/{name}").status_code in (404, 422)

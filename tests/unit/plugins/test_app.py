@@ -16,7 +16,7 @@ from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.access.connections import KEPT_S
 from tests.support.memory_clients import MemoryClient, MemoryConnector
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.page_app import Asked, Clock, Connections, make_app
+from tests.support.page_app import Clock, Connections, PageClient, make_app
 
 pytestmark = pytest.mark.airflow
 
@@ -35,12 +35,12 @@ def test_every_route_is_closed_and_only_reads(cluster: MemoryCluster, known: Con
     assert all(isinstance(route, APIRoute) and route.methods == {"GET"} for route in app.routes)
     paths = _paths(app)
     assert len(paths) >= 17
-    for stranger in (Asked(app, None), Asked(app, None)):
+    for stranger in (PageClient(app, None), PageClient(app, None)):
         assert {found.status_code for found in stranger.answers(*paths)} == {401}
     assert cluster.looks == 0
-    forged = Asked(app, None).answers(*paths, Authorization="Bearer nobody")
+    forged = PageClient(app, None).answers(*paths, Authorization="Bearer nobody")
     assert {found.status_code for found in forged} == {403}
-    for path, found in zip(paths, Asked(app).answers(*paths), strict=True):
+    for path, found in zip(paths, PageClient(app).answers(*paths), strict=True):
         assert found.status_code == 200, path
         assert "no-cache" in found.headers["cache-control"]
         assert found.headers["x-content-type-options"] == "nosniff"
@@ -48,13 +48,13 @@ def test_every_route_is_closed_and_only_reads(cluster: MemoryCluster, known: Con
 
 def test_a_user_without_a_role_sees_nothing(cluster: MemoryCluster, known: Connections) -> None:
     app = make_app(cluster)
-    assert {found.status_code for found in Asked(app, "").answers(*_paths(app))} <= {401, 403}
+    assert {found.status_code for found in PageClient(app, "").answers(*_paths(app))} <= {401, 403}
     assert cluster.looks == 0
 
 
 def test_fifty_viewers_are_one_read(cluster: MemoryCluster, known: Connections) -> None:
     clock = Clock()
-    viewer = Asked(make_app(cluster, clock))
+    viewer = PageClient(make_app(cluster, clock))
     found = viewer.answers(*["/api/overview"] * 50)
     assert {answer.text for answer in found} == {found[0].text}
     assert cluster.looks == 1
@@ -67,7 +67,7 @@ def test_fifty_viewers_are_one_read(cluster: MemoryCluster, known: Connections) 
 
 def test_an_unchanged_list_is_not_sent(cluster: MemoryCluster, known: Connections) -> None:
     clock = Clock()
-    viewer = Asked(make_app(cluster, clock))
+    viewer = PageClient(make_app(cluster, clock))
     first = viewer.answer("/api/topics")
     rows = [dict(zip(first.json()["columns"], row, strict=True)) for row in first.json()["rows"]]
     assert [row["name"] for row in rows] == ["t", "u"]
@@ -89,7 +89,7 @@ def test_an_unchanged_list_is_not_sent(cluster: MemoryCluster, known: Connection
 def test_long_answers_are_compressed(cluster: MemoryCluster, known: Connections) -> None:
     for number in range(100):
         MemoryClient(cluster).create_topic(NewTopic(f"topic-{number}", 1, 1))
-    viewer = Asked(make_app(cluster))
+    viewer = PageClient(make_app(cluster))
     packed, plain = viewer.answers("/api/topics"), viewer.answers("/api/topics", **{"Accept-Encoding": "identity"})
     assert packed[0].headers["content-encoding"] == "gzip"
     assert "content-encoding" not in plain[0].headers
@@ -102,7 +102,7 @@ def test_hostile_names_stay_text(cluster: MemoryCluster, known: Connections) -> 
     cluster.group_commits[hostile] = {TopicPartition("t", 0): 1}
     cluster.group_members[hostile] = 1
     cluster.configs["t"]["a"] = hostile
-    viewer = Asked(make_app(cluster))
+    viewer = PageClient(make_app(cluster))
     for path in (
         "/api/groups",
         "/api/topic?name=t",
@@ -125,8 +125,8 @@ def test_other_settings_are_another_cluster(cluster: MemoryCluster, known: Conne
 
     clock = Clock()
     app = make_app(cluster, clock, Noting(cluster))
-    Asked(app).json("/api/topics")
+    PageClient(app).json("/api/topics")
     clock.now += KEPT_S  # connections are looked up again
     known.add("logyard_default", host="memory:2")
-    Asked(app).json("/api/topics")
+    PageClient(app).json("/api/topics")
     assert [settings.bootstrap for settings in opened] == [("memory:1",), ("memory:2",)]

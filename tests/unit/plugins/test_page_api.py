@@ -16,7 +16,7 @@ from logyard.admin.cluster.snapshot import NewTopic
 from logyard.broker.model import TopicPartition
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.page_app import Asked, connections, make_app
+from tests.support.page_app import PageClient, connections, make_app
 
 pytestmark = pytest.mark.airflow
 
@@ -27,7 +27,7 @@ QUERIES = {"topic": "name=orders", "group": "name=billing", "broker": "id=1", "p
 
 
 @pytest.fixture(scope="module")
-def viewer() -> Iterator[Asked]:
+def viewer() -> Iterator[PageClient]:
     cluster = MemoryCluster(dict.fromkeys((1, 2, 3, 4), "a"), ticks_to_move=1000)
     client = MemoryClient(cluster)
     client.create_topic(NewTopic("orders", assignment={0: [1, 2, 3]}))
@@ -40,7 +40,7 @@ def viewer() -> Iterator[Asked]:
     cluster.group_commits["billing"] = {TopicPartition("orders", 0): 1}
     cluster.group_members["billing"] = 1
     with connections():
-        yield Asked(make_app(cluster))
+        yield PageClient(make_app(cluster))
 
 
 def _examples() -> dict[str, dict[str, Any]]:
@@ -58,7 +58,7 @@ def test_every_route_is_told() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(set(_examples()) - {"actions"}))
-def test_an_example_has_the_members_of_the_answer(viewer: Asked, path: str) -> None:
+def test_an_example_has_the_members_of_the_answer(viewer: PageClient, path: str) -> None:
     _alike(_examples()[path], viewer.json(f"/api/{path}?{QUERIES.get(path, '')}"), path)
 
 

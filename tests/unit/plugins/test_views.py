@@ -14,14 +14,14 @@ from logyard.admin.ports import ClusterUnreachable, Quorum
 from logyard.broker.model import TopicPartition
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
-from tests.support.page_app import Asked, Clock, Connections, make_app
+from tests.support.page_app import Clock, Connections, PageClient, make_app
 
 pytestmark = pytest.mark.airflow
 
 T0 = TopicPartition("t", 0)
 
 
-def test_the_overview_counts(viewer: Asked, cluster: MemoryCluster) -> None:
+def test_the_overview_counts(viewer: PageClient, cluster: MemoryCluster) -> None:
     found = viewer.json("/api/overview")
     assert found["controller"] == {
         "id": 1,
@@ -36,7 +36,7 @@ def test_the_overview_counts(viewer: Asked, cluster: MemoryCluster) -> None:
 
 def test_problems_are_in_the_overview(cluster: MemoryCluster, known: Connections) -> None:
     clock = Clock()
-    viewer = Asked(make_app(cluster, clock))
+    viewer = PageClient(make_app(cluster, clock))
     viewer.json("/api/overview")
     cluster.kill(3)
     for clock.now in (10.0, 20.0, 30.0, 40.0):
@@ -58,7 +58,7 @@ def test_problems_are_in_the_overview(cluster: MemoryCluster, known: Connections
 def test_a_cluster_that_never_answered_has_only_its_problem(cluster: MemoryCluster, known: Connections) -> None:
     cluster.running = set()
     clock = Clock()
-    viewer = Asked(make_app(cluster, clock))
+    viewer = PageClient(make_app(cluster, clock))
     found = viewer.json("/api/overview")
     assert (found["reachable"], found["topics"], found["controller"], found["troubles"]) == (False, None, None, [])
     assert cluster.looks == 1
@@ -69,7 +69,7 @@ def test_a_cluster_that_never_answered_has_only_its_problem(cluster: MemoryClust
 def test_the_controllers_history(cluster: MemoryCluster, known: Connections) -> None:
     known.add("logyard_default", extra=json.dumps({"zookeeper": "zk:2181"}))
     clock = Clock()
-    viewer = Asked(make_app(cluster, clock))
+    viewer = PageClient(make_app(cluster, clock))
 
     def later(seconds: float) -> list[dict[str, Any]]:
         clock.now += seconds
@@ -99,7 +99,7 @@ def test_the_controllers_history(cluster: MemoryCluster, known: Connections) -> 
 
 def test_a_kraft_cluster_names_its_quorums_leader(cluster: MemoryCluster, known: Connections) -> None:
     cluster.quorum = Quorum(3000, 12)
-    found = Asked(make_app(cluster)).json("/api/overview")
+    found = PageClient(make_app(cluster)).json("/api/overview")
     assert (found["kind"], found["controller"]["id"], found["controller"]["epoch"]) == ("kraft", 3000, 12)
     assert found["health"] == "ok"
 
@@ -124,20 +124,20 @@ def test_a_quorum_that_is_refused_or_lost(
         raise problem
 
     monkeypatch.setattr(MemoryClient, "quorum", fail)
-    found = Asked(make_app(cluster)).json("/api/overview")
+    found = PageClient(make_app(cluster)).json("/api/overview")
     told = found["controller"]
     assert (found["kind"], found["health"], found["reachable"]) == ("kraft", health, True)
     assert told is None if controller is None else {name: told[name] for name in controller} == controller
 
 
 def test_a_new_topic_is_found(cluster: MemoryCluster, known: Connections) -> None:
-    viewer = Asked(make_app(cluster))
+    viewer = PageClient(make_app(cluster))
     assert "late" not in viewer.answer("/api/topics").text
     MemoryClient(cluster).create_topic(NewTopic("late", 2, 1))
     assert len(viewer.json("/api/topic?name=late")["partitions"]) == 2
 
 
-def test_one_topic(viewer: Asked) -> None:
+def test_one_topic(viewer: PageClient) -> None:
     found = viewer.json("/api/topic?name=t")
     first = found["partitions"][0]
     assert (first["leader"], first["replicas"], first["isr"]) == (1, [1, 2, 3], [1, 2, 3])
@@ -163,7 +163,7 @@ def test_sensitive_values_are_never_shown(
 
     monkeypatch.setattr(MemoryClient, "broker_configs", configs)
     monkeypatch.setattr(MemoryClient, "topic_configs", configs)
-    viewer = Asked(make_app(cluster))
+    viewer = PageClient(make_app(cluster))
     for path in ("/api/broker?id=1", "/api/topic?name=t"):
         answer = viewer.answer(path)
         assert "hunter2" not in answer.text
@@ -179,12 +179,12 @@ def test_a_part_that_fails_does_not_fail_the_others(
         raise RuntimeError("a text that may hold anything")
 
     monkeypatch.setattr(MemoryClient, "replica_sizes", fail)
-    found = Asked(make_app(cluster)).json("/api/topic?name=t")
+    found = PageClient(make_app(cluster)).json("/api/topic?name=t")
     assert found["problems"] == {"sizes": "unexpected RuntimeError"}
     assert (found["bytes"], found["partitions"][0]["sizes"], found["records"]) == (None, None, 8)
 
 
-def test_brokers_and_racks(viewer: Asked, cluster: MemoryCluster) -> None:
+def test_brokers_and_racks(viewer: PageClient, cluster: MemoryCluster) -> None:
     found = viewer.json("/api/brokers")
     assert [broker["id"] for broker in found["brokers"]] == [1, 2, 3]
     assert sum(broker["leaders"] for broker in found["brokers"]) == 9
@@ -201,7 +201,7 @@ def test_brokers_and_racks(viewer: Asked, cluster: MemoryCluster) -> None:
     assert viewer.answer("/api/broker?id=9").status_code == 404
 
 
-def test_the_map_adds_up(viewer: Asked) -> None:
+def test_the_map_adds_up(viewer: PageClient) -> None:
     found, brokers = viewer.json("/api/replicas"), viewer.json("/api/brokers")["brokers"]
     assert found["brokers"] == [1, 2, 3]
     for what in ("replicas", "leaders"):
@@ -213,7 +213,7 @@ def test_a_reassignment_from_plan_to_end(cluster: MemoryCluster, known: Connecti
     clock = Clock()
     cluster.racks = {1: "a", 2: "b", 3: "c", 4: "a"}
     cluster.start(4)
-    viewer = Asked(make_app(cluster, clock))
+    viewer = PageClient(make_app(cluster, clock))
     assert viewer.json("/api/reassignments")["running"] is False
     plan = viewer.json("/api/plan?topic=u&drain=3&throttle=10")
     assert plan["complete"]
@@ -251,14 +251,14 @@ def test_a_reassignment_from_plan_to_end(cluster: MemoryCluster, known: Connecti
         ("conn_id=%24", "conn_id: "),
     ],
 )
-def test_an_impossible_plan_says_why(viewer: Asked, query: str, said: str) -> None:
+def test_an_impossible_plan_says_why(viewer: PageClient, query: str, said: str) -> None:
     answer = viewer.answer(f"/api/plan?{query}")
     assert answer.status_code == 422
     assert said in answer.json()["detail"]
     assert "\n" not in answer.json()["detail"]
 
 
-def test_groups(viewer: Asked) -> None:
+def test_groups(viewer: PageClient) -> None:
     found = viewer.json("/api/groups")
     assert [(g["group"], g["state"], g["members"], g["topics"], g["lag"]) for g in found["groups"]] == [
         ("readers", "Stable", 2, ["t"], 6)
