@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +11,8 @@ import pytest
 
 from logyard.broker import tasks
 from logyard.broker.broker import Broker
+from logyard.broker.cleaner import catch_up
+from logyard.broker.cleaner.settings import CleanerSettings
 from logyard.broker.client.alter_partition import AlterPartitionSender
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.producer_ids import ProducerIds
@@ -19,6 +22,7 @@ from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.errors import ErrorCode, StorageError
 from logyard.broker.log.background import BackgroundWork
 from logyard.broker.model import Endpoint, TopicPartition
+from logyard.broker.replication.follower.fetcher import LeaderFetcher
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.server.admission import Admission, Limits
 from logyard.broker.server.listener import Listener
@@ -29,7 +33,11 @@ from logyard.broker.zk.registration import create_persistent_paths
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import config_changes, configs, partition_state, paths
 from logyard.broker.znodes.ops import Create
+from tests.support.cleaning_world import Worker, cleaner_of
+from tests.support.followed import Followed, answer, run, stored
+from tests.support.lease_world import LeaseWorld, fill
 from tests.support.scripted_broker import ScriptedBroker
+from tests.support.virtual_loop import VirtualLoop
 
 
 class Unexpected(Exception):
@@ -254,3 +262,55 @@ async def test_a_new_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "_register", fails_once(register))
     broker._take_session(1)
     await until(lambda: restored)
+
+
+@pytest.mark.parametrize("what", ["open_worker", "logs", "end"])
+async def test_logs_are_cleaned(what: str) -> None:
+    async with LeaseWorld() as world:
+        fill(world.lead(), 60)
+        worker = Worker(world)
+        cleaner = cleaner_of(world, worker, CleanerSettings(threads=1, backoff_ms=10))
+        if what == "end":
+            worker.end = fails_once(worker.end)  # type: ignore[method-assign]
+        else:
+            cleaner._ports = replace(cleaner._ports, **{what: fails_once(getattr(cleaner._ports, what))})
+        cleaner.start()
+        await until(lambda: cleaner.cleaned)
+        await cleaner.close()
+
+
+@pytest.mark.parametrize("what", ["open_worker", "logs", "end"])
+async def test_decisions_that_were_missed_are_looked_for(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catch_up, "FIRST_LOOK_S", 0.005)
+    looks: list[int] = []
+
+    def logs() -> list[Any]:
+        looks.append(1)
+        return []
+
+    async def end() -> None: ...
+
+    worker = SimpleNamespace(end=end)
+    ports = SimpleNamespace(open_worker=lambda: worker, logs=logs)
+    failing: Any = worker if what == "end" else ports
+    setattr(failing, what, fails_once(getattr(failing, what)))
+    looking = catch_up.CatchUp(cast(Any, ports))
+    looking.start()
+    await until(lambda: len(looks) >= 2)
+    await looking.close()
+
+
+@pytest.mark.parametrize("what", ["_round", "_sleep"])
+def test_a_leader_is_followed(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = fails_once(getattr(LeaderFetcher, what))
+    monkeypatch.setattr(LeaderFetcher, what, lambda *args: once(*args))
+
+    async def story(f: Followed) -> None:
+        f.leader.script = [ConnectionResetError(), [answer(records=stored(0, 0))]]
+        f.follow()
+        await asyncio.sleep(10)
+        assert f.log().log_end_offset == 1
+
+    loop = VirtualLoop()
+    run(loop, story)
+    loop.close()
