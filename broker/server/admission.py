@@ -109,6 +109,7 @@ class Admission:
         self.ip_quotas: Callable[[], Mapping[str, Quota]] = dict
         self._now_ms = now_ms
         self._guests: dict[Guest, Stay] = {}  # the longest silent first, as far as the last sweep knows
+        self._sent_away: set[Guest] = set()  # of these, who were closed for a protected one
         self._per_ip: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self._rate = SampledRate(limits.windows, limits.window_ms)
@@ -196,9 +197,12 @@ class Admission:
 
     def enter(self, guest: Guest, host: str, listener: str, *, protected: bool) -> None:
         """Take a connection in; where a protected listener's is one too many, the longest silent other one goes."""
-        if protected and len(self._guests) >= self.limits.connections_max:
-            leaving = next((other for other, stay in self._guests.items() if not stay.protected), None)
+        if protected and len(self._guests) - len(self._sent_away) >= self.limits.connections_max:
+            others = (guest for guest, stay in self._guests.items() if not stay.protected)
+            leaving = next((other for other in others if other not in self._sent_away), None)
             if leaving is not None:
+                # It is gone when its peer has read what it is owed, or some seconds later.
+                self._sent_away.add(leaving)
                 leaving.close()
         self._guests[guest] = Stay(host, listener, protected)
         self._per_ip[host] += 1
@@ -211,6 +215,7 @@ class Admission:
 
     def leave(self, guest: Guest) -> None:
         """A connection is gone."""
+        self._sent_away.discard(guest)
         found = self._guests.pop(guest, None)
         if found is None:
             return

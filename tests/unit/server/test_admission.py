@@ -152,6 +152,21 @@ def test_too_many_of_one_address_are_refused_unless_it_is_excepted() -> None:
     assert len(doors) == 1
 
 
+def test_every_protected_connection_takes_another_place() -> None:
+    """A connection that is closed is there until its peer has read what it is owed."""
+    doors = admission(connections_max=3)
+    others = [Guest() for _ in range(3)]
+    for guest in others:
+        doors.enter(guest, "o", "L", protected=False)
+    doors.enter(Guest(), "p", "L", protected=True)
+    doors.enter(Guest(), "p", "L", protected=True)
+    assert [guest.closed for guest in others] == [True, True, False]
+    doors.leave(others[0])
+    doors.leave(others[1])
+    doors.enter(Guest(), "p", "L", protected=True)
+    assert others[2].closed
+
+
 def test_a_protected_connection_takes_the_place_of_the_longest_silent_other_one() -> None:
     doors = admission(connections_max=3)
     peer, old, young = Guest(), Guest(), Guest()
