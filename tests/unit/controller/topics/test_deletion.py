@@ -200,6 +200,19 @@ async def test_deletion_ends_a_move(world: World, by_znode: bool) -> None:
     assert world.controller.runner.gauges()["ReassigningPartitions"] == 0
 
 
+async def test_the_dead_target_of_a_move_holds_the_deletion_back(world: World) -> None:
+    """As in Kafka, whose controller counts it among the topic's replicas: it may have a part of the records."""
+    await world.make_topic("t", (1, 2))
+    await world.controller.runner.alter_reassignments(AlterReassignments(((TP, (3, 2)),)))
+    await world.kill(3)
+    await delete(world, "t")
+    assert len(traces(world, "t")) == 2
+    assert world.controller.runner.gauges()["TopicsIneligibleToDeleteCount"] == 1
+    await world.start(3)
+    assert traces(world, "t") == []
+    assert world.brokers[3].deleted == [TP]
+
+
 async def test_a_new_controller_ends_the_move_of_what_is_to_be_deleted(world: World) -> None:
     await world.make_topic("t", (2, 3))
     await world.kill(3)
