@@ -1,6 +1,7 @@
 """ARCHITECTURE.md says what is true: its floors, its answers to "Where is…", the length of its walks, its few words."""
 
 import re
+import sys
 
 from tests.support import floors, references
 
@@ -53,6 +54,22 @@ def test_our_own_words_are_few() -> None:
     rows = re.findall(r"^\| ([a-z][a-z, ]*) \| ", part("Words"), re.MULTILINE)
     words = [word for row in rows if row != "word" for word in row.split(", ")]
     assert 10 <= len(words) <= WORDS_MAX
+
+
+def test_libraries_are_imported_where_decision_5_says() -> None:
+    page = (references.ROOT / "docs/decisions/0005-libraries.md").read_text()
+    places: dict[str, list[str]] = {}
+    for libraries, paths in re.findall(r"^\| ([a-z][^|]*) \| [^|]* \| (`[^|]*) \|$", page, re.MULTILINE):
+        for library in re.sub(r" \([^)]*\)", "", libraries).split(", "):
+            places[{"kafka-python": "kafka"}.get(library, library)] = re.findall(r"`([^`]+)`", paths)
+    found = [
+        f"{path} imports {root}"
+        for path in floors.python_files(floors.ROOT)
+        for root in {name.split(".")[0] for name in floors.imports(path.read_text(), "")}
+        if root and root not in sys.stdlib_module_names and root not in ("logyard", *floors.TOP_FOLDERS)
+        if not str(path.relative_to(floors.ROOT)).startswith(tuple(places.get(root, ())))
+    ]
+    assert found == []
 
 
 def test_planted_faults_are_found() -> None:
