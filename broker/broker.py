@@ -1,4 +1,4 @@
-"""One broker, put together: the only place that builds real clock, disk, ZooKeeper session and sockets.
+"""One broker from start to end; the only place that builds the real clock, disk, ZooKeeper session and sockets.
 
 Start-up follows facts §2: ZooKeeper and the cluster's id, identity of the log directories, dynamic settings, logs
 loaded, registration (its czxid is the broker epoch), controller, then requests are served.
@@ -39,14 +39,14 @@ from logyard.broker.znodes.brokers import version_for
 from logyard.broker.znodes.ops import SessionExpired
 
 DISK_THREADS = 8
-# How long the event loop waits for a thread that works in Python: the usual 5 ms are long for a Produce.
+# How long the event loop may wait for a thread that runs Python code; Python's default of 5 ms is long for a Produce.
 SWITCH_INTERVAL_S = 0.0005
 
 log = structlog.get_logger("logyard.broker")
 
 
 def real_environment(config: BrokerConfig) -> Environment:
-    """The machine this process runs on; call it on the running loop."""
+    """Return the environment of this process and machine; call it on the running loop."""
     loop = asyncio.get_running_loop()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     pool = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
@@ -108,7 +108,7 @@ class SystemChance:
 
 
 class Broker:
-    """One broker from start to end; raises ConfigProblems where a configured policy cannot be loaded."""
+    """One broker; the constructor raises ConfigProblems if a configured policy cannot be loaded."""
 
     def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
         self.config = config
@@ -129,13 +129,13 @@ class Broker:
         self._stopping.set()
 
     def fail(self, reason: str) -> None:
-        """Something without which the broker cannot go on is gone."""
+        """Stop because something is gone that the broker cannot do without; `run` then returns 1."""
         log.error("stopping", reason=reason)
         self._failure = self._failure or reason
         self._stopping.set()
 
     async def run(self) -> int:
-        """Start, serve until `stop`, shut down; returns the exit status. Raises LogyardError where it cannot start."""
+        """Start, serve until `stop`, shut down; returns the exit status. Raises LogyardError if it cannot start."""
         environment = self._environment = self._environment or real_environment(self.config)
         try:
             await self.start()
@@ -146,7 +146,7 @@ class Broker:
         return 1 if self._failure else 0
 
     async def start(self) -> None:
-        """Everything up to and including serving requests."""
+        """Start everything, up to and including serving requests."""
         assert self._environment is not None
         environment = self._environment
         self._zk = environment.open_zookeeper()
@@ -179,7 +179,7 @@ class Broker:
         log.info("serving", listeners=addresses, http=self._http_address(), epoch=components.broker_epoch)
 
     async def _own_id(self) -> int:
-        """The id that the log directories remember, else a new one out of ZooKeeper (facts §1, seqid)."""
+        """Return the id in the log directories, else a new one from ZooKeeper (facts §1, seqid)."""
         assert self._environment is not None
         kept = await read_identity(self.config, self._environment)
         if kept is not None and kept.broker_id is not None:
@@ -189,7 +189,7 @@ class Broker:
         return await registration.generate_broker_id(self._zk, self.config.int("reserved.broker.max.id"))
 
     async def close(self) -> None:
-        """Hand over, drain, flush, leave; safe at any stage of the start."""
+        """Hand over leadership, drain requests, flush logs, end the session; safe at any stage of the start."""
         components = self.components
         if components is not None and components.running and self._failure is None:
             await components.hand_over()
@@ -224,7 +224,7 @@ class Broker:
         log.info("registered", epoch=epoch)
 
     def describe(self) -> BrokerInfo:
-        """What is published of this broker: advertised addresses, ports filled in from the sockets."""
+        """Return what this broker publishes: advertised addresses, with ports from the sockets where they are 0."""
         bound = {listener.name: listener.port for listener in self._listeners}
         endpoints = tuple(
             Endpoint(e.listener, e.protocol, e.host, e.port or bound[e.listener])
@@ -256,7 +256,7 @@ class Broker:
             self.fail(str(error))
 
     def _take_session(self, session_id: int) -> None:
-        """Register in a new session and begin anew; what an older one has begun is of no use any more."""
+        """Register in a new session; a registration for an older session is cancelled."""
         if self._new_session is not None:
             self._new_session.cancel()
         self._new_session = tasks.keep("new session", self._session_established)

@@ -1,11 +1,11 @@
-"""Time as a port: what the wall says and what has passed, and a twin that tests move by hand."""
+"""Time as a port: the wall clock, the clock that never goes back, and a clock for tests that is moved by hand."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where everything in `broker/` gets its time from."""
+    """The time for everything in `broker/`."""
 
     def now_ms(self) -> int:
         """Return wall-clock milliseconds since 1970 (UTC): for timestamps people and records see."""
@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 
 def passed_ms(clock: Clock) -> int:
-    """What has passed on the clock that never goes back, in whole milliseconds."""
+    """Return the time of the clock that never goes back, in whole milliseconds."""
     return int(clock.monotonic() * 1000)
 
 
@@ -50,5 +50,5 @@ class ManualClock:
         self._monotonic += seconds
 
     def set_wall(self, seconds: float) -> None:
-        """Set the wall clock forward or back; the other one goes on as if nothing were."""
+        """Move the wall clock forward or back by seconds; the other clock does not change."""
         self._now_ms += round(seconds * 1000)

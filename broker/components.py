@@ -59,7 +59,7 @@ log = structlog.get_logger("logyard.broker")
 
 
 async def read_identity(config: BrokerConfig, environment: Environment) -> DirectoryIdentity | None:
-    """Whose the log directories are, as their meta.properties say; None where they are new."""
+    """Return the cluster and broker id in the log directories' meta.properties, None if the directories are new."""
     store = LogStore(
         log_settings.settings_from(config, environment.open_files_max),
         environment.disk,
@@ -181,13 +181,13 @@ class Components:
         )
 
     def _producer_ids(self, zk: Any) -> ProducerIds:
-        """Blocks come from the controller; below 3.0 every broker takes its own (KIP-730)."""
+        """Blocks of ids come from the controller; below 3.0 each broker takes them from ZooKeeper (KIP-730)."""
         if self.config.ibp >= IBP_3_0_IV0:
             return ProducerIds(self.channel.allocate_producer_ids)
         return ProducerIds(ZooKeeperBlocks(zk, self.config.broker_id, self._environment.clock.now_ms).allocate)
 
     def _isr_changes(self, zk: Any) -> AlterPartitionSender | DirectIsrWriter:
-        """How leaders change their ISR: by the controller, below 2.7-IV2 by writing the state znode (facts §22)."""
+        """Leaders change their ISR through the controller, below 2.7-IV2 by writing the state znode (facts §22)."""
         if self.config.ibp >= IBP_2_7_IV2:
             return AlterPartitionSender(self.to_controller, self.config.broker_id, lambda: self.broker_epoch)
         return DirectIsrWriter(zk, self.config.broker_id)
@@ -279,11 +279,11 @@ class Components:
         return service
 
     def http_app(self) -> Starlette:
-        """What is served over HTTP: /health, /metrics, and behind the token /leases and /partitions."""
+        """Return the HTTP application: /health, /metrics, and with the token /leases and /partitions."""
         return self.http.app(self.config.optional_str("http.token.file"), self.config.log_dirs[0])
 
     def health(self) -> tuple[bool, dict[str, Any]]:
-        """Whether requests are served, and what a machine that watches wants to know."""
+        """Return whether requests are served, and the details for monitoring."""
         return self.running, {
             "status": "ready" if self.running else "not ready",
             "broker_id": self.config.broker_id,
@@ -305,7 +305,7 @@ class Components:
     # Life
 
     async def load(self) -> None:
-        """Whose directories these are, dynamic settings (logs are opened with them), then every log."""
+        """Check the log directories' identity, read the dynamic settings, open every log, restore the leases."""
         identity = await self.store.open()
         if identity is not None:
             identity.check(self.services.cluster_id, self.config.broker_id)
@@ -319,9 +319,9 @@ class Components:
         self.broker_epoch = epoch
 
     async def start(self) -> None:
-        """Begin the periodic work and stand for controller."""
+        """Begin the periodic work, and try to become controller."""
         with suppress(SessionExpired):  # `session_restored` follows
-            await self._watcher.renew()  # nobody heard of a session that ended while the logs were loaded
+            await self._watcher.renew()  # a session may have ended while the logs were loaded
         self.store.start()
         self.replicas.start()
         self._expiry = tasks.every("expire offsets", EXPIRE_OFFSETS_S, self.groups.expire_offsets)
@@ -332,12 +332,12 @@ class Components:
         self.running = True
 
     async def session_restored(self) -> None:
-        """A new ZooKeeper session, registered again."""
+        """This broker is registered in a new ZooKeeper session."""
         await self._watcher.start()
         self.controller.on_session_established()
 
     async def hand_over(self) -> None:
-        """Controlled shutdown, where it is enabled (facts §8)."""
+        """Hand leadership to other brokers (controlled shutdown), if it is enabled (facts §8)."""
         if not self.config.bool("controlled.shutdown.enable"):
             return
         done = await self.channel.controlled_shutdown(
@@ -383,7 +383,7 @@ class Components:
             self._spawn(self._tell_log_dir_failed())
 
     async def _tell_log_dir_failed(self) -> None:
-        """The controller hears of it by a znode, asks again for our replicas, learns which are offline (facts §9)."""
+        """Write the znode by which the controller learns of it; it then asks for our replicas again (facts §9)."""
         event = Create(log_dir_events.SEQUENCE_PREFIX, log_dir_events.encode(self.config.broker_id), sequential=True)
         try:
             await self._zk.multi([event])

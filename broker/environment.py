@@ -21,8 +21,8 @@ class Environment:
     """Clock, disk, randomness, threads, ZooKeeper and sockets of one broker.
 
     `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py); `open_listener` something
-    that binds at once and serves later (server/listener.py); `open_cleaner` gives who cleans compacted logs, None where
-    nobody does. `run_opening` are the threads for what looks into records, None: those for the disk.
+    that binds at once and serves later (server/listener.py); `open_cleaner` a worker that cleans compacted logs, None
+    if there is no cleaner. `run_opening` runs work on records in threads of its own, None: in those for the disk.
     """
 
     clock: Clock

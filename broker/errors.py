@@ -1,4 +1,4 @@
-"""Every error the broker can name: Kafka's wire codes and our own exception tree.
+"""The broker's errors: Kafka's error codes and our own exceptions.
 
 The numbers are Kafka 3.9's (clients `Errors`); a handler turns an `ApiError` into the code of its
 response, anything else that escapes becomes UNKNOWN_SERVER_ERROR and a line in the log.
@@ -124,11 +124,11 @@ class ErrorCode(IntEnum):
 
 
 class LogyardError(Exception):
-    """The root of every error Logyard raises on purpose; its text is one line that says what to do."""
+    """The base of all errors that Logyard raises on purpose; its text is one line that says what to do."""
 
 
 class ApiError(LogyardError):
-    """A refusal that has a place on the wire: `code` goes into the response, the text beside it."""
+    """A refused request: `code` goes into the response, and the text beside it."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
@@ -137,7 +137,7 @@ class ApiError(LogyardError):
 
 
 class RecordErrors(ApiError):
-    """A batch refused for the sake of single records: `records` are (index in the batch, text)."""
+    """A batch that is refused because of some of its records: `records` has (index in the batch, text) of each."""
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -145,17 +145,17 @@ class RecordErrors(ApiError):
 
 
 class IllegalTransition(LogyardError):
-    """A state machine was asked for a move that its table does not list: our bug, never the peer's."""
+    """A state machine was asked for a change that its table does not list: a bug of ours, never of a peer."""
 
 
 class CorruptData(LogyardError):
-    """Bytes, JSON or text that do not parse: the message names what, where and what was expected."""
+    """Bytes, JSON or text do not parse: the message names what, where, and what was expected."""
 
 
 class StorageError(LogyardError):
     """A log directory failed (I/O error, full disk): that directory goes offline, not the broker.
 
-    `is_passing`: this process's trouble, not the directory's (no file descriptors left); it may work the next time.
+    `is_passing`: the process is at fault, not the directory (no file descriptors left); it may work the next time.
     """
 
     is_passing = False

@@ -1,8 +1,8 @@
-"""How the broker's log looks: one line per event, whatever peers have put into names and messages.
+"""The format of the broker's log: one line per event, whatever peers have put into names and messages.
 
-Rule: every byte that came from a peer (group and member ids, client ids, topics, header fields, messages of errors)
-reaches a line here and nowhere else. What is not printable is escaped, so nobody can begin a line of their own, and
-what belongs to an event but needs several lines (a traceback) is indented.
+Rule: bytes from a peer (group and member ids, client ids, topics, header fields, messages of errors) are written to the
+log here and nowhere else. What is not printable is escaped, so that no peer can forge a line; the further lines of an
+event (a traceback) are indented.
 """
 
 import logging
@@ -13,7 +13,7 @@ _INDENT = "    "
 
 
 def shown(value: object) -> str:
-    """A value as it stands after `key=`: quoted where it has blanks, escaped where it is not printable."""
+    """Return a value as it is written after `key=`: quoted if it has blanks, escaped if it is not printable."""
     text = str(value)
     if text.isprintable() and " " not in text:
         return text
@@ -22,12 +22,12 @@ def shown(value: object) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text as part of one line."""
+    """Return the text with everything escaped that is not printable."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def indented(text: str) -> str:
-    """Several lines, none of which looks like the beginning of an event."""
+    """Return the lines of a text indented, so that none looks like an event of its own."""
     return "\n".join(_INDENT + escaped(line) for line in text.splitlines())
 
 

@@ -1,4 +1,4 @@
-"""The nouns every package shares: partitions, their state and assignment, brokers, topic ids."""
+"""The values that every package shares: partitions, their state and assignment, brokers, topic ids."""
 
 import base64
 import uuid
@@ -33,7 +33,7 @@ def topic_id_from_text(text: str) -> TopicId:
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; its text is also the name of its directory."""
+    """One partition of one topic; str() of it is also the name of its directory."""
 
     topic: str
     partition: int
@@ -43,9 +43,9 @@ class TopicPartition(NamedTuple):
 
 
 def folded(partitions: Iterable[TopicPartition], entries_max: int) -> list[str]:
-    """Name partitions for a log: neighbours of one topic that follow each other as `flights-0..299`.
+    """Return partitions as text for a log line: consecutive ones of a topic as `flights-0..299`.
 
-    In the order given, and no further than `entries_max` entries go.
+    In the order given, `entries_max` entries at most.
     """
     found: list[str] = []
     topic, first, last = "", 0, -2
@@ -88,7 +88,7 @@ class BrokerInfo:
     http: str | None = None
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Return the address on that listener, or None where the broker does not have it."""
+        """Return the address on that listener, None if the broker does not have it."""
         return next((e for e in self.endpoints if e.listener == listener), None)
 
 

@@ -1,4 +1,4 @@
-"""A module out of a large library, without running the library's own front page.
+"""Importing one module of a large package without running the package's `__init__`.
 
 `import kafka.protocol.schemas` runs `kafka/__init__.py` first, which loads both clients, the admin client and their
 network code: 0.15 s of every start of a broker and some megabytes of it, for one function.
@@ -15,10 +15,11 @@ from types import ModuleType
 
 
 @contextmanager
-def without_front_page(package: str) -> Iterator[None]:
-    """While this holds, modules below `package` are imported without its `__init__`; afterwards it is as unimported.
+def without_package_init(package: str) -> Iterator[None]:
+    """Within this context, modules below `package` are imported without running its `__init__`.
 
-    Whoever imports the package itself later gets all of it. Nothing happens where it is imported already, or missing.
+    Afterwards the package counts as not imported: a later import of it runs `__init__` and gets all of it. Nothing
+    happens if the package is imported already, or is not installed.
     """
     spec = None if package in sys.modules else importlib.util.find_spec(package)
     if spec is None or spec.submodule_search_locations is None:
@@ -32,11 +33,11 @@ def without_front_page(package: str) -> Iterator[None]:
     finally:
         if sys.modules.get(package) is stand_in:
             del sys.modules[package]
-            sys.meta_path.insert(0, _FrontPage(package))
+            sys.meta_path.insert(0, _PackageFinder(package))
 
 
-class _FrontPage(MetaPathFinder):
-    """Finds one package, once: what was loaded below it before is bound to it, as an import would have done."""
+class _PackageFinder(MetaPathFinder):
+    """Finds one package, once, and makes the modules that were loaded below it its attributes, as an import does."""
 
     def __init__(self, package: str) -> None:
         self._package = package
@@ -45,7 +46,7 @@ class _FrontPage(MetaPathFinder):
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if name.startswith(f"{self._package}.") and self._package not in sys.modules:
-            # A parent that was loaded without the front page hides that nobody has run it: some modules need it first.
+            # The package is needed whole now: some of its modules only work after its `__init__`.
             importlib.import_module(self._package)
             return ModuleSpec(name, _Loaded(sys.modules[name])) if name in sys.modules else None
         if name != self._package:
@@ -67,7 +68,7 @@ class _FrontPage(MetaPathFinder):
 
 
 class _Loaded(Loader):
-    """Gives a module that the front page has loaded meanwhile, as it is."""
+    """Returns a module that the package's `__init__` has loaded, as it is."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__

@@ -1,8 +1,8 @@
-"""The one way to run tasks on the event loop: each has a name, and none ends in silence.
+"""The one way to run tasks on the event loop: each has a name, and no failure goes unnoticed.
 
-Whatever a task did not expect is logged with its traceback and counted (`failures`, the metric
-`logyard_task_failures_total`). What has to go on goes on after a pause (`keep`, `every`); what is done once is not done
-again (`spawn`). Nothing else creates tasks: tests/architecture looks for it.
+An unexpected exception is logged with its traceback and counted (`failures`, the metric `logyard_task_failures_total`).
+Work that has to go on is started again after a pause (`keep`, `every`); other work is not (`spawn`). Nothing else
+creates tasks; tests/architecture checks it.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ log = structlog.get_logger("logyard.tasks")
 failures: Counter[str] = Counter()
 """How often a task of each name has failed in this process."""
 
-# The loop itself holds tasks weakly. (A table that held them by loop, weakly, would never let go of either: they know
-# their loop.)
+# The loop itself holds tasks weakly. (A weak table of tasks by loop would never release either: tasks refer to their
+# loop.)
 _running: set[asyncio.Task[Any]] = set()
 
 
 def spawn(name: str, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """Begin something that is done once; what goes wrong is logged and counted."""
+    """Start work that is done once; a failure is logged and counted."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work, name=name)
     _running.add(task)
@@ -38,14 +38,14 @@ def spawn(name: str, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
 def keep(
     name: str, work: Callable[[], Coroutine[Any, Any, None]], pause_s: float | None = None
 ) -> "asyncio.Task[None]":
-    """Begin something that goes on until it returns: begun again `pause_s` (a second) after an exception."""
+    """Start work that runs until it returns; after an exception it is started again `pause_s` later (PAUSE_S)."""
     return spawn(name, _kept(name, work, PAUSE_S if pause_s is None else pause_s))
 
 
 def every(
     name: str, interval_s: float, work: Callable[[], Awaitable[None]], first_s: float | None = None
 ) -> "asyncio.Task[None]":
-    """Do something every `interval_s` seconds, first after `first_s` (the same); one bad turn does not end it."""
+    """Do work every `interval_s` seconds, first after `first_s` (by default the same); a failure does not end it."""
 
     async def repeat() -> None:
         await asyncio.sleep(interval_s if first_s is None else first_s)
@@ -61,24 +61,24 @@ def every(
 
 
 def answering(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """Begin something whose outcome, exceptions too, is taken by whoever is handed the task: an answer to a request."""
+    """Start work whose result or exception the caller takes from the task: the answer to a request."""
     return asyncio.get_running_loop().create_task(work)
 
 
 def forget(loop: asyncio.AbstractEventLoop) -> None:
-    """Let go of the tasks of a loop that was ended in their midst: they will not end any more."""
+    """Drop the tasks of a loop that was stopped before they were done: they will never end."""
     _running.difference_update([task for task in _running if task.get_loop() is loop])
 
 
 def failed(name: str, error: BaseException, again_in_s: float | None = None) -> None:
-    """Log and count what a task did not expect."""
+    """Log and count a task's failure."""
     failures[name] += 1
     again = {} if again_in_s is None else {"again_in_s": again_in_s}
     log.error("task failed", task=name, error=repr(error), exc_info=error, **again)
 
 
 def uncaught(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """The event loop's exception handler: what a timer or another callback has raised."""
+    """Log what a timer or another callback has raised: the event loop's exception handler."""
     error = context.get("exception")
     if error is not None:
         failed("callback", error)
@@ -99,7 +99,7 @@ async def _kept(name: str, work: Callable[[], Coroutine[Any, Any, None]], pause_
 
 
 def _raise_own_end(error: BaseException) -> None:
-    """A future that was waited for and cancelled by somebody else is a failure like others, not this task's end."""
+    """Raise the error if this task was cancelled; a cancelled future that it awaited is a failure like others."""
     task = asyncio.current_task()
     if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
         raise error

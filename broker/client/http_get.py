@@ -1,4 +1,4 @@
-"""A GET on another broker's HTTP side. Waits for the network, in a thread."""
+"""An HTTP GET to another broker. Waits for the network: call it in a thread."""
 
 import http.client
 

@@ -1,4 +1,4 @@
-"""What a survey asks of a batch beyond its header, in plain Python: the Spark jobs ship it."""
+"""What a survey needs to know of a batch, in plain Python, because the Spark jobs ship it to their executors."""
 
 from logyard.broker.compaction.decision import CONTROL, BatchFacts
 from logyard.broker.errors import CorruptData
@@ -10,8 +10,11 @@ _CODEC_MASK = 0x07
 
 
 def batch_facts(header: BatchHeader, batch: memoryview) -> BatchFacts:
-    """Return what the survey asks of a batch (an old message's header completed, see old_formats.py); control batches
-    are opened for their marker type."""
+    """Return what the survey needs of a batch; a control batch is opened for its marker type.
+
+    :param header: of an old message: as `old_formats.completed` returns it.
+    :raises CorruptData: a control batch does not parse.
+    """
     return BatchFacts(
         header.base_offset,
         header.base_offset + header.last_offset_delta,

@@ -1,9 +1,11 @@
-"""Pass 1: walk one replica's batches in offset order and decide which offsets survive.
+"""Pass 1 of a compaction: which records of a log survive.
 
-Rule 1: everything here is fed batch by batch, in offset order, from the first leased segment to `range_end`.
-Rule 2: a record stays iff it is the last of its key and has a value, or its delete horizon has not passed (KIP-534);
-        a record without a key goes; aborted data goes; markers follow transactions.py.
-Rule 3: a tombstone or marker goes only below `tombstone_cutoff`: what every assigned replica holds and has cleaned.
+Rule 1: a survey is fed batch by batch, in offset order, from the first leased segment to `range_end`.
+Rule 2: a record survives if it is the last of its key and has a value. A tombstone that is the last of its key survives
+        until its delete horizon has passed (KIP-534). Records without a key and aborted data are removed;
+        transactions.py decides about markers.
+Rule 3: a tombstone or marker is removed only below `tombstone_cutoff`, the offset up to which every assigned replica
+        has been cleaned.
 The keys are a port: the cleaner keeps those of the dirty part (dirty_keys.py), the Spark jobs have a compiled table.
 """
 
@@ -29,7 +31,7 @@ OLD_FORMAT = 0x10000
 
 
 class BatchFacts(NamedTuple):
-    """What the survey needs of a batch header; `marker_type` only for control batches (None when empty)."""
+    """What the survey needs of a batch header; `marker_type` is None but for control batches with a record."""
 
     base_offset: int
     last_offset: int
@@ -41,7 +43,7 @@ class BatchFacts(NamedTuple):
 
 
 def flags_of(header: BatchHeader) -> int:
-    """Return the attributes that `Survey.tombstone` is told of a batch."""
+    """Return the attributes of a batch as `Survey.tombstone` takes them."""
     return header.attributes if header.magic >= 2 else header.attributes | OLD_FORMAT
 
 
@@ -82,8 +84,8 @@ class Survey:
     expired: Sequence[tuple[int, int]] = ()
     keyless: int = 0
     _transactions: TransactionFilter = field(init=False)
-    # Offsets met so far, ascending: markers that stay, those of them that are spent, tombstones that stay or may go if
-    # they are the last of their key, batches that stay though empty. Flat arrays: there may be millions.
+    # Offsets seen so far, ascending: markers that survive, those of them whose transaction is gone, tombstones whose
+    # horizon has not passed, tombstones whose horizon has, batches that stay although empty. There may be millions.
     _markers: "array[int]" = field(default_factory=partial(array, "q"))
     _spent: "array[int]" = field(default_factory=partial(array, "q"))
     _tombstones: "array[int]" = field(default_factory=partial(array, "q"))
@@ -94,7 +96,7 @@ class Survey:
         self._transactions = TransactionFilter(self.aborted)
 
     def batch(self, facts: BatchFacts) -> bool:
-        """Take a batch; return whether its records are to be fed to the key map and to `tombstone`."""
+        """Take a batch; returns whether its records are to be fed to the key map and to `tombstone`."""
         if facts.base_offset >= self.range_end:
             return False
         if facts.producer_id >= 0 and self._is_last_of_producer(facts):
@@ -114,7 +116,7 @@ class Survey:
             self._tombstones.append(offset)
 
     def next_group(self, range_start: int) -> None:
-        """Go on behind what was decided: what follows is decided by itself, the transactions go on."""
+        """Begin the next decision at `range_start`; transactions that are open go on."""
         self.range_start = range_start
         for gathered in (self._markers, self._spent, self._tombstones, self._droppable, self._kept_batches):
             del gathered[:]
@@ -148,7 +150,7 @@ class Survey:
     def _take_marker(self, facts: BatchFacts) -> None:
         fate = self._transactions.marker(facts.producer_id, facts.last_offset, facts.marker_type)
         if facts.marker_type is None:
-            return  # nothing in it survives; kept_batches says whether its header does
+            return  # it has no records; kept_batches decides about its header
         if fate is Fate.SPENT_MARKER:
             if self._has_passed(facts.last_offset, facts.attributes, facts.base_timestamp):
                 return

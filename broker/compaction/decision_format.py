@@ -1,5 +1,7 @@
-"""What one compaction run decided for a partition: by offset, so that it fits every replica however its segments
-are cut."""
+"""The decision of one compaction run for a partition, and its bytes.
+
+A decision names offsets, so it fits every replica, whatever the boundaries of its segments.
+"""
 
 import base64
 import hashlib
@@ -10,19 +12,18 @@ from logyard.broker.compaction.offset_set import OffsetSet
 from logyard.broker.errors import CorruptData
 
 _MAGIC = b"LYCD\x01"
-# What a broker keeps of a run (docs/leases.md, `decision.bytes`).
+# The largest decision that a broker keeps (docs/leases.md, `decision.bytes`).
 KEPT_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of pass 1, the input of pass 2 on every replica.
+    """The outcome of pass 1, and the input of pass 2 on every replica.
 
-    Records in [range_start, range_end) stay iff their offset is in `survivors`; all others stay as they are.
-    `stamped`: surviving tombstones and spent markers; a batch that holds one gets the delete horizon `now_ms +
-    delete_retention_ms`
-    unless it carries one (KIP-534). `kept_batches`: last offsets of batches that stay though empty, for their
-    producer's state.
+    Of the records in [range_start, range_end) those in `survivors` stay; records outside the range stay as they are.
+    `stamped`: surviving tombstones, and surviving markers whose transaction is gone; a batch that holds one gets the
+    delete horizon `now_ms + delete_retention_ms` unless it has one (KIP-534). `kept_batches`: last offsets of batches
+    that stay although empty, for their producer's state.
     """
 
     topic: str
@@ -69,7 +70,7 @@ class Decision:
         return hashlib.sha256(self.encode()).hexdigest()
 
     def summary(self) -> dict[str, int | str]:
-        """Return what the broker is told at commit (docs/leases.md)."""
+        """Return the decision's fields in a commit, without its bytes (docs/leases.md)."""
         return {
             "sha256": self.sha256,
             "range_start": self.range_start,
@@ -80,7 +81,7 @@ class Decision:
         }
 
     def to_commit(self) -> dict[str, int | str]:
-        """Return the summary with the decision itself, where it is small enough to be kept for absent replicas."""
+        """Return the summary, with the decision's bytes if it is small enough to be kept for absent replicas."""
         data = self.encode()
         if len(data) > KEPT_BYTES_MAX:
             return self.summary()

@@ -1,8 +1,8 @@
-"""Cleaning as Kafka's LogCleaner does it: the keys of the dirty part, within a bound, decide about the whole log.
+"""The keys of a log's dirty part, which decide about the whole log, as in Kafka's LogCleaner.
 
 Rule 1: below the clean offset every key is there once, so only a record of the dirty part can supersede another.
-Rule 2: where the dirty part has more keys than the bound allows, the range ends before the batch that does not fit; the
-        next round goes on from there.
+Rule 2: if the dirty part has more keys than the limit, the range ends before the batch that does not fit, and the next
+        cleaning goes on from there.
 """
 
 from array import array
@@ -16,12 +16,12 @@ from logyard.broker.compaction.old_formats import keys
 from logyard.broker.compaction.passes import Batch
 from logyard.broker.compaction.transactions import AbortedTransaction, Fate, TransactionFilter
 
-# What a key costs in a dict of 16-byte digests: the digest, the offset, its slot, and the room a growing dict wants.
+# What a key costs in a dict of 16-byte digests: the digest, the offset, its slot, and the spare room of the dict.
 BYTES_PER_KEY = 200
 
 
 def digest(key: bytes | memoryview) -> bytes:
-    """128 bits stand for a key, so that long keys cost no more than short ones."""
+    """Return 128 bits that stand for a key, so that long keys cost no more than short ones."""
     return blake2b(key, digest_size=16).digest()
 
 
@@ -29,7 +29,7 @@ class DirtyKeys:
     """The last offset of each key of the dirty part."""
 
     def __init__(self, keys_max: int) -> None:
-        """Take at most `keys_max` keys (and the keys of one batch in any case: a round must get somewhere)."""
+        """Take at most `keys_max` keys, but always those of one batch, so that every cleaning makes progress."""
         self._keys_max = keys_max
         self._last: dict[bytes, int] = {}
 
@@ -37,11 +37,11 @@ class DirtyKeys:
         return len(self._last)
 
     def last_of(self, key: bytes | memoryview) -> int:
-        """The last offset of a key in the dirty part, -1 where it is not there."""
+        """Return the last offset of a key in the dirty part, -1 if it has none there."""
         return self._last.get(digest(key), -1)
 
     def read(self, batches: Iterable[Batch], start: int, end: int, aborted: Iterable[AbortedTransaction]) -> int:
-        """Take the batches in [start, end); returns the offset up to where they were taken.
+        """Take the keys of the batches in [start, end); returns the offset below which all were taken.
 
         Raises CorruptData on a batch that does not parse.
         """
@@ -66,7 +66,7 @@ class DirtyKeys:
 
 
 class DirtyKeyMap:
-    """A survey's key map that keeps a record iff the dirty part has no later one of its key."""
+    """A survey's key map: a record is the last of its key if the dirty part has no later one."""
 
     def __init__(self, dirty: DirtyKeys) -> None:
         self._dirty = dirty
@@ -77,6 +77,6 @@ class DirtyKeyMap:
             self._kept.append(offset)
 
     def drain(self) -> OffsetSet:
-        """Return what is kept of the batches fed since the last call."""
+        """Return the records put since the last call that are the last of their key."""
         kept, self._kept = self._kept, array("q")
         return OffsetSet(kept, is_sorted=True)

@@ -1,9 +1,9 @@
-"""Messages of magic 0 and 1 as compaction sees them: batches of one record, or of all that a wrapper holds.
+"""Messages of magic 0 and 1 in a compaction: each is a batch of one record, or of all records that a wrapper holds.
 
-Rule 1: a message is opened once for its header: first offset, last offset and count are then a v2 batch's, and every
-        other rule reads them there.
+Rule 1: a message is opened once to complete its header with first offset, last offset and count, as in a v2 batch. All
+        other rules go by that header.
 Rule 2: a wrapper that loses messages keeps magic, codec, timestamp type and the offsets of those that stay. Its own
-        offset is that of its last one, so it may end earlier than it did (`rewrite.held_end`).
+        offset is that of its last message, so it may end earlier than before (`rewrite.end_placeholder`).
 Rule 3: there is no place for a delete horizon: a tombstone goes by the age of its segment's file (`expired_offsets`).
 Source: facts §13; KIP-31, KIP-32, KIP-57.
 """
@@ -34,7 +34,7 @@ def keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes | 
 
 
 def filtered(batch: memoryview, header: BatchHeader, offsets: Iterable[int]) -> tuple[bytes, int]:
-    """Return a wrapper with only the messages at these offsets, and their number: b"" where none stays."""
+    """Return a wrapper with only the messages at these offsets, and their number; (b"", 0) if none stays."""
     wanted = set(offsets)
     kept = [r for r in ordered(header, batch) if r.offset in wanted]
     if not kept:
@@ -48,10 +48,10 @@ def filtered(batch: memoryview, header: BatchHeader, offsets: Iterable[int]) -> 
 def expired_offsets(
     segments: Iterable[tuple[SegmentRange, int]], clean_offset: int, delete_retention_ms: int
 ) -> tuple[tuple[int, int], ...]:
-    """Return [first, last] of the segments whose old tombstones may go.
+    """Return (first offset, last offset) of the segments whose old tombstones may be removed.
 
-    As Kafka has it: those whose file was changed more than `delete_retention_ms` before that of the last segment that
-    has been cleaned. A swap keeps that time of the file.
+    As in Kafka these are the segments whose file was changed more than `delete_retention_ms` before the file of the
+    last cleaned segment. A swap keeps a file's time of change.
 
     :param segments: each with the time of its log file's last change in ms, in order of offsets.
     """

@@ -6,7 +6,7 @@ from logyard.broker.compaction.batch_facts import batch_facts
 from logyard.broker.compaction.decision import KeyMap, Survey, flags_of
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.old_formats import keys
-from logyard.broker.compaction.rewrite import Tally, held_end, rewrite_batch
+from logyard.broker.compaction.rewrite import Tally, end_placeholder, rewrite_batch
 from logyard.broker.records.header import BatchHeader
 
 Batch = tuple[BatchHeader, memoryview]
@@ -42,7 +42,7 @@ def rewrite_batches(batches: Iterable[Batch], decision: Decision, tally: Tally) 
         outcome = rewrite_batch(batch, header, decision, ends_group=True, tally=tally)
         if outcome is not None:
             yield outcome
-            end = held_end(header, outcome)
+            end = end_placeholder(header, outcome)
             if end is not None:
                 tally.batches_out += 1
                 yield end

@@ -1,4 +1,4 @@
-"""Which part of a log a cleaner may touch, whether it is worth it, and which segments become one.
+"""Which part of a log may be cleaned, whether it is worth it, and which segments become one.
 
 Sources: facts §13 (cleaner), KIP-58 (min.compaction.lag.ms), KIP-354 (max.compaction.lag.ms), docs/leases.md
 (`end_offset`).
@@ -84,7 +84,7 @@ def group_segments(
 ) -> list[list[SegmentRange]]:
     """Cut adjacent segments into the groups that each become one segment.
 
-    A group is as long as its old sizes fit `segment_bytes` and `index_bytes` and its offsets fit an index (int32).
+    The old sizes of a group fit `segment_bytes` and `index_bytes`, and its offsets an index (int32).
     """
     groups: list[list[SegmentRange]] = []
     size = index_size = 0

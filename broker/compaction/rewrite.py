@@ -1,16 +1,14 @@
-"""Pass 2: what a decision makes of each batch of a replica's own log.
+"""Pass 2 of a compaction: what becomes of each batch of a replica's own log.
 
 Rule 1: a batch that keeps all its records and needs no horizon is copied byte for byte.
-Rule 2: base offset, last offset delta, producer id, epoch and sequence never change; base timestamp only for a
-        delete horizon.
-Rule 3: a batch left without records goes, unless its producer's state needs it (an empty header stays) or it ends
-        its group:
-        then a bare placeholder of the same offsets stays, so that the new segment ends where the old ones did.
-        The placeholder carries no producer and no flags: an empty transactional batch without its marker would look
-        like
-        an open transaction when the log is loaded.
-Rule 4: a wrapper of the old formats is filtered by old_formats.py; where it ends a group and loses its last messages, a
-        placeholder follows that ends the group where it ended.
+Rule 2: base offset, last offset delta, producer id, epoch and sequence never change; the base timestamp changes only
+        for a delete horizon.
+Rule 3: a batch left without records is removed, with two exceptions. If its producer's state needs it, an empty header
+        stays. If it is the last of its group, a placeholder of the same offsets stays, so that the new segment ends
+        where the old ones did. A placeholder has no producer and no flags: an empty transactional batch without its
+        marker would look like an open transaction when the log is loaded.
+Rule 4: a wrapper of the old formats is filtered by old_formats.py. If it is the last of its group and loses its last
+        messages, a placeholder follows that ends the group where it ended.
 Source: facts §13; KIP-534; the end-of-group rule is ours (a shorter output could bring a replaced segment back).
 """
 
@@ -36,7 +34,7 @@ _MAGIC = 2
 
 @dataclass(slots=True)
 class Tally:
-    """What pass 2 did to one replica."""
+    """What pass 2 did to one replica; `batches_verbatim` were copied byte for byte."""
 
     batches_in: int = 0
     batches_out: int = 0
@@ -59,7 +57,7 @@ class _RawRecord(NamedTuple):
 def rewrite_batch(
     batch: memoryview, header: BatchHeader, decision: Decision, *, ends_group: bool, tally: Tally
 ) -> bytes | memoryview | None:
-    """Return what becomes of one whole batch: the same view, new bytes, or None where it goes.
+    """Return what becomes of one whole batch: the same view, new bytes, or None if it is removed.
 
     :param ends_group: it is the last batch of the segments that become one.
     :raises CorruptData: the batch does not parse.
@@ -76,9 +74,8 @@ def rewrite_batch(
     return outcome.data
 
 
-def held_end(header: BatchHeader, outcome: bytes | memoryview) -> bytes | None:
-    """Return the placeholder that has to follow what became of a group's last batch, None where it ends where it did
-    (rule 4)."""
+def end_placeholder(header: BatchHeader, outcome: bytes | memoryview) -> bytes | None:
+    """Return the placeholder that has to follow a group's rewritten last batch; None if none is needed (rule 4)."""
     last = parse_header(outcome).last_offset
     if last == header.last_offset:
         return None
@@ -159,14 +156,13 @@ def _filtered(
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """Return the batch without its records: what its producer's state is rebuilt from (ids, sequence, offsets,
-    flags)."""
+    """Return the batch without its records: ids, sequence, offsets and flags, to rebuild its producer's state."""
     keep = header.attributes & ~(_CODEC_MASK | HORIZON)
     return _assemble(header, keep, header.max_timestamp, header.max_timestamp, 0, b"")
 
 
 def placeholder(header: BatchHeader) -> bytes:
-    """Return an empty batch that holds nothing but the offsets (and timestamp) of `header`."""
+    """Return an empty batch with only the offsets and the timestamp of `header`."""
     bare = header._replace(producer_id=-1, producer_epoch=-1, base_sequence=-1)
     return _assemble(bare, header.attributes & _LOG_APPEND_TIME, header.max_timestamp, header.max_timestamp, 0, b"")
 
@@ -198,7 +194,7 @@ def _assemble(
 
 
 def _walk(payload: memoryview, header: BatchHeader) -> list[_RawRecord]:
-    """Return the places of `header.count` records; raises CorruptData when they do not fill the payload."""
+    """Return the positions of `header.count` records; raises CorruptData if they do not fill the payload."""
     records = []
     position = 0
     try:

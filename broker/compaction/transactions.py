@@ -1,7 +1,7 @@
-"""Which transactional batches a cleaner drops, and when a transaction's marker has nothing left to mark.
+"""Which transactional batches a compaction removes, and when a marker is not needed any more.
 
-Rule 1: data of an aborted transaction goes at once and never supersedes anything.
-Rule 2: a marker may go once no batch of its transaction is left in the log before it (an empty batch still counts).
+Rule 1: data of an aborted transaction is removed at once and never supersedes anything.
+Rule 2: a marker may be removed once no batch of its transaction is left before it (an empty batch still counts).
 Rule 3: markers are never compared by key.
 Source: facts §13, §17; KIP-534.
 """
@@ -25,27 +25,26 @@ class AbortedTransaction(NamedTuple):
 
 
 class Fate(Enum):
-    """What becomes of a whole batch before any key is looked at."""
+    """What is decided about a whole batch, before its keys are compared."""
 
-    RECORDS = "its records are judged one by one"
-    ABORTED = "every record goes"
-    MARKER = "a marker that still has something to mark: stays"
-    SPENT_MARKER = "a marker whose transaction is gone: goes once its horizon has passed"
+    RECORDS = "each record is decided by its key"
+    ABORTED = "every record is removed"
+    MARKER = "a marker with batches of its transaction before it: stays"
+    SPENT_MARKER = "a marker whose transaction is gone: removed once its horizon has passed"
 
 
 class TransactionFilter:
-    """Walks a log's batches in offset order and tells the fate of each transactional or control batch."""
+    """Walks a log's batches in offset order and decides about each transactional or control batch."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._waiting = deque(sorted(aborted, key=lambda t: (t.first_offset, t.last_offset)))
-        # producer id -> offset of the abort marker, and whether a batch of the transaction has been met. The marker
-        # itself may be
-        # gone while the index still lists it: what lies behind its offset is another transaction.
+        # producer id -> offset of the abort marker, and whether a batch of the transaction has been seen. The marker
+        # itself may be gone while the index still lists it: batches after its offset are another transaction's.
         self._aborting: dict[int, tuple[int, bool]] = {}
         self._committing: set[int] = set()
 
     def data(self, producer_id: int, last_offset: int) -> Fate:
-        """Judge a transactional data batch."""
+        """Decide about a transactional data batch."""
         self._advance(last_offset)
         marker_offset, _met = self._aborting.get(producer_id, (-1, False))
         if last_offset < marker_offset:
@@ -55,7 +54,7 @@ class TransactionFilter:
         return Fate.RECORDS
 
     def marker(self, producer_id: int, last_offset: int, marker_type: int | None) -> Fate:
-        """Judge a control batch; `marker_type` is None for one that an earlier cleaning left empty."""
+        """Decide about a control batch; `marker_type` is None if an earlier compaction left it empty."""
         self._advance(last_offset)
         if marker_type is None:
             return Fate.SPENT_MARKER
@@ -67,7 +66,7 @@ class TransactionFilter:
             has_data = producer_id in self._committing
             self._committing.discard(producer_id)
             return Fate.MARKER if has_data else Fate.SPENT_MARKER
-        # A kind of control record that this version does not know: never ours to drop.
+        # A kind of control record that this version does not know: it is never removed.
         return Fate.MARKER
 
     def _advance(self, last_offset: int) -> None:

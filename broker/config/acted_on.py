@@ -1,6 +1,6 @@
 """What Logyard acts on, with the line that DescribeConfigs gives as documentation, and what can change while it runs.
 
-A key belongs in here when some code reads it: a key that is only accepted gets a warning, an error under --strict.
+A key belongs here if some code reads it. A key that is only accepted gets a warning, and with --strict an error.
 """
 
 from collections.abc import Mapping
@@ -134,13 +134,13 @@ ACTED_ON: Mapping[str, str] = {
     "logyard.validate.records": "Whether every record of a batch is opened and checked, not only the batch.",
 }
 
-# One broker's own affair: refused for the cluster-wide default.
+# These may be set for one broker only, not as the cluster-wide default.
 DYNAMIC_PER_BROKER = frozenset(
     {
         "advertised.listeners",
         "listeners",
         "listener.security.protocol.map",
-        # Kafka's others of listeners, but for those that hold a secret: a znode is no place for one in plain text.
+        # Kafka's other keys of listeners, except those with a secret, which would be in plain text in a znode.
         "sasl.enabled.mechanisms",
         "sasl.kerberos.kinit.cmd",
         "sasl.kerberos.min.time.before.relogin",

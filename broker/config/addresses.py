@@ -1,17 +1,17 @@
-"""`address:count,…` of max.connections.per.ip.overrides: addresses, or names of hosts, which are not looked up here."""
+"""`address:count,…` of max.connections.per.ip.overrides: IP addresses or host names, which are not resolved here."""
 
 import ipaddress
 import re
 
 from logyard.broker.config.key_types import Allowed, ConfigValue
 
-# What a resolver takes without a doubt: labels of at most 63 letters, digits, hyphens and underscores.
+# What every resolver accepts: labels of at most 63 letters, digits, hyphens and underscores.
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _NAME_CHARS_MAX = 253
 
 
 def address_counts(text: str) -> dict[str, int]:
-    """Read the counts by address or host name; raises ValueError, whose text names the entry that is wrong."""
+    """Read the counts by address or host name; raises ValueError, whose text names the wrong entry."""
     found: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, colon, count = entry.rpartition(":")

@@ -1,8 +1,8 @@
-"""A broker's configuration: Kafka's server.properties and keys, read all at once, with every problem named.
+"""A broker's configuration: Kafka's server.properties and keys, read together, so that every problem is reported.
 
-A value comes from, in order: this broker's dynamic override, the cluster-wide dynamic override, the file (with
-command-line overrides), the default. Keys with finer and coarser forms (log.retention.ms / .minutes / .hours)
-are resolved: ask for the finest.
+A value comes from the first of these that has one: this broker's dynamic override, the cluster-wide dynamic override,
+the file (with command-line overrides), the default. Of keys with several units (log.retention.ms / .minutes / .hours)
+the finest has the effective value.
 """
 
 import difflib
@@ -26,7 +26,14 @@ from logyard.broker.config.fallbacks import resolve
 from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
 from logyard.broker.config.key_types import ConfigType, ConfigValue, Key, format_value
 from logyard.broker.config.keys import KEYS
-from logyard.broker.config.listener_keys import base_of, given_of, is_of_listener, key_of, of_nobody, prefixed
+from logyard.broker.config.listener_keys import (
+    base_of,
+    given_of,
+    is_of_listener,
+    key_of,
+    of_unknown_listeners,
+    prefixed,
+)
 from logyard.broker.config.properties import parse_properties
 from logyard.broker.config.relations import relation_problems
 from logyard.broker.config.topic import LONG_MAX, TopicConfig
@@ -70,7 +77,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key as DescribeConfigs answers it; `value` is None for what is not set or sensitive."""
+    """One key as DescribeConfigs answers it; `value` is None if the key is not set or is sensitive."""
 
     name: str
     value: str | None
@@ -82,7 +89,7 @@ class ConfigEntry:
     doc: str
 
 
-# A key that falls back to others where it is not set itself.
+# Keys that fall back to others if they are not set.
 _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "log.retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     "log.retention.minutes": ("log.retention.minutes", "log.retention.hours"),
@@ -104,7 +111,10 @@ class BrokerConfig(TypedValues):
         warnings: list[str] | None = None,
         learned: Mapping[str, str] | None = None,
     ) -> None:
-        """Use `parse`. `learned` is what the start found out, which no relation restricts. Raises ConfigProblems."""
+        """Use `parse` instead. `learned` has values found at the start, which no relation restricts.
+
+        Raises ConfigProblems.
+        """
         self.warnings: list[str] = warnings or []
         self._layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
             (ConfigSource.DYNAMIC_BROKER, dynamic or {}),
@@ -131,7 +141,7 @@ class BrokerConfig(TypedValues):
 
     @classmethod
     def parse(cls, text: str, overrides: Mapping[str, str] | None = None, strict: bool = False) -> "BrokerConfig":
-        """Read server.properties; `overrides` win over it. `.warnings` names keys that have no effect.
+        """Read server.properties; `overrides` take precedence over it. `.warnings` names keys without effect.
 
         Raises ConfigProblems with everything that is wrong; with `strict` a key without effect is wrong too.
         """
@@ -144,7 +154,7 @@ class BrokerConfig(TypedValues):
             config = cls(static)
         except ConfigProblems as found:
             raise ConfigProblems([*(without_effect if strict else ()), *found.problems]) from None
-        config.warnings = [*without_effect, *of_nobody(static, config.listeners)]
+        config.warnings = [*without_effect, *of_unknown_listeners(static, config.listeners)]
         if strict and config.warnings:
             raise ConfigProblems(config.warnings)
         return config
@@ -152,7 +162,7 @@ class BrokerConfig(TypedValues):
     def with_dynamic(
         self, overrides: Mapping[str, str], cluster_wide: Mapping[str, str] | None = None
     ) -> "BrokerConfig":
-        """Return this configuration under the overrides of this broker and those of every broker.
+        """Return this configuration with the overrides of this broker and those of every broker.
 
         Keys that cannot change while a broker runs are left out, with a warning. Raises ConfigProblems.
         """
@@ -164,13 +174,13 @@ class BrokerConfig(TypedValues):
         return BrokerConfig(self._layers[2][1], own, every, warnings, self._learned)
 
     def with_static(self, learned: Mapping[str, str]) -> "BrokerConfig":
-        """Return this configuration with what the start has found out: a generated broker.id, a bound address."""
+        """Return this configuration with values found at the start: a generated broker.id, a bound address."""
         dynamic, dynamic_default, static = (layer for _, layer in self._layers)
         return BrokerConfig(static, dynamic, dynamic_default, self.warnings, {**self._learned, **learned})
 
     @property
     def broker_id(self) -> int:
-        """The configured id, -1 where one is to be generated."""
+        """The configured id, -1 if one is to be generated."""
         return self.int("broker.id")
 
     @property
@@ -183,13 +193,13 @@ class BrokerConfig(TypedValues):
         return (self.optional_str("inter.broker.listener.name") or self.str("security.inter.broker.protocol")).upper()
 
     def int_of_listener(self, listener: str, key: str) -> int:
-        """A whole number that a listener may have for itself; the broker's where it has none."""
+        """A listener's own whole number; the broker's if the listener has none."""
         own = prefixed(listener, key)
         return self.int(own if own in self._given else key)
 
     @property
     def http_listener(self) -> tuple[str, int]:
-        """Where the HTTP side binds: host and port (0: any free one)."""
+        """The address that HTTP binds: host and port (0: any free one)."""
         return parse_host_port(self.str("http.listener"))
 
     def topic_defaults(self) -> TopicConfig:
@@ -200,7 +210,7 @@ class BrokerConfig(TypedValues):
         )
 
     def describe(self) -> list[ConfigEntry]:
-        """Every key of a broker, and what is there only where it was given (for a listener, to hold back moves).
+        """Return every key of a broker, and the keys that exist only if given (of a listener, throttles of moves).
 
         Sorted by name.
         """
@@ -233,10 +243,10 @@ class BrokerConfig(TypedValues):
         return ConfigEntry(name, value, mine, key.sensitive, name not in DYNAMIC, tuple(synonyms), key.type, doc)
 
     def _synonyms(self, names: tuple[str, ...]) -> list[ConfigSynonym]:
-        """What was given for these keys, the strongest first, then their defaults.
+        """Return what was given for these keys, in order of precedence, then their defaults.
 
-        As in Kafka (ConfigHelper.configSynonyms) nothing counts before the first entry of the first key itself: hours
-        are named behind milliseconds that were given, and not where there are only hours.
+        As in Kafka (ConfigHelper.configSynonyms) the list begins with the first entry of the first key itself: hours
+        are listed after milliseconds that were given, but not if only hours were given.
         """
         found = []
         for name in names:
@@ -286,7 +296,7 @@ class BrokerConfig(TypedValues):
 
 
 def topic_config(defaults: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """Return a topic's settings; overrides that do not parse are left out (a bad znode hurts only itself)."""
+    """Return a topic's settings; overrides that do not parse are left out, the others act."""
     values: dict[str, ConfigValue] = {}
     for name, text in overrides.items():
         topic = TOPIC_KEYS.get(name)
@@ -314,9 +324,10 @@ def validate_topic_overrides(overrides: Mapping[str, str]) -> None:
 
 
 def validate_dynamic_overrides(config: BrokerConfig, overrides: Mapping[str, str], *, cluster_wide: bool) -> None:
-    """Raise ApiError where these cannot be dynamic overrides of a broker, or of all brokers.
+    """Raise ApiError if these cannot be dynamic overrides of a broker, or of all brokers.
 
-    As in Kafka INVALID_REQUEST, for a value too; INVALID_CONFIG for a key that nobody knows, which Kafka would keep.
+    The code is INVALID_REQUEST as in Kafka, for a wrong value too. An unknown key gets INVALID_CONFIG; Kafka would
+    keep it.
     """
     static = sorted(name for name in overrides if name in KEYS and name not in DYNAMIC)
     if static:
@@ -346,7 +357,7 @@ def _topic_config(defaults: TopicConfig, values: Mapping[str, ConfigValue]) -> T
     if isinstance(policy, tuple):
         changed["cleanup_policy"] = frozenset(policy)
     config = replace(defaults, **changed)  # type: ignore[arg-type]  # the types are those of the table
-    # The older of the two ways to bound timestamps holds where the newer one is not used.
+    # The older of the two bounds of timestamps holds if the newer one is not set.
     difference = config.message_timestamp_difference_max_ms
     if difference == LONG_MAX:
         return config

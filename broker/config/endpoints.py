@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from logyard.broker.config.security_keys import PROTOCOLS
 from logyard.broker.model import Endpoint
 
-# What the network side can speak; a listener with another protocol is refused rather than left open.
+# The protocols that are served. A listener with another one is refused, because it would be open to everybody.
 SERVED_PROTOCOLS = ("PLAINTEXT",)
 
 _LISTENER = re.compile(r"([^:/]+)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*)):([0-9]+)")
@@ -48,7 +48,7 @@ def parse_host_port(text: str) -> tuple[str, int]:
 
 
 def is_unspecified(host: str) -> bool:
-    """Whether it means every address of whoever uses it: good to bind, no place to go to."""
+    """Whether it means every address of the machine: a host to bind, not one to connect to."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -56,7 +56,7 @@ def is_unspecified(host: str) -> bool:
 
 
 def http_problems(listener: str, advertised: str | None) -> list[str]:
-    """What is wrong with the HTTP side's address, and with the one told to others."""
+    """Return what is wrong with the HTTP listener's address and with its advertised one, a line each."""
     try:
         host, _ = parse_host_port(listener)
     except ValueError as error:
@@ -78,7 +78,7 @@ def http_problems(listener: str, advertised: str | None) -> list[str]:
 
 
 def listen_problems(listeners: tuple[Endpoint, ...]) -> list[str]:
-    """What is wrong with the addresses to bind."""
+    """Return what is wrong with the addresses to bind, a line each."""
     problems = []
     if not listeners:
         problems.append("listeners: at least one NAME://host:port is expected")
@@ -97,7 +97,7 @@ def listen_problems(listeners: tuple[Endpoint, ...]) -> list[str]:
 def advertise_problems(
     advertised: tuple[Endpoint, ...], listeners: tuple[Endpoint, ...], inter_broker: str
 ) -> list[str]:
-    """What is wrong with the addresses told to others."""
+    """Return what is wrong with the advertised addresses, a line each."""
     names = {e.listener for e in listeners}
     problems = [
         f"advertised.listeners: {e.listener} is not among listeners" for e in advertised if e.listener not in names

@@ -1,4 +1,4 @@
-"""Keys that come in several units or fall back to another key, resolved to the finest (facts §20)."""
+"""Keys with several units, and keys that fall back to another key (facts §20)."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ _HOUR_MS = 3_600_000
 
 
 def resolve(values: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
-    """Return every key's effective value: what is None here is really not set."""
+    """Return every key's effective value; a key is None here only if neither it nor a fallback is set."""
     done = dict(values)
     done["log.retention.ms"] = _retention_ms(values)
     done["log.roll.ms"] = _first(values["log.roll.ms"], _times(values["log.roll.hours"], _HOUR_MS))

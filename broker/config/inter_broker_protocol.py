@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class InterBrokerProtocol(IntEnum):
-    """A level; later ones are larger, so `ibp >= IBP_2_7_IV2` reads as it should."""
+    """A level; later levels are larger, so that levels can be compared: `ibp >= IBP_2_7_IV2`."""
 
     IBP_0_8_0 = 0
     IBP_0_8_1 = 1

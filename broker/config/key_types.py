@@ -30,7 +30,7 @@ _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """A restriction beyond the type: how it reads in an error, and the test."""
+    """A restriction beyond the type: its text for error messages, and the test."""
 
     text: str
     accepts: Callable[[ConfigValue], bool]

@@ -27,7 +27,7 @@ MIB = 1024 * 1024
 _HOUR_MS = 3_600_000
 _NOT_ZERO = Allowed("-1 or at least 1", lambda value: isinstance(value, int) and value != 0)
 _GZIP_LEVEL = Allowed("1 to 9, or -1 for the codec's own", lambda value: value == -1 or value in range(1, 10))
-# The two that Apache Kafka ships; a class of somebody else's cannot be loaded here.
+# The two selectors that Apache Kafka ships; other Java classes cannot be loaded here.
 REPLICA_SELECTORS = (
     "org.apache.kafka.common.replica.LeaderSelector",
     "org.apache.kafka.common.replica.RackAwareReplicaSelector",

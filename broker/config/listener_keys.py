@@ -1,7 +1,7 @@
 """Settings that one listener may have for itself: `listener.name.<its name in lower case>.<key>`.
 
-What a listener does not have for itself it has from the broker (Kafka's valuesWithPrefixOverride). TLS and SASL,
-which Kafka sets so too, are not served here.
+A setting that a listener does not have comes from the broker (Kafka's valuesWithPrefixOverride). Kafka's settings of
+TLS and SASL per listener do not act here.
 """
 
 import re
@@ -13,7 +13,7 @@ from logyard.broker.model import Endpoint
 
 _PREFIXED = re.compile(r"listener\.name\.([^.]*)\.(.+)")
 
-# Kafka lets a broker have none at all, and each listener one at least.
+# Kafka allows 0 for a broker, but not for a listener.
 _OF_LISTENERS = {
     "max.connections": at_least(1),
     "max.connection.creation.rate": at_least(1),
@@ -26,7 +26,7 @@ def prefixed(listener: str, key: str) -> str:
 
 
 def base_of(name: str) -> str | None:
-    """Return the key that a listener's setting stands for, whether it acts or not; None for any other name."""
+    """Return the broker's key behind a listener's setting, whether it acts or not; None for any other name."""
     match = _PREFIXED.fullmatch(name)
     return match[2] if match else None
 
@@ -37,15 +37,15 @@ def is_of_listener(name: str) -> bool:
 
 
 def key_of(name: str) -> Key | None:
-    """Return the key of that name, a broker's or a listener's; None where nothing knows it."""
+    """Return the key of that name, a broker's or a listener's; None if it is unknown."""
     base = base_of(name)
     if base is None or base not in _OF_LISTENERS:
         return KEYS.get(name)
     return Key(name, ConfigType.INT, None, _OF_LISTENERS[base])
 
 
-def of_nobody(names: Iterable[str], listeners: Iterable[Endpoint]) -> list[str]:
-    """Return a line for each setting of a listener that there is not."""
+def of_unknown_listeners(names: Iterable[str], listeners: Iterable[Endpoint]) -> list[str]:
+    """Return a line for each setting of a listener that does not exist."""
     known = {endpoint.listener.lower() for endpoint in listeners}
     return [
         f"{name}: no listener is called {match[1]!r} (listeners: {', '.join(sorted(known))}, in lower case)"
@@ -55,5 +55,5 @@ def of_nobody(names: Iterable[str], listeners: Iterable[Endpoint]) -> list[str]:
 
 
 def given_of(given: Mapping[str, object]) -> list[str]:
-    """Return the listeners' settings among what was given."""
+    """Return the names of listeners' settings among the given keys."""
     return [name for name in given if is_of_listener(name)]

@@ -1,4 +1,4 @@
-"""What must hold between keys, whatever each of them says alone (Kafka 3.9's checks, and what Logyard adds)."""
+"""Relations that must hold between keys: Kafka 3.9's checks, and those that Logyard adds."""
 
 from collections.abc import Callable, Mapping
 
@@ -80,5 +80,5 @@ _CHECKS: tuple[Callable[[Values], list[str]], ...] = (
 
 
 def relation_problems(values: Values) -> list[str]:
-    """Every relation that does not hold, one line each."""
+    """Return a line for each relation that does not hold."""
     return [problem for check in _CHECKS for problem in check(values)]

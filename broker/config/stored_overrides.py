@@ -1,4 +1,4 @@
-"""Overrides as ZooKeeper keeps them: written by any kind of broker, or by hand."""
+"""Overrides that are stored in ZooKeeper, by any kind of broker or by hand."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,7 +6,7 @@ from logyard.broker.config.listener_keys import key_of
 
 
 def readable(overrides: Mapping[str, str], note: Callable[[str], None]) -> dict[str, str]:
-    """The stored overrides that can be read; the others, which some other kind of broker let pass, are noted."""
+    """Return the stored overrides that parse; `note` is called with a line for each other one."""
     found = {}
     for name, text in overrides.items():
         key = key_of(name)

@@ -53,7 +53,10 @@ class TopicConfig:
 
     @property
     def roll_ms(self) -> int:
-        """The age at which a segment is rolled: what is to be compacted by a time must not be in the active segment."""
+        """The age in ms at which a segment is rolled.
+
+        It is at most max.compaction.lag.ms on a compacted topic, because the active segment is never compacted.
+        """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
 
     @property

@@ -31,7 +31,7 @@ _REPLICA_LIST = Allowed(
 
 @dataclass(frozen=True, slots=True)
 class TopicKey:
-    """A topic's key: how to read it, and the broker keys that give its default, the first that is set."""
+    """A topic's key, and the broker keys that its default comes from: the first that is set."""
 
     key: Key
     synonyms: tuple[str, ...]
@@ -53,7 +53,7 @@ def _topic_key(
 
 
 def _own(name: str, kind: ConfigType, default: ConfigValue, allowed: Allowed = ANYTHING) -> tuple[str, TopicKey]:
-    """A key that no broker key stands behind."""
+    """Return a key whose default comes from no broker key."""
     return name, TopicKey(Key(name, kind, default, allowed), ())
 
 
@@ -111,7 +111,7 @@ TOPIC_KEYS: Mapping[str, TopicKey] = dict(
 
 
 def topic_problems(values: Mapping[str, ConfigValue]) -> list[str]:
-    """Relations between a topic's own settings."""
+    """Return a line for each relation between a topic's settings that does not hold."""
     problems: list[str] = []
     if values.get("remote.storage.enable"):
         problems.append("remote.storage.enable: true is not allowed, there is no tiered storage in this broker")

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class TypedValues:
-    """Getters named for the type. A key that is in no table is a KeyError, one that is not set a LogyardError."""
+    """Getters named for the type. They raise KeyError for an unknown key, LogyardError for one that is not set."""
 
     # Inside this class `int`, `str`… name the getters, hence builtins.
 

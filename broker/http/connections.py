@@ -1,8 +1,8 @@
-"""One HTTP connection that ends: uvicorn's own waits for ever for a head, a body, or a reader.
+"""HTTP connections with time limits: uvicorn's own wait for ever for a head, a body, or a reader.
 
-Rule 1: a request's head has to be there ten seconds after the connection was made or the last answer went out.
-Rule 2: while a body is sent or an answer is read, 16 KiB have to come or go in a minute, or the rest of it.
-Rule 3: while the broker works nobody is hurried: a commit may take minutes.
+Rule 1: a request's head has to be complete ten seconds after the connection was made or the last answer was sent.
+Rule 2: while a body is sent or an answer is read, 16 KiB a minute have to pass, or the rest of it.
+Rule 3: while the broker works on a request there is no limit: a commit may take minutes.
 Rule 4: there are 512 connections at most; one more is closed at once.
 
 A head has at most 16 KiB (h11's bound).
@@ -48,7 +48,7 @@ class BoundedConnection(H11Protocol):
         if self._stage() != self._life:
             self._life, self._since, self._life_moved = self._stage(), now, self._moved
         if unsent != self._sent_before:
-            # What an answer grows by is ours; only what it shrinks by was read.
+            # The buffer grows by what the broker writes; only what it shrinks by was read by the peer.
             self._moved += max(0, self._sent_before - unsent)
             self._sent_before = unsent
         if answering and not cycle.more_body and not unsent:
@@ -56,11 +56,11 @@ class BoundedConnection(H11Protocol):
         elif (answering or unsent) and self._moved - self._life_moved >= PIECE_BYTES:
             self._since, self._life_moved = now, self._moved
         if now - self._since >= (PIECE_S if answering or unsent else HEAD_S):
-            self.logger.warning("HTTP connection cut off: its peer does not go on")
+            self.logger.warning("HTTP connection closed: its peer is too slow")
             self.transport.abort()
 
     def _stage(self) -> tuple[int, int]:
-        """What is waited for: another request, its body, its answer's end; with which request it is."""
+        """Return the request (0: none) and what is awaited: its body, or the end of its answer."""
         cycle: Any = self.cycle
         if cycle is None:
             return 0, 0

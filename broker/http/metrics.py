@@ -1,7 +1,7 @@
-"""The broker's figures as Prometheus text: Kafka's metric names in snake case, behind `logyard_` (facts §20).
+"""The broker's metrics as Prometheus text: Kafka's metric names in snake case, with the prefix `logyard_` (facts §20).
 
-Everything is read when it is scraped, on the event loop; nothing is counted twice. A gauge of the controller whose
-name the replicas have as well is called `logyard_controller_…`.
+All values are read on the event loop when they are scraped. If the controller and the replicas have a gauge of the same
+name, the controller's is called `logyard_controller_…`.
 """
 
 import re
@@ -31,7 +31,7 @@ def snake_case(name: str) -> str:
 
 
 class ApiFigures(Protocol):
-    """What the dispatcher counts for one API (server.dispatch.ApiCounter)."""
+    """What the dispatcher counts for one API: server.dispatch.ApiCounter."""
 
     name: str
     requests: int
@@ -40,7 +40,7 @@ class ApiFigures(Protocol):
 
 
 class LoopPauses:
-    """The longest time for which the event loop did not get to a timer that was due, since it was last asked."""
+    """The longest delay of a due timer on the event loop since the last scrape."""
 
     def __init__(self, timers: Timers, monotonic: Callable[[], float]) -> None:
         self._timers = timers
@@ -62,14 +62,14 @@ class LoopPauses:
             self._timer.cancel()
 
     def take_longest(self) -> float:
-        """Seconds; the next look starts from nothing."""
+        """Return the longest delay in seconds, and start again from 0."""
         longest, self._longest = self._longest, 0.0
         return longest
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the figures come from; `identity` becomes the labels of `logyard_broker_info`."""
+    """Where the values come from; `identity` becomes the labels of `logyard_broker_info`."""
 
     replicas: Replicas
     controller_gauges: Callable[[], Mapping[str, int]]
@@ -82,13 +82,13 @@ class Sources:
 
 
 class BrokerCollector(Collector):
-    """Reads all of a broker's figures."""
+    """Reads all metrics of a broker."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: reading everything just to register would be wrong before the broker is up."""
+        """Return nothing, so that registering reads no values: the broker may not be up yet."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -166,12 +166,12 @@ def _tasks() -> Metric:
 
 
 class Metrics:
-    """A registry of this broker alone, so that several brokers fit into one process."""
+    """A registry of this broker alone: tests run several brokers in one process."""
 
     def __init__(self, sources: Sources) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(BrokerCollector(sources))
 
     def text(self) -> bytes:
-        """Return the figures in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         return generate_latest(self._registry)

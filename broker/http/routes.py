@@ -1,6 +1,6 @@
-"""The broker's HTTP side: /health and /metrics for machines that watch, /leases and /partitions for jobs.
+"""The routes that a broker serves over HTTP: /health and /metrics for monitoring, /leases and /partitions for jobs.
 
-Only translates between HTTP and the services it is given; docs/leases.md is the contract of the lease routes.
+They only translate between HTTP and LeaseService; docs/leases.md is the contract of the lease routes.
 """
 
 import json
@@ -31,7 +31,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def build(
     lease_service: LeaseService, token: str, health: Callable[[], tuple[bool, Json]], metrics: Callable[[], bytes]
 ) -> Starlette:
-    """Return the ASGI application. `health` says (ready, details); `metrics` gives Prometheus text."""
+    """Return the ASGI application. `health` gives (ready, details), `metrics` Prometheus text."""
 
     async def show_health(request: Request) -> Response:
         ready, details = health()
@@ -49,7 +49,7 @@ def build(
 
 
 def guarded(endpoint: Endpoint, token: str) -> Endpoint:
-    """Let nobody in without the token."""
+    """Return the endpoint with a check of the token before it."""
     answer = answered(endpoint)
 
     async def guard(request: Request) -> Response:
@@ -61,7 +61,7 @@ def guarded(endpoint: Endpoint, token: str) -> Endpoint:
 
 
 def answered(endpoint: Endpoint) -> Endpoint:
-    """Turn what goes wrong into a refusal."""
+    """Return the endpoint with its errors as answers: LeaseError, StorageError and OSError."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -78,7 +78,7 @@ def answered(endpoint: Endpoint) -> Endpoint:
 
 
 def lease_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]:
-    """(path, method, endpoint) of what is done with a lease."""
+    """Return (path, method, endpoint) of the routes of leases."""
 
     async def take(request: Request) -> Response:
         return JSONResponse(await lease_service.grant(await _body(request)), 201)
@@ -130,7 +130,7 @@ def lease_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]
 
 
 def replica_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]:
-    """(path, method, endpoint) of what is told of replicas without a lease."""
+    """Return (path, method, endpoint) of the routes of replicas, without a lease."""
 
     async def partitions(request: Request) -> Response:
         return JSONResponse(await lease_service.partitions())
@@ -152,7 +152,7 @@ def replica_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint
 
 
 def decision_routes(lease_service: LeaseService) -> list[tuple[str, str, Endpoint]]:
-    """(path, method, endpoint) of what brokers ask each other, without a token."""
+    """Return (path, method, endpoint) of what brokers ask each other, without a token."""
 
     async def decisions(request: Request) -> Response:
         return JSONResponse(lease_service.decisions())
@@ -177,11 +177,11 @@ async def _body(request: Request) -> Json:
     async for chunk in request.stream():
         data += chunk
         if len(data) > JSON_BYTES_MAX:
-            raise LeaseError("too_large", 413, f"a JSON body may have {JSON_BYTES_MAX} bytes")
+            raise LeaseError("too_large", 413, f"a JSON body may have at most {JSON_BYTES_MAX} bytes")
     try:
         body = json.loads(data)
     except ValueError as error:
-        raise LeaseError("invalid_request", 400, f"the body is no JSON: {error}") from error
+        raise LeaseError("invalid_request", 400, f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise LeaseError("invalid_request", 400, "the body must be a JSON object")
     return body
@@ -194,10 +194,10 @@ def _whole_number(name: str, text: str | None) -> int:
 
 
 def _byte_range(header: str | None) -> tuple[int, int | None] | None:
-    """Read `bytes=A-B` or `bytes=A-` into (A, B+1 or None); None where there is no header."""
+    """Read `bytes=A-B` or `bytes=A-` into (A, B+1 or None); None if there is no header."""
     if header is None:
         return None
     first, dash, last = header.removeprefix("bytes=").partition("-")
     if not header.startswith("bytes=") or not dash or not first.isdecimal() or (last and not last.isdecimal()):
-        raise LeaseError("range_wanted", 416, f"Range {header!r}: bytes=A-B or bytes=A- is understood")
+        raise LeaseError("range_wanted", 416, f"Range {header!r}: only bytes=A-B and bytes=A- are supported")
     return int(first), int(last) + 1 if last else None

@@ -1,4 +1,4 @@
-"""uvicorn inside the broker's own event loop: the socket is bound early, served once there is something to serve."""
+"""uvicorn on the broker's own event loop: the socket is bound early, and served once the broker is ready."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,14 @@ from logyard.broker.http.connections import BoundedConnection
 
 
 class HttpRefused(LogyardError):
-    """The HTTP side may not or cannot listen where it was told to."""
+    """The broker may not or cannot listen for HTTP at the configured address."""
 
 
 class HttpServer:
     """One listening socket and, after `start`, the server on it."""
 
     def __init__(self, host: str, port: int, *, authenticated: bool = False) -> None:
-        """Bind; raises HttpRefused. Off loopback needs a token that somebody chose (http.token.file)."""
+        """Bind; raises HttpRefused. An address off loopback needs a token that somebody chose (http.token.file)."""
         if not authenticated and not _is_loopback(host):
             raise HttpRefused(
                 f"http.listener={host}:{port}: without authentication only a loopback address is allowed; "

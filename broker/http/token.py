@@ -1,4 +1,4 @@
-"""The bearer token of the HTTP side: made once, kept in a 0600 file in the first log directory, never logged."""
+"""The bearer token of the HTTP routes: made once, kept in a 0600 file in the first log directory, never logged."""
 
 import hmac
 import os
@@ -29,7 +29,7 @@ def load_or_create(log_dir: str) -> str:
 
 
 def load(path: str) -> str:
-    """Return the token of `http.token.file`; raises LogyardError where there is none."""
+    """Return the token of `http.token.file`; raises LogyardError if there is none."""
     try:
         token = Path(path).read_text().strip()
     except OSError as error:

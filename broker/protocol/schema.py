@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from logyard.broker.submodule_import import without_front_page
+from logyard.broker.submodule_import import without_package_init
 
-with without_front_page("kafka"):
+with without_package_init("kafka"):
     from kafka.protocol.schemas import load_json
 
     importlib.import_module("kafka.protocol.schemas.resources")  # where load_json looks, later

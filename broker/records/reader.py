@@ -25,9 +25,9 @@ from logyard.broker.records.header import (
 )
 from logyard.broker.records.pauses import RECORDS, rest
 from logyard.broker.records.stream import Stream, outline, record
-from logyard.broker.submodule_import import without_front_page
+from logyard.broker.submodule_import import without_package_init
 
-with without_front_page("aiokafka"):
+with without_package_init("aiokafka"):
     from aiokafka.errors import CorruptRecordException
     from aiokafka.record._crecords import DefaultRecordBatch
 

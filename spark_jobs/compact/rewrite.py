@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.ranges import SegmentRange, group_segments
-from logyard.broker.compaction.rewrite import Tally, held_end, rewrite_batch
+from logyard.broker.compaction.rewrite import Tally, end_placeholder, rewrite_batch
 from logyard.broker.records import compression
 from logyard.broker.records.header import parse_header
 from logyard.spark_jobs.compact import rewrite_kernels as rk
@@ -161,7 +161,7 @@ class Rewriter:
             if outcome is None:
                 continue
             yield memoryview(outcome), parse_header(outcome).last_offset
-            end = held_end(header, outcome) if is_end else None
+            end = end_placeholder(header, outcome) if is_end else None
             if end is not None:
                 yield memoryview(end), header.last_offset
         self.result.batches_in += tally.batches_in
