@@ -88,10 +88,6 @@ class DynamicConfigs:
         """Take over the overrides of a broker (its id as text, or `<default>`)."""
         self._brokers[entity] = dict(overrides)
 
-    def broker_overrides(self) -> Overrides:
-        """Return this broker's effective overrides: its own over the cluster-wide default's."""
-        return {**self._brokers.get(DEFAULT_ENTITY, {}), **self._brokers.get(str(self.broker_id), {})}
-
     def entity_overrides(self, entity: str) -> Overrides:
         """Return exactly what was set on one broker id or on `<default>`."""
         return self._brokers.get(entity, {})

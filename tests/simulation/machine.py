@@ -194,7 +194,6 @@ class Machine:
         self.graveyard: list[Process] = []
         self.loses_power = False
         self.is_leaving = False  # told to stop: it serves on for a while
-        self.up_since = 0.0
         self._chance = random.Random(f"{seed} machine {broker_id}")
         self._settings = settings
         self._loop, self._network, self._trace = loop, network, trace
@@ -228,7 +227,6 @@ class Machine:
         self.disk.restart(self._choose if self.loses_power else None)
         self.loses_power = False
         process = self.process = Process(self.name)
-        self.up_since = self._loop.now
         process.spawn(self._run(process, tree))
 
     async def _run(self, process: Process, tree: ZooKeeperTree) -> None:

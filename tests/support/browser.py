@@ -139,12 +139,6 @@ class Browser:
         """What the console got since the last call: {level, message, source}."""
         return list(self._send("POST", "se/log", {"type": "browser"}))
 
-    def cookies(self) -> dict[str, str]:
-        return {cookie["name"]: cookie["value"] for cookie in self._send("GET", "cookie")}
-
-    def forget_cookies(self) -> None:
-        self._send("DELETE", "cookie")
-
     # -- elements ---------------------------------------------------------------------------------
 
     def find(self, where: str) -> list[str]:
@@ -198,11 +192,6 @@ class Browser:
         element = self.wait_for(where)
         self._send("POST", f"element/{element}/clear", {})
         self._send("POST", f"element/{element}/value", {"text": text})
-
-    def press(self, *keys: str) -> None:
-        """Keys, one after the other, to what has the focus; named as WebDriver does (\\ue004 is Tab)."""
-        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
-        self._send("POST", "actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
 
     def text(self, where: str = "body") -> str:
         """What is to be read there."""

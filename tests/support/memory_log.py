@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.log.leader_epochs import EpochCache, EpochEntry
+from logyard.broker.log.leader_epochs import EpochCache
 from logyard.broker.model import TopicId, TopicPartition
 
 HEADER = struct.Struct(">qiiqi")  # base offset, leader epoch, records, timestamp, payload size
@@ -184,12 +184,6 @@ class MemoryLog:
 
     def aborted_transactions(self, start: int, end: int) -> list[Aborted]:
         return [a for a in self.aborted if a.first_offset < end]
-
-    def crash_to(self, end: int) -> None:
-        """Lose what was never synced: everything from `end` on."""
-        entries = [e for e in self.epochs.entries if e.start_offset < end]
-        self.truncate_to(end)
-        self.epochs = EpochCache([EpochEntry(*e) for e in entries], log_end_offset=lambda: self.log_end_offset)
 
 
 class MemoryLogs:

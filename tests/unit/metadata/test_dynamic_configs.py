@@ -50,7 +50,6 @@ def test_brokers(configs: DynamicConfigs) -> None:
     configs.set_broker("<default>", {"x": "1", "y": "1"})
     configs.set_broker("1", {"y": "2"})
     configs.set_broker("2", {"y": "3"})
-    assert configs.broker_overrides() == {"x": "1", "y": "2"}
     assert configs.entity_overrides("2") == {"y": "3"}
 
 

@@ -1,0 +1,174 @@
+"""Nothing is defined that nobody uses: vulture over the product alone, then over the product with its tests.
+
+What only tests use is dead too, unless it is a twin of a port, or users and frameworks call it. vulture goes by names,
+so an exception is a pattern of names with its reason; one that is no longer needed has to go.
+"""
+
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+
+from vulture import Vulture
+
+from logyard.broker.errors import ErrorCode
+from tests.support import floors
+
+# Why something is there that nothing else of the product names: the reason, and patterns of names.
+PRODUCT: dict[str, Sequence[str]] = {
+    "a table of Kafka's, whole": ("IBP_*", "LEVEL_*", "UNSAFE_DOWNGRADE", "EXPORT"),
+    "every setting of Kafka's is read, acted on or not": (
+        "compression_lz4_level",
+        "local_retention_*",
+        "message_format_version",
+        "remote_storage_enable",
+    ),
+    "metrics are read by `asdict`": (
+        "*_expands",
+        "*_shrinks",
+        "failed_*",
+        "replication_bytes_*",
+        "messages_in",
+        "cold_reads",
+    ),
+    "counted for tests, which see nothing else of it": ("evictions", "expirations", "syncs", "rewrites", "is_cold"),
+    "asyncio calls it, by these names": (
+        "get_buffer",
+        "buffer_updated",
+        "sizehint",
+        "eof_received",
+        "pause_writing",
+        "resume_writing",
+    ),
+    "uvicorn reads it": ("capture_signals", "should_exit"),
+    "what a Protocol asks of a function": ("__call__",),
+    "Python's import system calls it": ("__path__", "create_module"),
+    "kazoo calls it": ("serialize", "deserialize", "dispatch_callback"),
+    "kafka-python calls it": ("maybe_raise_auth_failure",),
+    "Airflow calls or reads it": (
+        "conn_name_attr",
+        "execute_complete",
+        "fastapi_apps",
+        "get_link",
+        "get_provider_info",
+        "hook_name",
+        "LogyardPlugin",
+        "on_kill",
+        "operator_extra_links",
+        "react_apps",
+        "serialize",
+        "template_fields_renderers",
+        "test_connection",
+        "ti_key",
+        "ui_color",
+        "xcom_key",
+    ),
+    "Spark calls or reads it": (
+        "addInPlace",
+        "application",
+        "application_args",
+        "getDefaultReadLimit",
+        "initialOffset",
+        "latestOffset",
+        "prepareForTriggerAvailableNow",
+        "pushFilters",
+        "reportLatestOffset",
+        "streamReader",
+        "zero",
+    ),
+    "FastAPI calls it": ("docs", "invalid"),
+    "typer has it said by a flag": ("entity_default",),
+    "users import it into DAGs and policies": (
+        "*Sensor",
+        "DeleteRecordsOperator",
+        "PolicyViolation",
+        "TopicsChangedEvent",
+    ),
+    "a field of a JSON document": ("bytes_once", "started_at"),
+    "a twin of a port, or a step of one that the world makes by itself": (
+        "Memory*",
+        "ManualClock",
+        "set_wall",
+        "FixedChance",
+        "RecordingPeers",
+        "InProcess",
+        "heal",
+        "lose_replies",
+        "reconnect",
+        "crash",
+        "sessions",
+    ),
+    "tests do or wait for what otherwise time brings": (
+        "connection_count",
+        "open_transactions",
+        "wait_gone",
+    ),
+    "the platform's other users: tests start runs by it": ("run_dag", "wait_healthy"),
+    "said in a log or an answer": ("client_software", "duplicate"),
+}
+# What pytest, asyncio, http.server and others call or read in tests, by their names.
+TESTS: dict[str, Sequence[str]] = {
+    "pytest finds it": ("test_*", "pytest*"),
+    "a case that its decorator takes": ("_",),
+    "asyncio, greenlet and the libraries' servers read or call it": (
+        "__call__",
+        "_log_destroy_pending",
+        "_repr",
+        "_run_once",
+        "_source_traceback",
+        "_when",
+        "daemon_threads",
+        "do_GET",
+        "do_POST",
+        "do_PUT",
+        "get_map",
+        "gr_context",
+        "ignore_errors",
+        "log_message",
+        "protocol_version",
+        "should_exit",
+        "sizehint",
+    ),
+    "Airflow reads it": ("dag_version",),
+    "a command of a transcript or a step of a history: `do_` and its word": ("do_[a-z]*",),
+    "a row of a report": ("runs_of_*", "sent_mb"),
+}
+
+
+def unused(paths: Iterable[str]) -> list[tuple[str, str]]:
+    """(path:line, name) of everything that vulture finds no use of; Kafka's error codes are a table and stand whole."""
+    vulture = Vulture(ignore_decorators=["@*.fixture", "@fixture", "@*.command", "@*.callback"])
+    vulture.scavenge([str(floors.ROOT / path) for path in paths])
+    return [
+        (f"{item.filename.relative_to(floors.ROOT)}:{item.first_lineno}: {item.typ}", item.name)
+        for item in vulture.get_unused_code(min_confidence=60)
+        if item.name not in ErrorCode.__members__
+    ]
+
+
+def unexplained(found: Iterable[tuple[str, str]], allowed: Mapping[str, Sequence[str]]) -> list[str]:
+    patterns = [pattern for names in allowed.values() for pattern in names]
+    return [f"{where} {name}" for where, name in found if not any(fnmatchcase(name, p) for p in patterns)]
+
+
+def unneeded(found: Iterable[tuple[str, str]], allowed: Mapping[str, Sequence[str]]) -> list[str]:
+    names = {name for _, name in found}
+    return [p for some in allowed.values() for p in some if not any(fnmatchcase(name, p) for name in names)]
+
+
+@cache
+def tracked() -> tuple[str, ...]:
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=floors.ROOT, capture_output=True, text=True, check=True)
+    return tuple(listed.stdout.split())
+
+
+def test_the_product_uses_all_that_it_defines() -> None:
+    found = unused(path for path in tracked() if not path.startswith("tests/"))
+    assert unexplained(found, PRODUCT) == []
+    assert unneeded(found, PRODUCT) == [], "these exceptions are no longer needed"
+
+
+def test_the_tests_use_all_that_they_define() -> None:
+    found = [item for item in unused(tracked()) if item[0].startswith("tests/")]
+    assert unexplained(found, TESTS) == []
+    assert unneeded(found, TESTS) == [], "these exceptions are no longer needed"
