@@ -1,9 +1,9 @@
-"""Evening out bytes over brokers by moving as few of them as possible; pure.
+"""Balances bytes over brokers with as few moves as possible. Pure.
 
-A band, not a point (facts §30): only brokers above the band give, always to the emptiest that may take, and
-of the fullest broker's replicas the one that comes nearest to half of the gap. Where no single replica helps, a large
-one is exchanged for a small one. What is reached already is left alone, so a second run finds nothing to do.
-Where the disks' capacities are known, a broker is as full as the share of its disks that it holds.
+The target is a band around the average, not a point (facts §30): only brokers above the band give replicas, always to
+the emptiest broker that may take them, and of the fullest broker's replicas the one nearest to half of the gap. If no
+single replica helps, a large one is exchanged for a small one. What is balanced stays, so a second run does nothing.
+If the disks' capacities are known, a broker's load is the share of its disks that it uses.
 """
 
 from bisect import bisect_left, insort
@@ -16,7 +16,7 @@ from logyard.broker.model import TopicPartition
 Placement = dict[TopicPartition, tuple[int, ...]]
 Entry = tuple[int, TopicPartition]
 
-# A broker may hold this share more than the average; the plan aims a little lower, so that it does not flap.
+# A broker may hold this share above the average; the plan aims a little lower, so that later runs find nothing.
 BAND = 0.10
 _MARGIN = 0.9
 _CANDIDATES = 64
@@ -24,7 +24,7 @@ _CANDIDATES = 64
 
 @dataclass(slots=True)
 class Bytes:
-    """Who holds how much. `racks` is empty where they do not count; `keep_counts`: no move makes the
+    """The bytes of each broker. `racks` is empty if they do not count; `keep_counts`: no move may make the
     numbers of replicas less even; then only exchanges help.
 
     `capacities`: bytes of each broker's disks, of all or of none; `beside`: what brokers hold of other partitions.

@@ -1,7 +1,7 @@
-"""Which running moves may be cancelled, and what their throttles leave behind; pure.
+"""Which running moves may be cancelled, and which throttle settings are left over. Pure.
 
-A cancelled move goes back to the replicas of before. Where none of those lives and is in sync, nobody could lead the
-partition (KAFKA-14424): such a move is left alone, and so is one that was superseded since it was planned for.
+A cancelled move goes back to the partition's former replicas. If none of them is alive and in sync, nobody could lead
+the partition (KAFKA-14424): such a move is not cancelled, and neither is one that was replaced by another meanwhile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue
 from logyard.admin.reassignment.plan import Move
 from logyard.broker.model import Assignment, TopicPartition
 
-LEADERLESS = "none of its former replicas {} lives and is in sync: start one of these brokers first"
-OTHER_TARGET = "it moves to {} by now, and not to {}: look again"
+LEADERLESS = "none of its former replicas {} is alive and in sync: start one of these brokers first"
+OTHER_TARGET = "it now moves to {}, not to {}: check again"
 
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """Moves to cancel, each from its target back to its former replicas; and those to leave alone, with the reason."""
+    """Moves to cancel, each from its target back to its former replicas, and moves to keep, with the reason."""
 
     moves: tuple[Move, ...] = ()
     kept: Mapping[TopicPartition, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ def plan_cancellation(
     topics: Sequence[str] = (),
     expected: Mapping[TopicPartition, Sequence[int]] | None = None,
 ) -> Cancellation:
-    """Sort what runs of those topics (all of them where none is named).
+    """Sort the running moves of those topics (of all topics if none is named).
 
     :param expected: only these, where they still move to these targets.
     """
@@ -62,11 +62,11 @@ def plan_cancellation(
 
 
 def would_be_leaderless(snapshot: ClusterSnapshot, tp: TopicPartition, placed: Assignment) -> bool:
-    """Whether nobody of the former replicas could lead."""
+    """Whether none of the former replicas could lead."""
     view = snapshot.partition(tp)
     return view is not None and not set(placed.origin) & set(view.isr) & set(snapshot.brokers)
 
 
 def left_over(configs: Mapping[str, ConfigValue], keys: Sequence[str]) -> list[str]:
-    """Those of the throttles that are set here; `*` throttles everything, and so was not set for a few moves."""
+    """The throttle keys that are set on this resource; `*` throttles everything, so it was not set for these moves."""
     return [key for key in keys if key in configs and configs[key].is_override and configs[key].value not in ("", "*")]

@@ -1,7 +1,7 @@
-"""What kafka-reassign-partitions does, over a cluster's admin API or (with the same calls) its znodes.
+"""What kafka-reassign-partitions does, by a cluster's admin API or (with the same calls) by its znodes.
 
-Better than Kafka's tool in three places: a start that is refused as a whole takes its throttle back; a cancel that
-would leave a partition without a leader is refused; a broker that is away does not keep the others throttled.
+Differences from Kafka's tool: a start that is refused restores the earlier throttle settings; a cancel that would
+leave a partition without a leader is refused; if a broker is down, the others' throttles are removed all the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,15 +39,15 @@ _VERIFY = (
 _NO_PLACE = (ErrorCode.REPLICA_NOT_AVAILABLE,)
 
 Say = Callable[[str], None]
-"""Prints text and a line's end."""
+"""Prints a text and a newline."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottleOwner:
-    """Who this run of the command is, and where it keeps the record of its throttle until its moves have started.
+    """This run of the command as an owner of throttles, until its moves have started.
 
-    `name`: another one for each run. `records`: those of one cluster, by its id. `lives`: whether the run of that name
-    still works.
+    `name`: unique for each run. `records`: where the records of a cluster are kept, by its id. `lives`: whether the run
+    of that name is still working.
     """
 
     name: str
@@ -56,7 +56,7 @@ class ThrottleOwner:
 
 
 class ReassignmentRefused(LogyardError):
-    """The cluster, or what runs in it, does not allow it; the text says what would."""
+    """The cluster, or what runs in it, does not allow this; the text says what would help."""
 
 
 class ReassignmentClient(Protocol):
@@ -104,9 +104,9 @@ def execute(
 ) -> None:
     """Start what a file asks for; rates in bytes per second, negative: none. Raises ReassignmentRefused, ApiError.
 
-    The throttle is the owner's until the moves have started: a start that is refused, and a run that is killed before,
-    leave what was set before. From then on it is anybody's, as with Kafka's tool: `verify` and `cancel` remove it, on
-    whichever machine they run.
+    The throttle is the owner's until the moves have started: if the start is refused, or the run is killed before, the
+    earlier settings are restored. From then on it has no owner, as with Kafka's tool: `verify` and `cancel` remove it,
+    on whichever machine they run.
     """
     proposed, log_dirs = json_files.parse_execution(text)
     topics = sorted({tp.topic for tp in proposed})
@@ -163,7 +163,7 @@ def verify(
     pause: Pause,
     say: Say,
 ) -> bool:
-    """Say how far a file's moves are; once nothing moves, remove every throttle. True: all is as the file wants."""
+    """Print the state of a file's moves; once nothing moves, remove all throttles. True: all is as the file wants."""
     targets = json_files.parse_targets(text)
     states, dirs, ongoing = _states(client, targets)
     say(status.partition_text(states))
@@ -175,7 +175,7 @@ def verify(
 
 
 def await_end(client: ReassignmentClient, text: str, *, pause: Pause, tell: Say, poll_s: float = 1.0) -> None:
-    """Wait until nothing in the cluster is being moved, telling how far it is whenever that has changed."""
+    """Wait until nothing in the cluster moves; `tell` gets the progress whenever it has changed."""
     targets = json_files.parse_targets(text)
     told = ""
     while True:
@@ -206,9 +206,9 @@ def cancel(
     say: Say,
     say_on: Say,
 ) -> None:
-    """Stop a file's moves, going back to the replicas of before; `say_on` prints without a line's end, as Kafka does.
+    """Cancel a file's moves: partitions go back to their former replicas. `say_on` prints without a newline.
 
-    Raises ReassignmentRefused where a partition would be left with no replica that lives and is in sync.
+    Raises ReassignmentRefused if a partition would have no replica that is alive and in sync.
     """
     targets = json_files.parse_targets(text)
     running = client.list_reassignments()
@@ -253,7 +253,7 @@ def _take_back(
     owner: ThrottleOwner,
     running: Mapping[TopicPartition, Assignment],
 ) -> None:
-    """Undo a throttle, unless something moves that it may be for."""
+    """Restore the settings from before the throttle, unless something moves that may need it."""
     if owner.name not in book.owners():
         return
     if running or client.list_reassignments():
@@ -272,7 +272,7 @@ def _throttled_moves(
     current: Mapping[TopicPartition, tuple[int, ...]],
     running: Mapping[TopicPartition, Assignment],
 ) -> list[Move]:
-    """The moves that a throttle is for: the proposed ones, and those that run already, from where these began."""
+    """The moves that a throttle covers: the proposed ones, and running ones with their original replicas."""
     moves = {tp: Move(tp, assigned.origin, assigned.target) for tp, assigned in running.items()}
     for tp, target in proposed.items():
         moves[tp] = Move(tp, moves[tp].replicas if tp in moves else current[tp], target)
@@ -280,7 +280,7 @@ def _throttled_moves(
 
 
 def _away(client: ReassignmentClient, snapshot: ClusterSnapshot, brokers: Sequence[int]) -> list[int]:
-    """Those of the brokers whose settings cannot be reached now."""
+    """The brokers whose settings cannot be reached now."""
     return [broker for broker in brokers if broker not in snapshot.brokers and not client.reaches_dead_brokers]
 
 
@@ -318,7 +318,7 @@ def _clear(
 def _move_dirs(
     client: ReassignmentClient, wanted: Mapping[Replica, str], timeout_s: float, pause: Pause, say: Say
 ) -> None:
-    """Ask until every replica is there to be moved: one that is on its way to its broker cannot be yet."""
+    """Start moves between directories; retry for replicas that are still being copied to their broker."""
     deadline = pause.monotonic() + timeout_s
     pending = dict(wanted)
     while True:
@@ -341,7 +341,7 @@ def _move_dirs(
 
 
 def _wanted_moves(targets: json_files.Targets) -> list[Move]:
-    """A file's moves; it does not say where replicas were."""
+    """A file's moves; the file does not name the present replicas."""
     return [Move(tp, (), target) for tp, target in dict(targets.partitions).items()]
 
 
@@ -363,7 +363,7 @@ def _refuse_leaderless(
         if would_be_leaderless(snapshot, tp, running[tp]):
             raise ReassignmentRefused(
                 f"{tp} would have no leader: none of its former replicas {status.ids(running[tp].origin)} "
-                "lives and is in sync; start one of these brokers first, or cancel with --force"
+                "is alive and in sync; start one of these brokers first, or cancel with --force"
             )
 
 

@@ -1,9 +1,9 @@
-"""Evening out the numbers of replicas by moving as few and as small ones as possible; pure.
+"""Balances the numbers of replicas by moving as few and as small ones as possible. Pure.
 
-From the fullest to the emptiest broker, the smallest replica that may go, until they are within one of each other or
-nothing may move any more. Each pair of brokers goes through the giver's replicas once, from the smallest on: what may
-not move is looked at again only after its partition's replicas have changed. So a move costs about what its partition's
-brokers times all brokers are, however many partitions there are.
+The smallest movable replica goes from the fullest to the emptiest broker, until the counts are within one of each
+other or nothing can move. Each pair of brokers goes through the giver's replicas once, from the smallest: a replica
+that cannot move is considered again only after its partition's replicas have changed. So the cost of a move is about
+the number of its partition's brokers times all brokers, however many partitions there are.
 """
 
 from bisect import bisect_left, insort
@@ -18,7 +18,7 @@ Pair = tuple[int, int]
 
 
 class Counts:
-    """Who holds how many.
+    """The number of replicas of each broker.
 
     :param order: all partitions, those first that are moved first.
     :param turn: breaks ties, broker → place; only these brokers give and take.

@@ -1,7 +1,7 @@
-"""How full brokers' disks get while replicas move; pure.
+"""How full brokers' disks get while replicas move. Pure.
 
-A replica that moves is there twice until its new copy is in sync (facts §36, guard rail 6): what comes needs
-room beside all that is there now, whatever leaves later.
+A moving replica exists twice until its new copy is in sync (facts §36, guard rail 6), so what is added needs
+space beside everything that is there now, whatever is removed later.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,19 +13,19 @@ from logyard.admin.settings import BadSettings
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 
-# What a plan may fill of a disk, at its peak, unless it is told otherwise: in percent, and as a share.
+# How full a plan may make a disk, at the peak, by default: in percent, and as a share.
 LIMIT_PERCENT = 80
 LIMIT = LIMIT_PERCENT / 100
 
 
 class DiskTooFull(LogyardError):
-    """A plan would fill a broker's disks above the limit; the text says which, how far, and what would help."""
+    """A plan would fill a broker's disks above the limit; the text names the broker, the share, and what would help."""
 
 
 def read_capacities(given: Any, brokers: Iterable[int]) -> dict[int, int]:
     """Capacities in bytes, by broker: one number for all of them, or broker → bytes (or pairs). Raises BadSettings.
 
-    Empty where none is given. Whoever names some has to name all: a broker of unknown size is as good as full.
+    Empty if none is given. Name all brokers or none: a broker of unknown capacity counts as full.
     """
     known = sorted(brokers)
     if given in (None, "", "None", "null", {}):
@@ -64,7 +64,7 @@ class Disks:
         return int(self.capacities[broker] * self.limit)
 
     def refuse_overfull(self, moves: Iterable[Move]) -> None:
-        """Raise DiskTooFull where a broker that something comes to holds more than it may while they run."""
+        """Raise DiskTooFull if the moves bring a broker above its limit while they run."""
         comes: dict[int, int] = {}
         for move in moves:
             for broker in move.adding:
@@ -83,7 +83,7 @@ class Disks:
 
 @dataclass(slots=True)
 class Room:
-    """Bytes that may still come to each broker, as a plan is being made; without capacities there is always room."""
+    """Bytes that each broker can still take while a plan is being made; unlimited without capacities."""
 
     free: dict[int, int]
     at_first: Mapping[TopicPartition, tuple[int, ...]]
@@ -93,7 +93,7 @@ class Room:
         return cls({b: disks.allowed(b) - disks.held.get(b, 0) for b in disks.capacities}, at_first)
 
     def fits(self, tp: TopicPartition, broker: int, size: int) -> bool:
-        """Whether a replica may come; what was there at first needs no room."""
+        """Whether there is space for a replica; one that the broker held at first needs none."""
         return broker not in self.free or size <= self.free[broker] or broker in self.at_first[tp]
 
     def put(self, tp: TopicPartition, broker: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""What a plan does to each broker: bytes, replicas and preferred leaders before and after; pure."""
+"""What a plan does to each broker: bytes, replicas and preferred leaders before and after. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def forecast(
 ) -> list[dict[str, Any]]:
     """One entry for each broker that lives or holds a replica, in the order of their ids. Sizes are bytes.
 
-    `bytes_peak` is what the broker holds at worst while moves run: what comes is there before what goes is deleted.
+    `bytes_peak` is the most that the broker holds while moves run: replicas are added before others are deleted.
     Where capacities are given, `capacity` is that of the broker's disks, None where it is not known.
     """
     held: dict[int, dict[TopicPartition, int]] = {broker: {} for broker in snapshot.brokers}

@@ -1,4 +1,4 @@
-"""The JSON files of kafka-reassign-partitions: read with its checks and words, written as it writes them.
+"""The JSON files of kafka-reassign-partitions: read with its checks and error texts, written in its format.
 
 {"version":1,"partitions":[{"topic":T,"partition":P,"replicas":[…],"log_dirs":["any"|path…]}]}
 {"version":1,"topics":[{"topic":T}]}
@@ -17,7 +17,7 @@ VERSION = 1
 
 
 class BadReassignment(LogyardError):
-    """A file or a list of brokers says something that cannot be done; the text names it."""
+    """A file or a list of brokers is invalid; the text says where."""
 
 
 class Replica(NamedTuple):
@@ -32,14 +32,14 @@ class Replica(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """Where partitions shall be, as written (a partition may stand there twice), and on which directories."""
+    """The targets of partitions as written (a partition may occur twice), and of directories."""
 
     partitions: list[tuple[TopicPartition, tuple[int, ...]]]
     log_dirs: dict[Replica, str]
 
 
 def parse_targets(text: str) -> Targets:
-    """Read a file of targets without judging them, as verify and cancel do. Raises BadReassignment."""
+    """Read a file of targets without further checks, as verify and cancel do. Raises BadReassignment."""
     partitions: list[tuple[TopicPartition, tuple[int, ...]]] = []
     log_dirs: dict[Replica, str] = {}
     for entry in _entries(text, "partitions"):
@@ -64,7 +64,7 @@ def parse_targets(text: str) -> Targets:
 
 
 def parse_execution(text: str) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[Replica, str]]:
-    """Read a file of targets that is to be carried out. Raises BadReassignment, in the words of Kafka's tool."""
+    """Read a file of targets to execute. Raises BadReassignment with the text of Kafka's tool."""
     targets = parse_targets(text)
     if not targets.partitions:
         raise BadReassignment("Partition reassignment list cannot be empty")
@@ -109,7 +109,7 @@ def parse_brokers(text: str) -> list[int]:
 
 
 def render(partitions: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """Write targets (or the places of today, for a way back) as one line."""
+    """Write targets (or the present replicas, for a rollback) as one line."""
     entries = [
         {
             "topic": tp.topic,
@@ -123,7 +123,7 @@ def render(partitions: Mapping[TopicPartition, Sequence[int]]) -> str:
 
 
 def repeats(values: Iterable[Any]) -> list[Any]:
-    """What occurs more than once, in the order of its first place."""
+    """Items that occur more than once, in the order of their first occurrence."""
     return [value for value, count in Counter(values).items() if count > 1]
 
 

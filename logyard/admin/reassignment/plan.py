@@ -11,12 +11,12 @@ from logyard.broker.model import TopicPartition
 
 
 class StalePlan(LogyardError):
-    """The cluster is not what the plan was made for; the text says in what."""
+    """The cluster differs from the one that the plan was made for; the text says how."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition's replicas: where they are and where they shall be. `size`: bytes of one replica."""
+    """One partition's present and target replicas. `size`: bytes of one replica."""
 
     tp: TopicPartition
     replicas: tuple[int, ...]
@@ -107,10 +107,10 @@ def make_plan(snapshot: ClusterSnapshot, moves: Sequence[Move]) -> Plan:
 
 
 def refuse_stale(plan: Plan, snapshot: ClusterSnapshot) -> None:
-    """Refuse a plan unless each partition is where the plan found it, under way to its target, or there.
+    """Raise StalePlan unless each partition is where the plan found it, moving to its target, or there.
 
-    What was approved is what is done: a partition that somebody has moved elsewhere since makes the whole plan stale.
-    A plan written by hand does not say where replicas were, and is taken as it is. Raises StalePlan.
+    Only what was approved is done: if somebody has moved a partition elsewhere, the whole plan is stale. A plan written
+    by hand does not name the present replicas, and is accepted as it is.
     """
     if plan.cluster_id and plan.cluster_id != snapshot.cluster_id:
         raise StalePlan(f"the plan is for cluster {plan.cluster_id}, the connection leads to {snapshot.cluster_id}")
@@ -119,7 +119,7 @@ def refuse_stale(plan: Plan, snapshot: ClusterSnapshot) -> None:
     for move in plan.moves:
         view = snapshot.partition(move.tp)
         if view is None or not move.replicas or move.tp in snapshot.reassignments:
-            continue  # gone alone, unknown, or judged by `adopt`
+            continue  # deleted, unknown, or judged by `adopt`
         # As sets: a cancelled move may leave another order (KIP-455).
         if set(view.replicas) not in (set(move.replicas), set(move.target)):
             raise StalePlan(
@@ -140,7 +140,7 @@ def explicit_moves(snapshot: ClusterSnapshot, plan: Plan) -> list[Move]:
 
 
 def traffic(moves: Iterable[Move]) -> tuple[dict[int, int], dict[int, int]]:
-    """Bytes that come in and go out, by broker; a leader (the first replica) is what others copy from."""
+    """Bytes in and out, by broker; replicas are copied from the leader (the first replica)."""
     bytes_in: dict[int, int] = {}
     bytes_out: dict[int, int] = {}
     for move in moves:

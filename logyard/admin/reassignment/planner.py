@@ -1,14 +1,14 @@
-"""Where replicas should be: greedy plans with as little movement as possible; pure, and the same for the same seed.
+"""Plans where replicas should be: greedy, with little movement. Pure, and the same for the same seed.
 
-In the order of what may not be given up (facts §35):
-1. repair: slots on brokers that are dead, leaving or not allowed get another broker, all other slots stay;
+By descending priority (facts §35):
+1. repair: replicas on brokers that are dead, drained or not allowed get another broker, all others stay;
 2. the replication factor, where one is asked for;
 3. racks: no rack twice in a partition while another has none;
 4. replica counts within one of each other (only when balancing; `counts.py`);
    bytes within a tenth of the average (only when balancing disks; `balance.py`);
 5. preferred leaders within one of each other, by the order of replicas alone.
-A slot keeps its place in the list, so that a broker that replaces a preferred leader becomes the preferred leader.
-Where the disks' capacities are known, no plan fills one above the limit (`disks.py`): rather there is none.
+A replaced replica keeps its place in the list, so a broker that replaces a preferred leader becomes the preferred
+leader. If the disks' capacities are known, no plan fills one above the limit (`disks.py`); then there may be no plan.
 """
 
 import random
@@ -27,14 +27,14 @@ Placement = dict[TopicPartition, tuple[int, ...]]
 
 
 class PlanImpossible(LogyardError):
-    """The goals cannot be met with the brokers there are; the text says what would help."""
+    """The goals cannot be met with these brokers; the text says what would help."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInput:
-    """What a plan starts from. `brokers`: live ones, id → rack. `sizes`: bytes of one replica.
+    """The state that a plan starts from. `brokers`: live ones, id → rack. `sizes`: bytes of one replica.
 
-    `disks`: what brokers hold and may hold, of all partitions; their capacities of all live brokers or of none.
+    `disks`: the bytes that brokers hold and may hold; capacities of all live brokers or of none.
     """
 
     replicas: Mapping[TopicPartition, tuple[int, ...]]
@@ -81,12 +81,12 @@ class Goals:
 
 
 def plan_moves(start: PlanInput, goals: Goals) -> list[Move]:
-    """Return the moves that meet the goals, none where they are met already. Raises PlanImpossible, DiskTooFull."""
+    """Return the moves that meet the goals; none if they are met. Raises PlanImpossible, DiskTooFull."""
     board = _Board(start, goals)
     for tp in board.order:
         board.repair(tp)
-    # Moving bytes can open a way to even counts that racks had closed. This ends: evening counts makes them more even,
-    # evening bytes never less.
+    # Moving bytes can allow count moves that racks forbade. This ends: balancing counts makes them more even,
+    # balancing bytes never makes them less even.
     while True:
         before = dict(board.placed)
         if goals.balance:
@@ -106,7 +106,7 @@ def plan_moves(start: PlanInput, goals: Goals) -> list[Move]:
 
 
 class _Board:
-    """The placement being worked on, with the counts that every choice looks at."""
+    """The placement in progress, with the counts that every choice uses."""
 
     def __init__(self, start: PlanInput, goals: Goals) -> None:
         self.allowed = {broker: rack for broker, rack in start.brokers.items() if broker not in goals.drain}
@@ -115,7 +115,7 @@ class _Board:
         self.racks = self.allowed if all(rack is not None for rack in self.allowed.values()) else {}
         self.start, self.goals = start, goals
         self.placed: Placement = {tp: tuple(replicas) for tp, replicas in start.replicas.items()}
-        # Large partitions first: they find the emptiest brokers while there is still a choice.
+        # Large partitions first, while the emptiest brokers are still free.
         self.order = sorted(self.placed, key=lambda tp: (-start.sizes.get(tp, 0), tp))
         self.room = Room.of(start.disks, start.replicas)
         self.count: dict[int, int] = {}
@@ -136,7 +136,7 @@ class _Board:
                     self.bytes[broker] += self.start.sizes.get(tp, 0)
 
     def _beside(self) -> dict[int, int]:
-        """Bytes of partitions that are not planned for; they matter to how full a disk is."""
+        """Bytes of partitions that are not part of the plan; they count for the disks."""
         if not self.start.disks.capacities:
             return {}
         return {b: max(self.start.disks.held.get(b, 0) - size, 0) for b, size in self.bytes.items()}
@@ -192,7 +192,7 @@ class _Board:
         self._count()
 
     def even_leaders(self) -> None:
-        """Step 5. Without `balance` only partitions that move anyway are re-ordered: they cost nothing more."""
+        """Step 5. Without `balance`, only partitions that move anyway are re-ordered, which costs nothing."""
         free = [tp for tp in sorted(self.placed) if self.goals.balance or self._moves(tp)]
         led = dict.fromkeys(self.count, 0)
         for replicas in self.placed.values():
@@ -227,7 +227,7 @@ class _Board:
         )
 
     def _least_missed(self, replicas: Sequence[int]) -> int:
-        """Which replica to give up when there are too many: a repeated rack first, then the fullest broker's."""
+        """The replica to remove if there are too many: one in a repeated rack first, then the fullest broker's."""
         racks = [self.racks.get(broker) for broker in replicas]
         slots = range(1, len(replicas)) if len(replicas) > 1 else range(1)
         slot = max(

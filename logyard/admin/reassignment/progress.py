@@ -39,7 +39,7 @@ class MoveState:
 
 
 def move_states(moves: Iterable[Move], snapshot: ClusterSnapshot) -> list[MoveState]:
-    """Compare moves with the cluster. Without reassignments in the snapshot (no controller) nothing is done."""
+    """Compare moves with the cluster. If the snapshot has no reassignments (no controller), no move counts as done."""
     asked = list(moves)
     views = dict(snapshot.partitions(sorted({move.tp.topic for move in asked})))
     running, live = snapshot.reassignments, set(snapshot.brokers)
@@ -82,7 +82,7 @@ class PlanProgress:
 
 
 def plan_progress(moves: Sequence[Move], snapshot: ClusterSnapshot) -> PlanProgress:
-    """Sort the moves by where they are; what is not known to be done counts as running."""
+    """Sort the moves by their state; a move that is not known to be done counts as running."""
     states = move_states(moves, snapshot)
     left = [state for state in states if not state.is_lost and not state.is_done]
     return PlanProgress(
@@ -95,7 +95,7 @@ def plan_progress(moves: Sequence[Move], snapshot: ClusterSnapshot) -> PlanProgr
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """How much of a reassignment is copied: partitions, and bytes that new replicas hold of those they are to hold."""
+    """How much of a reassignment is copied: partitions, and the bytes that new replicas hold of all that they need."""
 
     partitions: int
     done: int
@@ -103,7 +103,7 @@ class CopyProgress:
     bytes_there: int = 0
 
     def __str__(self) -> str:
-        text = f"{self.done} of {self.partitions} partitions are where they shall be"
+        text = f"{self.done} of {self.partitions} partitions are in place"
         if self.bytes:
             text += f", {self.bytes_there / 1e6:,.1f} of {self.bytes / 1e6:,.1f} MB of the others are copied"
         return text

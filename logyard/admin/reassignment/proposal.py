@@ -32,9 +32,9 @@ def propose(
 ) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, tuple[int, ...]]]:
     """Return (today's replicas, proposed ones) of these topics on these brokers.
 
-    As Kafka's tool, everything is placed anew, by racks where all brokers have one. `minimal` keeps what can stay:
-    only replicas on other brokers move, and as many more as make counts even within one; unmoved partitions are left
-    out. Raises BadReassignment, planner.PlanImpossible, ApiError where too few brokers are left.
+    As in Kafka's tool, all replicas are placed anew, by racks if all brokers have one. With `minimal`, only replicas on
+    other brokers move, and as many more as bring the counts within one; partitions that do not move are left out.
+    Raises BadReassignment, planner.PlanImpossible, ApiError if there are too few brokers.
     """
     snapshot = require_topics(client.snapshot(topics), topics)
     current = {tp: view.replicas for tp, view in snapshot.partitions(topics)}

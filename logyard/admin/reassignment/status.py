@@ -1,4 +1,4 @@
-"""Where a reassignment stands, told in the words of kafka-reassign-partitions. Pure."""
+"""The state of a reassignment in the output format of kafka-reassign-partitions. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from logyard.broker.model import Assignment, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class DirectoryMove:
-    """One replica's directory: the wanted one, today's (None: on no living directory), and that of a copy on its way.
+    """One replica's directory: target, present one (None: in no live directory), and that of a copy in progress.
 
     `broker_lives`: whether its broker could be asked.
     """
@@ -27,7 +27,7 @@ class DirectoryMove:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is to be waited for; a replica on another directory that nobody moves counts, as in Kafka."""
+        """Whether there is nothing to wait for; as in Kafka, also if it is in another directory and not moving."""
         return self.broker_lives and self.current is not None and self.future is None
 
 

@@ -1,7 +1,6 @@
-"""Which moves of a plan start now: those under way are adopted, the others start wave by wave. Pure.
+"""Which moves of a plan start now: running ones are adopted, the others start wave by wave. Pure.
 
-A run that is repeated adopts moves that are under way and equal the plan; a move whose topic has vanished is dropped
-alone.
+A repeated run adopts running moves that equal the plan; a move whose topic was deleted is dropped, the others go on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ class ForeignReassignment(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What a run finds of its plan: moves to start, moves under way that equal the plan, and those of others."""
+    """A plan compared with what runs: moves to start, running moves that equal the plan, and moves of others."""
 
     to_start: tuple[Move, ...]
     under_way: tuple[Move, ...]
@@ -45,9 +44,9 @@ def adopt(moves: Sequence[Move], snapshot: ClusterSnapshot) -> Adoption:
 def next_wave(
     to_start: Sequence[Move], under_way: Sequence[Move], snapshot: ClusterSnapshot, limit: int = MOVES_PER_BROKER
 ) -> list[Move]:
-    """Choose what to start now: at most `limit` moves into and out of each broker, the worst replicated first.
+    """Choose the moves to start now: at most `limit` into and out of each broker, the least replicated first.
 
-    A controller refuses a move to a broker that is away; such moves are held back.
+    A controller refuses a move to a broker that is down; such moves are held back.
     """
     away = {move.tp for move in held_back(to_start, snapshot)}
     load: dict[int, int] = {}
@@ -67,7 +66,7 @@ def next_wave(
 
 
 def held_back(to_start: Iterable[Move], snapshot: ClusterSnapshot) -> list[Move]:
-    """The moves that cannot start now, because a broker that gets a replica is away."""
+    """The moves that cannot start now, because a broker that gets a replica is down."""
     return [move for move in to_start if not set(move.adding) <= set(snapshot.brokers)]
 
 

@@ -1,10 +1,10 @@
-"""What can be wrong with a cluster's znodes, as rules over one look at them. Pure.
+"""Checks of a cluster's znodes, as rules over one survey of them. Pure.
 
-Rule 1: each check names a path, what is wrong there, what it causes, and what helps.
-Rule 2: a mending is proposed only where it loses nothing that anybody may want: requests that nobody can carry out,
-        notes that nobody will read, znodes that every broker makes at its start. Leaders, replicas and settings are
-        the controller's and the owner's.
-Rule 3: what a working controller is about to do is no finding before it is `PATIENCE_S` old.
+Rule 1: each finding has a path, what is wrong there, what it causes, and what helps.
+Rule 2: a fix is proposed only if it loses nothing: requests that nobody can carry out, notifications that nobody will
+        read, znodes that every broker creates at start. Leaders, replicas and settings belong to the controller and
+        to the owner.
+Rule 3: work that a controller may still do is not a finding before it is `PATIENCE_S` old.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -45,8 +45,8 @@ def skeleton(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
         yield ZnodeFinding(
             path,
             "missing",
-            "there is no such znode, which every broker makes at its start",
-            "what is kept or watched below it does not work until a broker starts",
+            "there is no such znode, although every broker creates it at start",
+            "nothing below it can be stored or watched until a broker starts",
             "create it, empty",
             (Create(path),),
         )
@@ -56,26 +56,26 @@ def undecodable(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
     for path, problem in found.bad.items():
         parent = path.rpartition("/")[0]
         ops: tuple[ZkOp, ...] = ()
-        fix = "write it anew; its content cannot be guessed"
+        fix = "write it again; its content cannot be guessed"
         if path in _REQUESTS or parent in _NOTES:
             ops, fix = (Delete(path, found.version(path)),), "delete it: nobody can carry out what it asks for"
         elif path == controller.EPOCH_PATH:
             fix = "`recover_controller` (operators) writes a number above every state's"
         elif parent == brokers.IDS_PATH:
-            fix = "restart that broker: it registers anew"
+            fix = "restart that broker: it registers again"
         yield ZnodeFinding(path, "undecodable", problem, _harm(path), fix, ops)
 
 
 def _harm(path: str) -> str:
     if path.startswith(f"{topics.PATH}/"):
-        return "the controller passes over it: its partitions keep what they have, or get no leader"
+        return "the controller ignores it: its partitions keep their state, or get no leader"
     if path in (controller.PATH, controller.EPOCH_PATH):
         return "no broker can tell who is controller, or be elected"
     if path.startswith("/config/") and not path.startswith(f"{config_changes.PATH}/"):
-        return "brokers go on with the settings they have, and start without these"
+        return "brokers keep the settings that they have, and start without these"
     if path.startswith(f"{brokers.IDS_PATH}/"):
         return "the broker counts as absent: no partition can be led there"
-    return "it is passed over"
+    return "it is ignored"
 
 
 def no_controller(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
@@ -84,15 +84,15 @@ def no_controller(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
             controller.PATH,
             "nobody-controls",
             f"brokers {_ids(found.brokers)} are registered, and nobody is controller",
-            "no leader is elected, no topic made or deleted, no reassignment goes on",
-            "the `recover_controller` operator has an election held; or restart one broker",
+            "no leader is elected, no topic created or deleted, no reassignment continues",
+            "run the `recover_controller` operator, which starts an election, or restart one broker",
         )
     elif found.controller is not None and found.brokers and found.controller not in found.brokers:
         yield ZnodeFinding(
             controller.PATH,
             "controller-unknown",
             f"broker {found.controller} holds it and is not registered",
-            "unless that broker comes back, nothing is controlled until its session ends",
+            "unless that broker comes back, there is no working controller until its session ends",
             "the `recover_controller` operator fences it",
         )
 
@@ -104,7 +104,7 @@ def epochs(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
         yield ZnodeFinding(
             controller.EPOCH_PATH,
             "no-epoch",
-            f"there is no such znode, and partition states are of epochs up to {highest}",
+            f"there is no such znode, although partition states have epochs up to {highest}",
             "the controller writes nothing more and has to be elected anew; one of Apache Kafka begins at 1 again, and "
             "the other brokers refuse it",
             f"write {highest}: the next controller's epoch is then above every state's",
@@ -138,7 +138,7 @@ def epochs(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
             controller.EPOCH_PATH,
             "epoch-behind",
             f"it is {found.controller_epoch}, and {len(ahead)} partitions' states ({some}) are of up to {highest}",
-            "the controller takes itself for deposed there: these partitions keep their leader or stay without one",
+            "the controller considers itself deposed there: these partitions keep their leader or stay without one",
             f"write {highest} and have a controller elected, whose epoch is then above every state's",
             tuple(ops),
         )
@@ -151,8 +151,8 @@ def requests(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
             path,
             "stale-election",
             f"asked for {found.age_s(path, now_ms):.0f} s ago, and not done",
-            "tools cannot ask for another election by ZooKeeper",
-            "delete it; ask again when a controller works",
+            "tools cannot request another election through ZooKeeper",
+            "delete it; request it again when a controller works",
             (Delete(path, found.version(path)),),
         )
     for name in found.deleting:
@@ -169,7 +169,7 @@ def _deletion(found: Survey, name: str, now_ms: int) -> Iterator[ZnodeFinding]:
             path,
             "deletion-of-nothing",
             f"asked for {age}, and there is no such topic",
-            "a topic that is made with this name is deleted at once",
+            "a topic that is created with this name is deleted at once",
             "delete the request",
             (Delete(path, found.version(path)),),
         )
@@ -184,12 +184,12 @@ def _deletion(found: Survey, name: str, now_ms: int) -> Iterator[ZnodeFinding]:
         path,
         "deletion-hangs",
         f"asked for {age}, and the topic is still there{why}",
-        "nobody can use the topic, and none of this name can be made",
-        f"start brokers {_ids(dead)}: it goes on then"
+        "the topic cannot be used, and no topic of this name can be created",
+        f"start brokers {_ids(dead)}: then the deletion continues"
         if dead
         else "wait for, or cancel, its reassignment"
         if moving
-        else "see whether a controller works, and whether delete.topic.enable is true",
+        else "check that a controller works and that delete.topic.enable is true",
     )
 
 
@@ -205,7 +205,7 @@ def settings(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
                 path,
                 "config-of-nothing",
                 "there is no such topic: a creation or deletion stopped half-way",
-                "none" if is_empty else "a topic that is made with this name by an old tool may get these settings",
+                "none" if is_empty else "a topic that an old tool creates with this name may get these settings",
                 "delete it",
                 (Delete(path, version),),
                 NOTE if is_empty else ERROR,
@@ -220,7 +220,7 @@ def notifications(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
                 path,
                 "unread-notification",
                 f"written {found.age_s(path, now_ms):.0f} s ago, and read by no controller",
-                "clients may be told an old ISR; a reassignment may wait for it",
+                "clients may get an old ISR; a reassignment may wait for it",
                 "delete it, as every new controller does",
                 (Delete(path, found.version(path)),),
             )
@@ -232,7 +232,7 @@ def notifications(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
                 path,
                 "unread-dir-failure",
                 f"broker {broker} lost a directory {found.age_s(path, now_ms):.0f} s ago, unread by any controller",
-                "none: that broker is gone" if gone else "partitions on that directory may still be led there",
+                "none: that broker is gone" if gone else "partitions in that directory may still be led there",
                 "delete it" if gone else "restart that broker, or have another controller elected",
                 (Delete(path, found.version(path)),) if gone else (),
             )

@@ -1,7 +1,7 @@
-"""The calls that moves of replicas and elections need, made on znodes: for clusters whose brokers lack the requests.
+"""The calls for moves of replicas and elections, made on znodes: for clusters whose brokers lack the requests.
 
-What is written here is what Kafka's tools wrote before KIP-455 (2.4); the controller finds it by its watches:
-/admin/reassign_partitions, /admin/preferred_replica_election, /config/… with a note below /config/changes.
+It writes what Kafka's tools wrote before KIP-455 (2.4); the controller notices it by its watches:
+/admin/reassign_partitions, /admin/preferred_replica_election, /config/… with a notification below /config/changes.
 """
 
 import time
@@ -39,7 +39,7 @@ _MIN_ISR = "min.insync.replicas"
 
 
 class ZooKeeperClusterClient:
-    """`reassign.ReassignmentClient` and `elections.ElectionClient` over znodes. Methods raise EnsembleUnreachable."""
+    """`command.ReassignmentClient` and `elections.ElectionClient` over znodes. Methods raise EnsembleUnreachable."""
 
     reaches_dead_brokers = True  # their settings are znodes, which they read when they start
 
@@ -71,7 +71,7 @@ class ZooKeeperClusterClient:
         )
 
     def list_reassignments(self) -> dict[TopicPartition, Assignment]:
-        """What runs (by the topics' znodes) and what still stands in /admin/reassign_partitions."""
+        """Running moves (from the topics' znodes) and those that /admin/reassign_partitions still requests."""
         placed = {
             TopicPartition(name, number): assignment
             for name, topic in self._placed(self._names()).items()
@@ -95,7 +95,7 @@ class ZooKeeperClusterClient:
             if problem is ZkCode.NODE_EXISTS:
                 raise ApiError(
                     ErrorCode.REASSIGNMENT_IN_PROGRESS,
-                    f"{reassignments.PATH} is there: wait until the controller has taken what it asks for",
+                    f"{reassignments.PATH} exists: wait until the controller has taken its request",
                 )
             _check(problem, reassignments.PATH)
         return dict.fromkeys(targets)
@@ -103,7 +103,7 @@ class ZooKeeperClusterClient:
     def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, ApiError | None]:
-        """Ask for preferred leaders; None in the answer only means that it was asked for."""
+        """Request preferred elections; None in the answer only means that the election was requested."""
         if unclean:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, "ZooKeeper knows preferred elections only: use --bootstrap-server"
@@ -113,7 +113,7 @@ class ZooKeeperClusterClient:
         if problem is ZkCode.NODE_EXISTS:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"an election is asked for already: wait until the controller has removed {preferred_election.PATH}",
+                f"an election is already requested: wait until the controller has removed {preferred_election.PATH}",
             )
         _check(problem, preferred_election.PATH)
         return dict.fromkeys(wanted)
@@ -139,7 +139,7 @@ class ZooKeeperClusterClient:
         self.alter_entity(configs.BROKERS, str(broker), values, delete)
 
     def alter_entity(self, entity_type: str, name: str, values: Mapping[str, str], delete: Iterable[str]) -> None:
-        """Change what is named and keep the rest, also against somebody who changes it at the same time."""
+        """Change the named settings and keep the rest, even if somebody else changes them at the same time."""
         path = configs.path(entity_type, name)
         for _ in range(_TRIES):
             znode = self._znodes.read([path])[0]
@@ -152,7 +152,7 @@ class ZooKeeperClusterClient:
                 note = Create(config_changes.SEQUENCE_PREFIX, config_changes.encode(entity_type, name), sequential=True)
                 _check(refused(self._znodes.commit([note])), config_changes.PATH)
                 return
-        raise EnsembleUnreachable(f"{path} is being changed by somebody else all the time: try again")
+        raise EnsembleUnreachable(f"{path} keeps being changed by somebody else: try again")
 
     def registrations(self) -> dict[int, BrokerInfo]:
         """The living brokers by id; one whose registration cannot be read has no listeners."""
@@ -192,7 +192,7 @@ class ZooKeeperClusterClient:
                 if znode is not None:
                     found[name] = topics.decode(znode.data, topics.topic_path(name))
             except CorruptData:
-                continue  # a bad topic hurts only itself; `logyard zk check` names it
+                continue  # a bad topic affects only itself; `logyard zk check` names it
         return found
 
     def _states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionView]:

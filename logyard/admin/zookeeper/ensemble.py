@@ -1,7 +1,7 @@
-"""The cluster's ZooKeeper by kazoo: read by the schemas of broker/znodes, written only under a fence.
+"""The cluster's ZooKeeper by kazoo: read by the schemas of broker/znodes, written only conditionally.
 
-Kazoo's import and connection happen at the first question. Sessions here are short: nothing but the nudge and the
-exercise creates anything ephemeral.
+Kazoo is imported and connects at the first call. Sessions are short: only `nudge_election` and `exercise` create
+ephemeral znodes.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from logyard.broker.znodes.ops import Znode
 from logyard.broker.znodes.paths import BROKER_IDS
 
 _EXERCISE_POLL_S = 0.05
-# What a nudge writes into /controller for a moment: no broker has this id, so nobody takes itself for elected.
+# What a nudge writes into /controller for a moment: no broker has this id, so none believes that it is elected.
 _NOBODY = -1
 
 
@@ -39,7 +39,7 @@ class _NotAllowed(EnsembleUnreachable):
 class KazooEnsemble:
     """`ports.Ensemble` over a real ZooKeeper. `connect` is host:port[,host:port…][/chroot].
 
-    It connects at the first question.
+    It connects at the first call.
     """
 
     def __init__(self, connect: str, timeout_s: float = 10.0) -> None:
@@ -77,7 +77,7 @@ class KazooEnsemble:
             epoch=_epoch(epoch),
             epoch_version=epoch.version if epoch else -1,
             brokers=self._brokers(),
-            # Nobody changes /controller once it is made: its mtime is its ctime.
+            # /controller is never changed after its creation: its mtime is its ctime.
             elected_ms=held.mtime_ms if held else 0,
             cluster_id=_cluster_id(named),
         )
@@ -107,13 +107,13 @@ class KazooEnsemble:
         deadline, first = time.monotonic() + timeout_s, -1
         while True:
             try:
-                # Ephemeral: what a controller does not take away goes with this session.
+                # Ephemeral: if no controller removes it, it ends with this session.
                 self._done(client.create_async(path, preferred_election.encode([]), ephemeral=True))
                 break
             except (_NotAllowed, NoNodeError):
                 return None
             except NodeExistsError:
-                # Somebody's own, a tool's or another recovery's. Only ours tells who took it away.
+                # A tool's or another recovery's. Only one that we made shows that a controller removed it.
                 stat = self._done(client.exists_async(path))
                 first = stat.czxid if stat is not None and first < 0 else first
                 if time.monotonic() >= deadline:
@@ -127,7 +127,7 @@ class KazooEnsemble:
         return True
 
     def _withdraw(self, path: str) -> None:
-        """Take our own election back, and nobody else's."""
+        """Remove our own request for an election, and nobody else's."""
         from kazoo.exceptions import BadVersionError, NoNodeError
 
         stat = self._done(self._client.exists_async(path))
@@ -140,7 +140,7 @@ class KazooEnsemble:
 
         client = self._client
         try:
-            # Written for ZooKeeper's time now, and for a version that any other recovery's reading changes.
+            # This write gives ZooKeeper's time, and a version that changes when any other recovery reads.
             stat = self._done(client.set_async(step_journal.PATH, b""))
         except NoNodeError:
             self._guarded(lambda: client.ensure_path(step_journal.PATH))
@@ -209,7 +209,7 @@ class KazooEnsemble:
         return not any(isinstance(result, Exception) for result in results)
 
     def _done(self, answer: Any) -> Any:
-        """Wait for an answer, but not for ever. Raises what says something about a znode; else EnsembleUnreachable."""
+        """Wait for an answer within the timeout. Raises kazoo's errors about a znode, else EnsembleUnreachable."""
         return self._guarded(lambda: answer.get(timeout=self._timeout_s))
 
     def _guarded(self, ask: Callable[[], Any]) -> Any:
@@ -239,7 +239,7 @@ class KazooEnsemble:
                 try:
                     found[broker] = brokers.decode(broker, znode)
                 except CorruptData:
-                    # Alive all the same: its ephemeral znode stands; only its addresses cannot be told.
+                    # Its ephemeral znode exists, so it is alive; only its addresses are unknown.
                     found[broker] = BrokerInfo(broker, (), epoch=znode.czxid)
         return found
 
@@ -261,7 +261,7 @@ def _holder(znode: Znode | None) -> int | None:
     try:
         return controller.decode(znode.data)
     except CorruptData:
-        return _NOBODY  # somebody holds it, nobody knows who: fencing it is the treatment
+        return _NOBODY  # held by an unknown broker: to be fenced
 
 
 def _epoch(znode: Znode | None) -> int | None:
@@ -288,7 +288,7 @@ def _assignments(topic: str, znode: Znode | None) -> dict[TopicPartition, Assign
     try:
         decoded = topics.decode(znode.data, topics.topic_path(topic))
     except CorruptData:
-        return {}  # a bad topic hurts only itself
+        return {}  # a bad topic affects only itself
     return {TopicPartition(topic, number): assignment for number, assignment in decoded.partitions.items()}
 
 

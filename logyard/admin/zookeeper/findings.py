@@ -1,4 +1,4 @@
-"""What is wrong with a znode, what comes of it, and what would mend it; told, and done on demand."""
+"""A problem with a znode: what is wrong, what it causes, and a fix that can be applied on request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from logyard.broker.znodes.ops import ZkOp
 
 ERROR, NOTE = "error", "note"
 
-# What a working controller is about to do is no finding before it is this old.
+# Work that a controller may still do is not a finding before it is this old.
 PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ZnodeFinding:
-    """One thing. `kind` is a word for programs; a NOTE is no fault. `ops`: the mending, in one transaction.
+    """One problem. `kind` is for programs; a NOTE is not a fault. `ops`: the fix, in one transaction.
 
     Every write in `ops` is conditional on the version that was read, or creates what was not there.
     """
@@ -54,12 +54,12 @@ class ZnodeFinding:
 
 
 def lasting(before: Sequence[ZnodeFinding], now: Sequence[ZnodeFinding]) -> list[ZnodeFinding]:
-    """What two looks have in common: a cluster at work is between two states all the time."""
+    """The findings of two surveys in a row: a working cluster is always between two states."""
     seen = {(finding.path, finding.kind) for finding in before}
     return [finding for finding in now if (finding.path, finding.kind) in seen]
 
 
 def mend(client: ZnodeClient, finding: ZnodeFinding) -> str | None:
-    """Do what a finding proposes; what ZooKeeper says against it, or None."""
+    """Apply the fix of a finding; returns ZooKeeper's refusal, or None."""
     problem = refused(client.commit(finding.ops))
     return None if problem is None else problem.value

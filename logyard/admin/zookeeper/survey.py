@@ -1,4 +1,4 @@
-"""One look at all the znodes of a cluster, decoded where they can be; what cannot be decoded is kept as a problem."""
+"""A survey of all znodes of a cluster, decoded; znodes that cannot be decoded are kept as problems."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ class Survey:
         return self.znodes[path].version
 
     def age_s(self, path: str, now_ms: int) -> float:
-        """Seconds since the znode was last written, by ZooKeeper's clock against ours."""
+        """Seconds since the znode was last written (ZooKeeper's clock compared with ours)."""
         return max(now_ms - self.znodes[path].mtime_ms, 0) / 1000
 
 
@@ -129,7 +129,7 @@ def _read_states(look: "_Look") -> None:
 
 
 class _Look:
-    """Reads and decodes, and notes what fails at it."""
+    """Reads and decodes znodes, and keeps the failures."""
 
     def __init__(self, client: ZnodeClient) -> None:
         self._client = client

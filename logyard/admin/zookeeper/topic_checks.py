@@ -1,4 +1,4 @@
-"""What can be wrong with topics, their replicas, states and moves; the rules of `checks.py` hold. Pure."""
+"""Checks of topics, their replicas, states and moves, by the rules of `checks.py`. Pure."""
 
 from collections.abc import Iterable, Iterator
 
@@ -21,7 +21,7 @@ def half_made(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
         lacking = [p for p in topic.partitions if not _has_state(found, TopicPartition(name, p))]
         if lacking and found.age_s(path, now_ms) >= PATIENCE_S:
             dead = [p for p in lacking if not set(topic.partitions[p].replicas) & set(found.brokers)]
-            why = f"; of {_ids(dead)} no replica's broker is registered" if dead else ""
+            why = f"; none of the replicas' brokers {_ids(dead)} is registered" if dead else ""
             yield ZnodeFinding(
                 path,
                 "half-made",
@@ -29,14 +29,14 @@ def half_made(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
                 "they have no leader: nobody can write or read them",
                 "start a broker that has replicas of them"
                 if dead
-                else "another controller finishes it: the `recover_controller` operator has one elected",
+                else "another controller finishes it: run the `recover_controller` operator, which has one elected",
             )
         if configs.topic_path(name) not in found.znodes:
             yield ZnodeFinding(
                 configs.topic_path(name),
                 "no-config",
                 f"topic {name} has no znode of settings",
-                "none: it has the defaults; tools that change settings make it",
+                "none: the topic has the defaults; tools that change settings create the znode",
                 "create it without settings",
                 (Check(path, found.version(path)), Create(configs.topic_path(name), configs.encode({}))),
                 NOTE,
@@ -78,8 +78,8 @@ def replicas(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
                     topics.topic_path(name),
                     f"bad-replicas-{number}",
                     f"partition {number}: {wrong}",
-                    "elections and reassignments of it come to nothing, or to something else than was meant",
-                    "reassign the partition to the replicas it shall have",
+                    "elections and reassignments of it fail, or have unintended results",
+                    "reassign the partition to the replicas that it should have",
                 )
 
 
@@ -87,9 +87,9 @@ def _placement_problem(placed: Assignment) -> str | None:
     if not placed.replicas:
         return "no replicas"
     if len(set(placed.replicas)) < len(placed.replicas):
-        return f"a broker stands twice in replicas {_ids(placed.replicas)}"
+        return f"a broker occurs twice in replicas {_ids(placed.replicas)}"
     stray = (set(placed.adding) | set(placed.removing)) - set(placed.replicas)
-    return f"brokers {_ids(stray)} are added or removed and stand not in replicas" if stray else None
+    return f"brokers {_ids(stray)} are in adding or removing replicas but not in replicas" if stray else None
 
 
 def states(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
@@ -124,7 +124,7 @@ def _leadership(found: Survey, tp: TopicPartition, path: str) -> Iterator[ZnodeF
             "not-elected",
             f"{who}, though brokers {_ids(living)} of the ISR live",
             "the partition cannot be written or read",
-            "the controller has missed it: the `recover_controller` operator has another one elected",
+            "the controller has missed it: run the `recover_controller` operator, which has another one elected",
         )
     else:
         yield ZnodeFinding(
@@ -143,7 +143,7 @@ def _state(path: str, kind: str, wrong: str, causes: str = "") -> ZnodeFinding:
         kind,
         wrong,
         causes or "clients are sent to a broker that does not serve the partition, or acks=all waits for one",
-        "reassign the partition to the replicas it shall have, or have its leader elected",
+        "reassign the partition to the replicas that it should have, or have its leader elected",
     )
 
 
@@ -155,7 +155,7 @@ def orphans(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
                 "orphan",
                 f"the topic has no partition {tp.partition}",
                 "none today; a partition of that number, if it is added later, starts with this state",
-                "look whether the topic's znode has lost the partition; delete this one if not",
+                "check whether the topic's znode has lost the partition; if not, delete this one",
             )
 
 
@@ -187,7 +187,7 @@ def _requested_moves(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
             path,
             "stale-move",
             f"{', '.join(map(str, useless))}: moved already, or no such partition",
-            "as long as the znode stands, tools cannot ask for another reassignment by ZooKeeper",
+            "while the znode exists, tools cannot request another reassignment through ZooKeeper",
             "take these out" if kept else "delete it",
             (op,),
         )
@@ -198,7 +198,7 @@ def _requested_moves(found: Survey, now_ms: int) -> Iterator[ZnodeFinding]:
                 path,
                 f"stuck-move-{tp}",
                 f"{tp} is to go to {_ids(dead)}, not registered",
-                "the reassignment waits, and tools cannot ask for another one by ZooKeeper",
+                "the reassignment waits, and tools cannot request another one through ZooKeeper",
                 f"start these brokers, or take {tp} out of the znode and cancel its reassignment",
             )
 

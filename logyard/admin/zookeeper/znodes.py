@@ -43,7 +43,7 @@ class KazooZnodes:
         self._client: Any = KazooClient(hosts=connect, timeout=timeout_s)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a chroot that is not there: said in our own words
+                warnings.simplefilter("ignore")  # about a missing chroot, which gets an error of our own
                 self._client.start(timeout=timeout_s)
         except (KazooException, KazooTimeoutError, OSError) as problem:
             self.close()
@@ -85,24 +85,24 @@ class KazooZnodes:
             return ask()
         except (ConnectionClosedError, ConnectionLoss, OperationTimeoutError, SessionExpiredError) as problem:
             raise EnsembleUnreachable(
-                f"ZooKeeper {self._connect} was lost ({type(problem).__name__}): look at what is there and try again"
+                f"ZooKeeper {self._connect} was lost ({type(problem).__name__}): check the result and try again"
             ) from None
 
 
 def require_cluster(znodes: ZnodeClient, connect: str) -> None:
-    """Raise EnsembleUnreachable where no cluster keeps its topics: the usual sign of a wrong chroot."""
+    """Raise EnsembleUnreachable if there is no cluster below this chroot."""
     if znodes.children(TOPICS) is None:
-        raise EnsembleUnreachable(f"no cluster keeps its topics at {connect}: check the chroot of --zookeeper")
+        raise EnsembleUnreachable(f"there is no cluster at {connect}: check the chroot of --zookeeper")
 
 
 def refused(results: Sequence[OpResult]) -> ZkCode | None:
-    """Why a multi was not done; None where it was."""
+    """Why a multi was refused; None if it succeeded."""
     codes = [result.code for result in results if not result.ok]
     return next((code for code in codes if code is not ZkCode.ROLLED_BACK), codes[0] if codes else None)
 
 
 def put(znodes: ZnodeClient, path: str, data: bytes) -> ZkCode | None:
-    """Write a znode whatever it holds, making it, and what is above it, where it is missing."""
+    """Write a znode unconditionally; it and its parents are created if missing."""
     problem = refused(znodes.commit([SetData(path, data, ANY_VERSION)]))
     if problem is not ZkCode.NO_NODE:
         return problem

@@ -58,7 +58,7 @@ class ZooKeeperTopics:
 
     def create(self, topic: NewTopic, *, if_not_exists: bool) -> list[str]:
         if self._znodes.children(topics.PATH) is None:
-            raise LocalError("no cluster keeps its topics there: check the chroot of --zookeeper")
+            raise LocalError("there is no cluster there: check the chroot of --zookeeper")
         if topic.name in self.names():
             if if_not_exists:
                 return []

@@ -40,7 +40,7 @@ def test_by_zookeeper(run: Any, znodes: TreeZnodes) -> None:
     assert run(*words) == (0, "Successfully asked for leader election (PREFERRED) of partitions t-0\n", "")
     status, _, err = run(*words)
     assert status == 1
-    assert "asked for already" in err
+    assert "already requested" in err
 
 
 @pytest.mark.parametrize(

@@ -40,4 +40,4 @@ def test_what_no_tool_can_mend(run: Any, sound: TreeZnodes) -> None:
     sound.make("/brokers/topics/bad", b"{")
     status, out, err = run(*CHECK, "--fix")
     assert (status, err) == (1, "logyard: 1 thing wrong, none of them can be fixed automatically\n")
-    assert "by hand: write it anew" in out
+    assert "by hand: write it again" in out

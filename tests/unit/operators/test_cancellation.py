@@ -50,7 +50,7 @@ def test_what_was_looked_at_is_cancelled(cluster: MemoryCluster) -> None:
     MemoryClient(cluster).alter_reassignments({TWO: (4, 1)})  # meanwhile somebody thinks again
     done, _ = run(cancel(plan=planned), context())
     assert [entry["partition"] for entry in done["cancelled"]] == [0]
-    assert done["kept"] == {"t-1": "it moves to [4, 1] by now, and not to [2, 3]: look again"}
+    assert done["kept"] == {"t-1": "it now moves to [4, 1], not to [2, 3]: check again"}
     assert moving(cluster) == [TWO, OTHER]
     assert cluster.assignments[ONE].replicas == (2, 1)  # Kafka gives back the order of the move, too
     again, _ = run(cancel(plan=planned), context())
@@ -63,7 +63,7 @@ def test_nothing_is_left_without_a_leader(cluster: MemoryCluster) -> None:
     done, _ = run(cancel(), context())
     assert {entry["topic"] for entry in done["cancelled"]} == {"t"}
     assert done["kept"] == {
-        "u-0": "none of its former replicas [1] lives and is in sync: start one of these brokers first"
+        "u-0": "none of its former replicas [1] is alive and in sync: start one of these brokers first"
     }
     assert moving(cluster) == [OTHER]
 

@@ -1,7 +1,6 @@
-"""Throttling moves together with others: take a throttle, give it back, and end what dead owners left.
+"""Shared throttles: owners set them, end them, and end those of owners that died.
 
-Every step first writes down what it is about to do (`records.py`), so that whoever comes after a crash, at
-any point, can finish it.
+Every step is recorded before it is taken (`records.py`), so that after a crash at any point somebody else can finish.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,8 +26,8 @@ from logyard.admin.reassignment.throttles.records import (
 from logyard.admin.reassignment.throttles.settings import ConfigClient, await_rates, own_values, throttle_settings
 from logyard.broker.errors import ApiError, ErrorCode
 
-_ROUNDS = 20  # of looking whether somebody else came or went meanwhile
-# What is said where a topic has vanished, or a broker is not there (any more).
+_ROUNDS = 20  # of checking whether another owner came or went meanwhile
+# The errors for a deleted topic, and for a broker that is not there (any more).
 _GONE = {
     TOPIC: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),
     BROKER: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.BROKER_NOT_AVAILABLE),
@@ -68,10 +67,10 @@ class ThrottleBook:
         return self.hold_settings(owner, throttle_settings(moves, rate))
 
     def hold_settings(self, owner: str, settings: Mapping[ThrottleSetting, str]) -> list[ThrottleSetting]:
-        """Have these settings hold for this owner, beside what it holds already; returns those that others keep.
+        """Set these for this owner, in addition to what it holds; returns those that others changed, which stay.
 
-        May be called again as often as the owner likes: for what it holds already nothing changes, except for brokers
-        that could not be asked before. Brokers that are away are left out. Raises ApiError, AccessRefused.
+        Can be repeated: settings that the owner holds do not change, except on brokers that could not be asked before.
+        Brokers that are down are left out. Raises ApiError, AccessRefused.
         """
         wanted = {setting: value for setting, value in settings.items() if self._reaches(setting)}
         mine = self._announce(owner, wanted)
@@ -86,12 +85,12 @@ class ThrottleBook:
         return theirs
 
     def hand_over(self, owner: str) -> None:
-        """Stop owning: what is set stays, and counts from now on as anybody's who keeps no records."""
+        """Drop the owner's record and keep the settings: from now on they count as somebody else's."""
         self._records.drop(owner)
         self._forget()
 
     def remove(self, settings: Iterable[ThrottleSetting]) -> list[ThrottleSetting]:
-        """Unset these, whoever set them, except for what an owner holds; returns what was unset."""
+        """Remove these settings, whoever set them, except those that an owner holds; returns the removed ones."""
         held = self.held()
         free = [setting for setting in settings if setting not in held]
         for (kind, name), of_one in _by_resource(free).items():
@@ -99,9 +98,9 @@ class ThrottleBook:
         return free
 
     def release(self, owner: str) -> list[ThrottleSetting]:
-        """End an owner's throttle: what it set goes back to what others want, or set. Returns what is left to do.
+        """End an owner's throttle: settings go back to what others want or set. Returns those that did not.
 
-        Something is left where a broker is away; the record stays, and whoever calls `sweep` later finishes it.
+        Those are on brokers that are down; the record stays, and a later `sweep` finishes it.
         """
         mine = self.owners().get(owner)
         if mine is None:
@@ -132,12 +131,12 @@ class ThrottleBook:
     # -- steps -------------------------------------------------------------------------------------------
 
     def _announce(self, owner: str, wanted: Mapping[ThrottleSetting, str]) -> Record:
-        """Claim before looking: whoever ends a throttle of its own from now on leaves these settings to us."""
+        """Claim the settings before reading them: another owner that ends from now on leaves them to this one."""
         records = self.owners()
         mine = records.get(owner)
         if mine is None or mine.state != HELD:
             turn = 1 + max((record.turn for record in records.values()), default=0)
-            # What a former throttle of this owner's saw is still what has to come back.
+            # What an earlier throttle of this owner saw is still what has to be restored.
             before = mine.claims if mine is not None else {}
             mine = Record(owner, turn, HELD, {s: replace(claim, looked=False) for s, claim in before.items()})
         claimed = dict(mine.claims)
@@ -150,7 +149,7 @@ class ThrottleBook:
     def _settle(
         self, owner: str, settings: Sequence[ThrottleSetting], held: Record | None = None
     ) -> list[ThrottleSetting]:
-        """Bring settings to what all records want, until nobody else came or went meanwhile; returns what is away.
+        """Set what all records together want, until no other owner comes or goes; returns unreachable settings.
 
         :param held: the owner's record, where it holds on even if somebody has ended it meanwhile.
         """
@@ -160,7 +159,7 @@ class ThrottleBook:
             mine = next((record for record in records if record.owner == owner), None)
             if mine is None:
                 if held is None:
-                    return []  # whoever dropped it has settled it
+                    return []  # whoever dropped it has restored the settings
                 mine = held
                 records.append(held)
             found = self._read(settings)
@@ -172,7 +171,7 @@ class ThrottleBook:
         return left
 
     def _bring(self, mine: Record, found: Mapping[ThrottleSetting, str | None], records: Sequence[Record]) -> None:
-        """Set what is not as the records want it, written down before."""
+        """Change settings that differ from what the records want; record each value first."""
         wanted = {setting: standing(setting, records) for setting in found}
         of_runs = {s: mine.claims[s].wrote(v) for s, v in wanted.items() if v is not None and v != base(s, records)}
         self._records.put(replace(mine, claims={**mine.claims, **of_runs}))
@@ -198,13 +197,13 @@ class ThrottleBook:
                 configs = self._client.topic_configs(name) if kind == TOPIC else self._client.broker_configs(int(name))
                 values = own_values(configs, keys)
             except (ApiError, ClusterUnreachable) as problem:
-                # Who refuses us is there, and would work on without a throttle.
+                # A broker that refuses access is up, and would work on without a throttle.
                 gone = getattr(problem, "code", None) in _GONE[kind]
                 away = kind == BROKER and isinstance(problem, ClusterUnreachable)
                 if isinstance(problem, AccessRefused) or not (gone or away):
                     raise
                 if kind == BROKER:
-                    continue  # it went away since
+                    continue  # it went down meanwhile
                 values = dict.fromkeys(keys)
             found.update({setting: values[setting.key] for setting in wanted})
         return found
@@ -223,7 +222,7 @@ class ThrottleBook:
 
 
 def _is_others_last_word(setting: ThrottleSetting, value: str | None, mine: Record, others: Sequence[Record]) -> bool:
-    """Whether a setting that we had taken was changed by somebody who keeps no records."""
+    """Whether a setting that the owner had set was changed by somebody who keeps no records."""
     claim = mine.claims[setting]
     return claim.looked and value != claim.saw and not is_known(setting, value, [*others, mine])
 

@@ -1,12 +1,12 @@
-"""Who throttles what: one record for each owner, and what follows from all of them together. Pure.
+"""Records of throttles: one for each owner, and what follows from all of them together. Pure.
 
-A throttle is a setting that several may want at once: runs of ours, each for its own moves, and persons or tools.
-What others set is never known beforehand, only found. So each owner writes down what it saw before it changed a
-setting and every value that it wrote. From all records it follows which value is a run's and which is somebody
-else's: the *base*. A setting that no run claims any more goes back to its base; a value that no run wrote is
-somebody else's last word, and stays.
+Several may want a throttle at the same time: runs of ours, each for its own moves, persons, and other tools. What
+others set is known only from reading it. So each owner records what it saw before it changed a setting, and every
+value that it wrote. From all records it follows which value is an owner's and which is somebody else's: the *base*. A
+setting that no owner claims any more goes back to its base; a value that no owner wrote was set by somebody else, and
+stays.
 
-A value that somebody else sets to exactly what a run has written cannot be told apart from the run's.
+If somebody else sets exactly the value that an owner has written, it counts as the owner's.
 """
 
 import json
@@ -42,7 +42,7 @@ class Claim:
     written: tuple[str, ...] = ()
 
     def found(self, value: str | None) -> "Claim":
-        """This claim after a look; what it has written itself is not what was there before it."""
+        """This claim after the setting was read; a value that the owner wrote itself is not the earlier value."""
         return self if self.looked else replace(self, looked=True, saw=self.saw if value in self.written else value)
 
     def wrote(self, value: str) -> "Claim":
@@ -53,8 +53,8 @@ class Claim:
 class Record:
     """One owner's claims. `turn` orders the owners: the later one's rate counts. `state`: HELD, ENDING or OVER.
 
-    ENDING is an owner that wants nothing any more, but whose settings may not all be put back. OVER is one that is
-    kept only because another owner's claims were made on top of its own.
+    ENDING: the owner wants nothing any more, but some settings may not be restored yet. OVER: the record is kept only
+    because another owner's claims were made on top of it.
     """
 
     owner: str
@@ -63,7 +63,7 @@ class Record:
     claims: Mapping[ThrottleSetting, Claim] = field(default_factory=dict)
 
     def partitions(self) -> set[tuple[str, int]]:
-        """The partitions (topic, number) for whose moves the throttle is."""
+        """The partitions (topic, number) whose moves are throttled."""
         return {
             (setting.name, int(entry.partition(":")[0]))
             for setting, claim in self.claims.items()
@@ -99,18 +99,18 @@ class Record:
 
 
 class Records(Protocol):
-    """Where the records of one cluster are kept, so that a run finds those of runs that died."""
+    """Where the records of one cluster are kept, so that a run finds those of dead runs."""
 
     def load(self) -> list[Record]:
         """All of them, in no order."""
         ...
 
     def put(self, record: Record) -> None:
-        """Keep a record in setting of its owner's former one."""
+        """Keep a record in place of its owner's former one."""
         ...
 
     def drop(self, owner: str) -> None:
-        """Forget an owner's record; there may be none."""
+        """Delete an owner's record, if there is one."""
         ...
 
 
@@ -120,7 +120,7 @@ def entries(text: str | None) -> list[str]:
 
 
 def base(setting: ThrottleSetting, records: Iterable[Record]) -> str | None:
-    """What others than runs set last, as far as a run saw it when it came."""
+    """The value that somebody without a record set last, as far as an owner saw it."""
     found: str | None = None
     of_runs: set[str] | None = None
     for claim in _claims(setting, records):
@@ -132,12 +132,12 @@ def base(setting: ThrottleSetting, records: Iterable[Record]) -> str | None:
 
 
 def is_known(setting: ThrottleSetting, value: str | None, records: Sequence[Record]) -> bool:
-    """Whether a run has written this value, or it is the base: else it is somebody else's last word."""
+    """Whether an owner has written this value, or it is the base; else somebody else set it."""
     return value == base(setting, records) or any(value in claim.written for claim in _claims(setting, records))
 
 
 def standing(setting: ThrottleSetting, records: Sequence[Record]) -> str | None:
-    """What the setting has to be: the base, and what the owners want that still hold theirs. None: not set."""
+    """What the setting has to be: the base joined with what the present owners want. None: not set."""
     below = base(setting, records)
     wanted = [claim.wanted for claim in _claims(setting, [r for r in records if r.state == HELD])]
     if setting.kind == BROKER:
@@ -149,7 +149,7 @@ def standing(setting: ThrottleSetting, records: Sequence[Record]) -> str | None:
 
 
 def no_longer_needed(records: Collection[Record]) -> list[Record]:
-    """Records that are OVER, and on whose values nobody's claims lie who is not."""
+    """Records that are OVER and on which no other owner's claims depend."""
     claimed = {setting for record in records if record.state != OVER for setting in record.claims}
     return [record for record in records if record.state == OVER and not claimed & set(record.claims)]
 

@@ -61,7 +61,7 @@ def throttle_settings(moves: Iterable[Move], rate: int) -> dict[ThrottleSetting,
 
 
 def await_rates(client: ConfigClient, settings: Mapping[ThrottleSetting, str], pause: Pause) -> None:
-    """Wait until each broker says that it holds its rates, for five seconds at most.
+    """Wait until each broker reports its rates, for five seconds at most.
 
     A broker learns of a setting a moment after it is written, in the order of the writes: once it knows its rate, it
     knows the lists of topics written before, and a move that starts then is throttled from its first byte on.
@@ -79,5 +79,5 @@ def await_rates(client: ConfigClient, settings: Mapping[ThrottleSetting, str], p
 
 
 def own_values(configs: Mapping[str, ConfigValue], keys: Sequence[str]) -> dict[str, str | None]:
-    """What is set here for those keys; None where the value comes from elsewhere, or is empty."""
+    """The values set on this resource for those keys; None if the value is inherited, a default or empty."""
     return {k: configs[k].value or None if k in configs and configs[k].is_override else None for k in keys}

@@ -275,7 +275,7 @@ def test_progress_counts_bytes_of_new_replicas() -> None:
     sizes = [ReplicaSize(1, "/a", T0, 4_000_000), ReplicaSize(3, "/a", T0, 1_000_000)]
     found = copy_progress(states, {T0: Assignment((3, 1, 2), (3,), (1, 2))}, sizes)
     assert found == CopyProgress(2, 1, 4_000_000, 1_000_000)
-    assert str(found) == "1 of 2 partitions are where they shall be, 1.0 of 4.0 MB of the others are copied"
+    assert str(found) == "1 of 2 partitions are in place, 1.0 of 4.0 MB of the others are copied"
 
 
 def test_a_partition_that_is_gone_has_no_replicas() -> None:
