@@ -12,7 +12,8 @@ from typing import Any
 from logyard.broker.errors import LogyardError
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.errors import JobFailed
-from logyard.spark_jobs.leases.client import BrokerHttp, Lease, LeaseError, acquire
+from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
+from logyard.spark_jobs.leases.client import Lease, acquire
 from logyard.spark_jobs.metadata import Metadata, MetadataClient, PartitionMetadata
 
 HTTP_LISTENER = "http.advertised.listener"

@@ -27,7 +27,8 @@ from logyard.spark_jobs.audit.replica_state import damaged_files, standing_findi
 from logyard.spark_jobs.audit.segment import SegmentAudit
 from logyard.spark_jobs.command import run_job, say
 from logyard.spark_jobs.errors import JobFailed
-from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases, partitions_status
+from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.leases.client import Lease, end_leases, partitions_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.progress import Progress, over_tasks
 from logyard.spark_jobs.segments.replicas import Replica, check_topics, of_leased, of_log_directory

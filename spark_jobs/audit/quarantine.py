@@ -11,7 +11,8 @@ from typing import Any
 
 from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.audit.findings import BAD, Finding
-from logyard.spark_jobs.leases.client import BrokerHttp, LeaseError, partition_status, quarantine_replica
+from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
+from logyard.spark_jobs.leases.client import partition_status, quarantine_replica
 from logyard.spark_jobs.segments.replicas import Replica
 
 # Checks whose findings do not prove that a replica's own files are damaged: they compare it with others, concern the

@@ -31,7 +31,8 @@ from logyard.spark_jobs.compact.partition import (
     survey_partition,
 )
 from logyard.spark_jobs.errors import JobFailed
-from logyard.spark_jobs.leases.client import UNSURE, Lease, LeaseError, end_leases
+from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.leases.client import UNSURE, Lease, end_leases
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.progress import Progress, over_tasks
 

@@ -21,7 +21,8 @@ from logyard.spark_jobs.compact.key_table import KeyTable, TooManyKeys
 from logyard.spark_jobs.compact.rewrite import Rewriter, plan_groups
 from logyard.spark_jobs.compact.shuffle import survey_shuffled
 from logyard.spark_jobs.compact.survey import survey_segments
-from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases
+from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.leases.client import Lease, end_leases
 from logyard.spark_jobs.metadata import PartitionMetadata
 from logyard.spark_jobs.segments.files import SegmentFile
 from logyard.spark_jobs.segments.replicas import Replica, of_leased

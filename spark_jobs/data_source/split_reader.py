@@ -14,7 +14,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from logyard.spark_jobs.cluster import run_id
-from logyard.spark_jobs.leases.client import Lease, LeaseError, acquire
+from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.leases.client import Lease, acquire
 from logyard.spark_jobs.leases.heartbeats import PASSING
 from logyard.spark_jobs.segments.epochs import epoch_before, kept_until
 from logyard.spark_jobs.segments.replicas import Replica, of_leased

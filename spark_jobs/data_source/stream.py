@@ -21,7 +21,8 @@ from logyard.spark_jobs.data_source.options import BadOption, Options, parse
 from logyard.spark_jobs.data_source.ranges import checked_range, connect, edge_offset, plan, replicas, visible_end
 from logyard.spark_jobs.data_source.rows import SplitPartition, known_columns, read_split
 from logyard.spark_jobs.errors import JobFailed
-from logyard.spark_jobs.leases.client import Lease, LeaseError, end_leases, partition_status
+from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.leases.client import Lease, end_leases, partition_status
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.segments.epochs import UNKNOWN, Epochs, epoch_before, kept_until
 from logyard.spark_jobs.segments.replicas import Replica, of_leased, of_log_directory

@@ -1,180 +1,20 @@
-"""The client of the brokers' lease API (docs/leases.md); standard library only, so that executors need nothing more.
+"""Leases of the brokers' lease API (docs/leases.md): taken, renewed, committed, ended; and the status of replicas."""
 
-A token never appears in a message, a repr or a log line.
-"""
-
-import http.client
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, cast
+from typing import Any
 from urllib.parse import quote
 
-from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.errors import CorruptData
 from logyard.broker.model import TopicPartition
+from logyard.spark_jobs.leases.broker_http import COMMIT_TIMEOUT_S, BrokerHttp, LeaseError
 
-PIECE_BYTES = 1024 * 1024
-TIMEOUT_S = 60.0
-HEALTH_TIMEOUT_S = 10.0
-HEALTH_BYTES_MAX = 64 * 1024
-COMMIT_TIMEOUT_S = 600.0
-COMMIT_LOOKS = 30
-# Codes after which a commit may or may not have happened.
+# Codes after which a commit may or may not have happened; then the lease's state is asked for, this many times.
 UNSURE = ("unreachable", "commit_in_progress")
-COMMIT_LOOK_S = 2.0
-
-
-class LeaseError(LogyardError):
-    """The broker refused, or could not be reached: `code` is one of docs/leases.md, or `unreachable`."""
-
-    def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.details = dict(details or {})
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LeaseError, (self.code, str(self), self.details)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerHttp:
-    """Where one broker serves leases, and its token."""
-
-    broker_id: int
-    address: str
-    token: str = field(repr=False)
-
-    def call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S
-    ) -> dict[str, Any]:
-        """Send JSON, return JSON; raises LeaseError."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"} if data is not None else {}
-        with _Exchange(self, method, path, data, headers, timeout_s) as response:
-            return cast(dict[str, Any], _json(response.read()))
-
-    def read(self, path: str, position: int, size: int, into: memoryview) -> int:
-        """Read up to `size` bytes from `position` of a leased file into `into`; returns how many were read."""
-        headers = {"Range": f"bytes={position}-{position + size - 1}"}
-        with _Exchange(self, "GET", path, None, headers, TIMEOUT_S) as response:
-            got = 0
-            while got < size:
-                count = response.readinto(into[got:size])
-                if not count:
-                    break
-                got += count
-            return got
-
-    def put(self, path: str, file: BinaryIO, size: int, sha256: str) -> dict[str, Any]:
-        """Send a file in pieces; raises LeaseError."""
-        headers = {"Content-Length": str(size), "X-Content-SHA256": sha256, "Content-Type": "application/octet-stream"}
-        with _Exchange(self, "PUT", path, _pieces(file), headers, COMMIT_TIMEOUT_S) as response:
-            return cast(dict[str, Any], _json(response.read()))
-
-
-# (broker id, address) of brokers that were identified. After a failure a broker is asked again: another process may
-# have its port.
-_known: set[tuple[int, str]] = set()
-
-
-def require_own(broker: BrokerHttp) -> None:
-    """Ask the server at a broker's address for its broker id, without sending the token; raises LeaseError if it is
-    another.
-
-    An address like 127.0.0.1 is a different machine wherever it is used: whatever listens there would get the token.
-    """
-    if (broker.broker_id, broker.address) in _known:
-        return
-    host, _, port = broker.address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=HEALTH_TIMEOUT_S)
-    try:
-        connection.request("GET", "/health")
-        answer: Any = json.loads(connection.getresponse().read(HEALTH_BYTES_MAX))
-        said = answer.get("broker_id") if isinstance(answer, dict) else None
-    except ValueError:
-        said = None
-    except (OSError, http.client.HTTPException) as error:
-        raise LeaseError(
-            "unreachable", f"broker {broker.broker_id} at http://{broker.address}: {error or type(error).__name__}"
-        ) from None
-    finally:
-        connection.close()
-    if said != broker.broker_id:
-        who = "no broker of Logyard" if said is None else f"broker {said}"
-        raise LeaseError(
-            "unreachable",
-            f"broker {broker.broker_id} says it is at http://{broker.address}, but {who} answers there; no token was "
-            "sent: set its http.advertised.listener to an address that this machine reaches it at",
-        )
-    _known.add((broker.broker_id, broker.address))
-
-
-class _Exchange:
-    """One request on a connection of its own; turns every failure into LeaseError."""
-
-    def __init__(
-        self,
-        broker: BrokerHttp,
-        method: str,
-        path: str,
-        body: bytes | Iterable[bytes] | None,
-        headers: Mapping[str, str],
-        timeout_s: float,
-    ) -> None:
-        self._broker, self._method, self._path = broker, method, path
-        self._body, self._timeout_s = body, timeout_s
-        self._headers = {**headers, "Authorization": f"Bearer {broker.token}"}
-        self._connection: http.client.HTTPConnection | None = None
-
-    def __enter__(self) -> http.client.HTTPResponse:
-        require_own(self._broker)
-        host, _, port = self._broker.address.rpartition(":")
-        self._connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._timeout_s)
-        try:
-            self._connection.request(self._method, self._path, body=self._body, headers=self._headers)
-            response = self._connection.getresponse()
-            if response.status >= 400:
-                raise _refusal(self._broker, response.status, response.read())
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
-            _known.discard((self._broker.broker_id, self._broker.address))
-            raise LeaseError(
-                "unreachable",
-                f"broker {self._broker.broker_id} at http://{self._broker.address}: {error or type(error).__name__}",
-            ) from None
-        except LeaseError:
-            self._connection.close()
-            raise
-        return response
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        if isinstance(error, (OSError, http.client.HTTPException)):
-            raise LeaseError("unreachable", f"broker {self._broker.broker_id}: the connection broke: {error}") from None
-
-
-def _refusal(broker: BrokerHttp, status: int, body: bytes) -> LeaseError:
-    try:
-        details = json.loads(body)
-        code, message = str(details.pop("error")), str(details.pop("message"))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        code, message, details = f"http_{status}", "no explanation in the answer", {}
-    return LeaseError(code, f"broker {broker.broker_id} refused ({code}): {message}", details)
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError as error:
-        raise LeaseError("bad_answer", f"the broker's answer is not JSON: {error}") from None
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    while piece := file.read(PIECE_BYTES):
-        yield piece
+COMMIT_LOOKS, COMMIT_LOOK_S = 30, 2.0
 
 
 @dataclass(frozen=True, slots=True)

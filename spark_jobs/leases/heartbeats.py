@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from logyard.broker.errors import LogyardError
 from logyard.spark_jobs.command import say
-from logyard.spark_jobs.leases.client import Lease, LeaseError
+from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.leases.client import Lease
 
 # Codes of errors that pass: the broker restarts, swaps segments, or does not answer for a while.
 PASSING = ("unreachable", "commit_in_progress", "starting")

@@ -21,7 +21,8 @@ from typing import Any
 
 from logyard.spark_jobs.atomic_file import write_atomically
 from logyard.spark_jobs.command import say
-from logyard.spark_jobs.leases.client import BrokerHttp, Lease, end_leases
+from logyard.spark_jobs.leases.broker_http import BrokerHttp
+from logyard.spark_jobs.leases.client import Lease, end_leases
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 
 POLL_S = 1.0

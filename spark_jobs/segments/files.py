@@ -13,7 +13,8 @@ import numpy as np
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
-from logyard.spark_jobs.leases.client import Lease, LeaseError
+from logyard.spark_jobs.leases.broker_http import LeaseError
+from logyard.spark_jobs.leases.client import Lease
 from logyard.spark_jobs.segments.chunks import ByteSource
 from logyard.spark_jobs.segments.kernels import Array
 

@@ -24,7 +24,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from logyard.broker.protocol import codec
 from logyard.broker.records import batch
 from logyard.spark_jobs.leases import client
-from logyard.spark_jobs.leases.client import BrokerHttp, Lease, LeaseError
+from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
+from logyard.spark_jobs.leases.client import Lease
 from tests.benchmarks import frames, harness
 from tests.benchmarks.harness import Row, Server, Wire
 

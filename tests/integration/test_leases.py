@@ -10,7 +10,7 @@ import pytest
 
 from logyard.broker.records import batch
 from logyard.spark_jobs.leases import client
-from logyard.spark_jobs.leases.client import LeaseError
+from logyard.spark_jobs.leases.broker_http import LeaseError
 from tests.support.lease_job import broker_https, decide, rewrite_and_commit
 from tests.support.real_cluster import RealCluster, eventually
 

@@ -9,7 +9,8 @@ from logyard.broker.compaction.decision_format import Decision
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.compaction.transactions import AbortedTransaction
 from logyard.broker.records.batch import iter_headers
-from logyard.spark_jobs.leases.client import BrokerHttp, Lease
+from logyard.spark_jobs.leases.broker_http import BrokerHttp
+from logyard.spark_jobs.leases.client import Lease
 from tests.support.whole_segments import rewrite_group, survey_segments
 
 

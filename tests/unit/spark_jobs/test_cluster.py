@@ -9,7 +9,7 @@ from logyard.broker.model import TopicPartition
 from logyard.spark_jobs import cluster as clusters
 from logyard.spark_jobs import metadata
 from logyard.spark_jobs.errors import JobFailed
-from logyard.spark_jobs.leases.client import LeaseError
+from logyard.spark_jobs.leases.broker_http import LeaseError
 from logyard.spark_jobs.metadata import ClusterUnreachable, Metadata, MetadataClient, PartitionMetadata
 from logyard.spark_jobs.session import bins_by_size
 

@@ -15,7 +15,7 @@ from logyard.spark_jobs.audit import job as audit
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.compact import job as compact
 from logyard.spark_jobs.export import job as export
-from logyard.spark_jobs.leases.client import BrokerHttp
+from logyard.spark_jobs.leases.broker_http import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch, headers_of, read_back

@@ -10,7 +10,7 @@ from logyard.broker.model import TopicPartition
 from logyard.spark_jobs.audit import quarantine
 from logyard.spark_jobs.audit.findings import BAD, WARN, Finding
 from logyard.spark_jobs.audit.quarantine import suspects
-from logyard.spark_jobs.leases.client import BrokerHttp, LeaseError
+from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
 from logyard.spark_jobs.segments.replicas import Replica, of_partition_directory
 from tests.support.batches import Rec, batch
 from tests.support.segment_files import write_partition

@@ -7,7 +7,8 @@ import pytest
 
 from logyard.spark_jobs.audit.findings import BAD, WARN
 from logyard.spark_jobs.audit.replica_state import standing_findings, stray_findings
-from logyard.spark_jobs.leases.client import BrokerHttp, acquire
+from logyard.spark_jobs.leases.broker_http import BrokerHttp
+from logyard.spark_jobs.leases.client import acquire
 from logyard.spark_jobs.segments.replicas import Replica, of_leased
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica

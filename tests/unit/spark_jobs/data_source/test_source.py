@@ -24,7 +24,7 @@ from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.data_source.batch import LogyardReader, PushingReader
 from logyard.spark_jobs.data_source.options import BadOption
 from logyard.spark_jobs.data_source.rows import SCHEMA
-from logyard.spark_jobs.leases.client import BrokerHttp
+from logyard.spark_jobs.leases.broker_http import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Rec, batch

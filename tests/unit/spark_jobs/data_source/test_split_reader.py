@@ -11,7 +11,8 @@ import pytest
 
 from logyard.spark_jobs.data_source import split_reader
 from logyard.spark_jobs.data_source.split_reader import Changed, SplitReader
-from logyard.spark_jobs.leases.client import BrokerHttp, LeaseError, acquire
+from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
+from logyard.spark_jobs.leases.client import acquire
 from logyard.spark_jobs.segments.replicas import of_leased
 from logyard.spark_jobs.segments.splits import Range, Split, plan_splits
 from tests.support.batches import Batch, Rec, batch

@@ -16,7 +16,7 @@ from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.data_source.options import BadOption
 from logyard.spark_jobs.data_source.stream import LogyardStreamReader, Position, offset_of, positions
 from logyard.spark_jobs.errors import JobFailed
-from logyard.spark_jobs.leases.client import BrokerHttp
+from logyard.spark_jobs.leases.broker_http import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support.batches import Batch, Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica

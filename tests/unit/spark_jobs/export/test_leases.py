@@ -16,7 +16,7 @@ from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.export import job, leaders, options
 from logyard.spark_jobs.export.errors import ExportRefused
 from logyard.spark_jobs.export.leaders import LeaseLost
-from logyard.spark_jobs.leases.client import BrokerHttp
+from logyard.spark_jobs.leases.broker_http import BrokerHttp
 from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support.batches import Batch, Rec, batch
 from tests.support.here_workers import HereWorkers

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import CorruptData
-from logyard.spark_jobs.leases.client import BrokerHttp, Lease, LeaseError, acquire
+from logyard.spark_jobs.leases.broker_http import BrokerHttp, LeaseError
+from logyard.spark_jobs.leases.client import Lease, acquire
 from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica

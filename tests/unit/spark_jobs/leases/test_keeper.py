@@ -11,7 +11,8 @@ import pytest
 
 from logyard.spark_jobs.data_source.batch import LogyardReader
 from logyard.spark_jobs.leases import keeper
-from logyard.spark_jobs.leases.client import BrokerHttp, Lease, acquire
+from logyard.spark_jobs.leases.broker_http import BrokerHttp
+from logyard.spark_jobs.leases.client import Lease, acquire
 from logyard.spark_jobs.leases.keeper import IDLE_S, KEPT_S, Keeper, Stopped, hand_over
 from tests.support.batches import Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
