@@ -13,6 +13,7 @@ from typing import Protocol
 import structlog
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.metadata.updates import UpdateMetadata
 from logyard.broker.model import NO_EPOCH, ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.events import (
@@ -26,7 +27,6 @@ from logyard.broker.replication.events import (
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import Log
 
 HURRY_S = 0.025
 LATER_S = 10.0
@@ -151,7 +151,7 @@ class Transitions:
             return ErrorCode.NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
-    def _adopt(self, partition: Partition, log: Log, topic_id: TopicId, renamed: list[Partition]) -> ErrorCode:
+    def _adopt(self, partition: Partition, log: PartitionLog, topic_id: TopicId, renamed: list[Partition]) -> ErrorCode:
         """A topic's id that becomes known late is kept; nothing else changes."""
         try:
             log.assign_topic_id(topic_id)

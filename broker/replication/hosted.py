@@ -6,10 +6,11 @@ from logyard.broker.clock import Clock, passed_ms
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.event_loop import Client, NewPending, Pending, SubmitBlocking, SubmitForClient, TimerHandle, Timers
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 from logyard.broker.replication.partition import Partition, PartitionPorts
-from logyard.broker.replication.ports import IsrChanges, Log, Logs, T
+from logyard.broker.replication.ports import IsrChanges, Logs, T
 from logyard.broker.replication.purgatory import Purgatory
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 from logyard.broker.replication.throttle import ByteRate
@@ -119,7 +120,7 @@ class Hosted:
         known = self.metadata.partition(tp)
         return (known.leader, known.leader_epoch) if known is not None else (-1, -1)
 
-    def log_for(self, partition: Partition, topic_id: TopicId | None, is_new: bool) -> Log:
+    def log_for(self, partition: Partition, topic_id: TopicId | None, is_new: bool) -> PartitionLog:
         """Return the partition's log, opened or created; the first time its watermark comes from the checkpoint.
 
         Later the checkpoint read at start is history: the log may have been cut since.

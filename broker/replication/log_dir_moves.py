@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageError
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.follower import truncation
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import Log
 from logyard.broker.replication.throttle import UNLIMITED, ByteRate
 
 THROTTLE_PAUSE_S = 0.1
@@ -27,18 +27,11 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Pause = Callable[[float], Awaitable[None]]
 
 
-class MovingLog(Log, Protocol):
-    """A log as a move sees it: also how much of it is durable."""
-
-    @property
-    def recovery_point(self) -> int: ...
-
-
 class MovableLogs(Protocol):
     """The logs of this broker, as far as moves use them (log.registry.LogRegistry)."""
 
-    def get(self, tp: TopicPartition) -> MovingLog | None: ...
-    def future(self, tp: TopicPartition) -> MovingLog | None: ...
+    def get(self, tp: TopicPartition) -> PartitionLog | None: ...
+    def future(self, tp: TopicPartition) -> PartitionLog | None: ...
     def begin_move(self, tp: TopicPartition, directory: str) -> object: ...
     def resume_move(self, tp: TopicPartition) -> bool: ...
 
@@ -47,7 +40,7 @@ class Promotion(Protocol):
     """What puts a future log in its log's place (log.store.LogStore)."""
 
     async def prepare_promotion(self, tp: TopicPartition) -> None: ...
-    def promote(self, tp: TopicPartition) -> MovingLog: ...
+    def promote(self, tp: TopicPartition) -> PartitionLog: ...
 
 
 class LogDirMoves:
@@ -125,8 +118,8 @@ class LogDirMoves:
             self._moving.discard(tp)
 
     async def _fill(self, tp: TopicPartition) -> None:
-        aligned: MovingLog | None = None
-        prepared: MovingLog | None = None
+        aligned: PartitionLog | None = None
+        prepared: PartitionLog | None = None
         while (pair := self._pair(tp)) is not None:
             partition, log, future = pair
             if aligned is not future:
@@ -144,14 +137,14 @@ class LogDirMoves:
                 self._hosted.transitioned(partition)
                 return
 
-    def _pair(self, tp: TopicPartition) -> tuple[Partition, MovingLog, MovingLog] | None:
+    def _pair(self, tp: TopicPartition) -> tuple[Partition, PartitionLog, PartitionLog] | None:
         partition = self._hosted.partitions.get(tp)
         log, future = self._logs.get(tp), self._logs.future(tp)
         if self._closed or partition is None or log is None or future is None or partition.log is not log:
             return None
         return partition, log, future
 
-    async def _copy(self, tp: TopicPartition, log: MovingLog, future: MovingLog) -> None:
+    async def _copy(self, tp: TopicPartition, log: PartitionLog, future: PartitionLog) -> None:
         """Copy some batches; the caller goes on at once where none are missing then."""
         settings = self._hosted.settings
         start = future.log_end_offset
@@ -173,7 +166,7 @@ class LogDirMoves:
             await self._pause(THROTTLE_PAUSE_S)
 
 
-def align(log: MovingLog, future: MovingLog) -> None:
+def align(log: PartitionLog, future: PartitionLog) -> None:
     """Cut a future log to what it has in common with its log: a crash may have left more of one than of the other."""
     while (latest := future.epochs.latest) is not None and future.log_end_offset > future.log_start_offset:
         epoch, end = log.epochs.end_offset_for(latest)
@@ -188,7 +181,7 @@ def align(log: MovingLog, future: MovingLog) -> None:
         future.truncate_to(log.log_end_offset)
 
 
-def follow_bounds(log: MovingLog, future: MovingLog) -> None:
+def follow_bounds(log: PartitionLog, future: PartitionLog) -> None:
     """Take over the log's settings, start and high watermark, as far as the future log reaches."""
     if future.config is not log.config:
         future.config = log.config

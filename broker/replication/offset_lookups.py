@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.event_loop import Pending
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 from logyard.broker.replication.events import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -21,7 +22,6 @@ from logyard.broker.replication.events import (
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import Log
 from logyard.broker.replication.purgatory import Delayed
 
 # Finds one answer in the segments: to be called in a thread.
@@ -67,7 +67,9 @@ class Lookups:
         except Exception as trouble:
             return OffsetAnswer(query.tp, code_of(trouble, query.tp))
 
-    def _find(self, partition: Partition, log: Log, query: OffsetQuery, isolation: Isolation) -> OffsetAnswer | Search:
+    def _find(
+        self, partition: Partition, log: PartitionLog, query: OffsetQuery, isolation: Isolation
+    ) -> OffsetAnswer | Search:
         end = _visible_end(log, isolation)
         # A new leader whose watermark has not reached its own epoch cannot say yet what is committed (KAFKA-2334).
         lagging = isolation != Isolation.LOG_END and partition.epoch_start > log.high_watermark
@@ -185,7 +187,7 @@ class DelayedDeletion(Delayed):
             self._pending.set_result(self._results)
 
 
-def _visible_end(log: Log, isolation: Isolation) -> int:
+def _visible_end(log: PartitionLog, isolation: Isolation) -> int:
     if isolation == Isolation.LOG_END:
         return log.log_end_offset
     if isolation == Isolation.READ_COMMITTED:

@@ -9,15 +9,19 @@ what the method returns (or by `ports.moved`, where the controller's answer move
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.log.append import AppendInfo
+from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.producers import Origin
 from logyard.broker.model import NO_LEADER, ZERO_TOPIC_ID, TopicId, TopicPartition
+from logyard.broker.records.batch import Bounds
 from logyard.broker.replication import isr as isr_rules
 from logyard.broker.replication import watermarks
 from logyard.broker.replication.events import HIGH_WATERMARK, LeaderAndIsrPartition, PartitionFetch
 from logyard.broker.replication.isr import Heartbeat, InSync, PendingChange, RemoteReplica, Settlement
-from logyard.broker.replication.ports import Appended, IsrChangeResult, IsrChanges, Log
+from logyard.broker.replication.ports import IsrChangeResult, IsrChanges
 from logyard.broker.replication.settings import Counters, ReplicaSettings
 
 
@@ -68,7 +72,7 @@ class Partition:
     def __init__(self, tp: TopicPartition, ports: PartitionPorts) -> None:
         self.tp = tp
         self.ports = ports
-        self.log: Log | None = None
+        self.log: PartitionLog | None = None
         self.is_leader = False
         self.leader = NO_LEADER
         self.leader_epoch = -1
@@ -86,7 +90,7 @@ class Partition:
 
     # Transitions (facts §9)
 
-    def lead(self, order: LeaderAndIsrPartition, log: Log) -> bool:
+    def lead(self, order: LeaderAndIsrPartition, log: PartitionLog) -> bool:
         """Become (or stay) leader as the controller says; returns whether this broker did not lead before.
 
         The epoch's start is recorded in the log even if nothing is ever appended in it.
@@ -104,7 +108,7 @@ class Partition:
         self.partition_epoch = order.partition_epoch
         return new_leader
 
-    def _start_epoch(self, order: LeaderAndIsrPartition, log: Log, new_leader: bool) -> None:
+    def _start_epoch(self, order: LeaderAndIsrPartition, log: PartitionLog, new_leader: bool) -> None:
         start = log.log_end_offset
         log.epochs.assign(order.leader_epoch, start)
         now = self.ports.now_ms()
@@ -113,7 +117,7 @@ class Partition:
         self.leader_epoch = order.leader_epoch
         self.epoch_start = start
 
-    def follow(self, order: LeaderAndIsrPartition, log: Log) -> bool:
+    def follow(self, order: LeaderAndIsrPartition, log: PartitionLog) -> bool:
         """Become (or stay) follower; returns whether fetching has to start anew: on each new leader epoch."""
         if order.partition_epoch < self.partition_epoch:
             return False
@@ -169,7 +173,7 @@ class Partition:
     def is_under_replicated(self) -> bool:
         return self.is_leader and len(self.isr.committed) < len(self.replicas)
 
-    def log_for(self, leader_epoch: int, only_leader: bool) -> Log:
+    def log_for(self, leader_epoch: int, only_leader: bool) -> PartitionLog:
         """Return the log for a reader that believes in `leader_epoch` (-1: in none).
 
         Raises ApiError: FENCED_LEADER_EPOCH (74) older, UNKNOWN_LEADER_EPOCH (75) newer, NOT_LEADER (6).
@@ -195,7 +199,9 @@ class Partition:
 
     # Produce
 
-    def append(self, batches: memoryview, acks: int, now_ms: int, origin: Any, opened: Any = None) -> Appended:
+    def append(
+        self, batches: memoryview, acks: int, now_ms: int, origin: Origin, opened: Bounds | None = None
+    ) -> AppendInfo:
         """Append for a client or coordinator; the high watermark may move at once. `now_ms` is wall-clock time.
 
         `opened` says by which of the log's bounds a thread has opened the batches already.

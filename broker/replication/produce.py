@@ -9,6 +9,7 @@ from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode, RecordErrors, StorageError
 from logyard.broker.event_loop import Client, Pending
+from logyard.broker.log.producers import Origin
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.hosted import Hosted
@@ -88,7 +89,7 @@ class Producing:
         self._hosted = hosted
 
     def append(
-        self, entries: Entries, acks: int, timeout_ms: int, origin: Any, internal_topics: bool, opened: Opened
+        self, entries: Entries, acks: int, timeout_ms: int, origin: Origin, internal_topics: bool, opened: Opened
     ) -> list[ProduceResult] | Pending[list[ProduceResult]]:
         """See `Replicas.append`."""
         if acks not in (-1, 0, 1):

@@ -11,6 +11,7 @@ from logyard.broker.clock import Clock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.event_loop import Client, NewPending, Pending, SubmitBlocking, SubmitForClient, TimerHandle, Timers
+from logyard.broker.log.producers import Origin
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import UpdateMetadata
 from logyard.broker.model import TopicPartition
@@ -156,7 +157,7 @@ class Replicas:
         *,
         acks: int,
         timeout_ms: int,
-        origin: Any,
+        origin: Origin,
         internal_topics: bool = False,
         opened: Opened = NOT_OPENED,
     ) -> list[ProduceResult] | Pending[list[ProduceResult]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.config.topic import TopicConfig
@@ -109,7 +109,7 @@ class World:
         self.epoch = 7
         self.replicas = Replicas(
             ReplicaSettings(broker_id=broker_id, **settings),
-            logs=self.logs,
+            logs=cast(Any, self.logs),  # a list that stands for files
             metadata=self.metadata,
             topic_config=lambda topic: self.config,
             isr_changes=self,

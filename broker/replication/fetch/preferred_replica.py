@@ -1,13 +1,13 @@
 """Which replica a consumer should rather read from: the one in its own rack (KIP-392, RackAwareReplicaSelector)."""
 
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.replication.events import FetchParams
 from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import Log
 
 
 def preferred_read_replica(
-    hosted: Hosted, partition: Partition, log: Log, offset: int, params: FetchParams
+    hosted: Hosted, partition: Partition, log: PartitionLog, offset: int, params: FetchParams
 ) -> int | None:
     """Return the broker to read from instead of this leader, or None.
 

@@ -4,6 +4,7 @@ Nothing is loaded here: slices are loaded only once the whole fetch is to be ans
 """
 
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import ZERO_TOPIC_ID
 from logyard.broker.replication.events import (
     DEBUG_CONSUMER_ID,
@@ -17,7 +18,7 @@ from logyard.broker.replication.hosted import Hosted
 from logyard.broker.replication.isr import Heartbeat
 from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import Log, Slice
+from logyard.broker.replication.ports import Slice
 from logyard.broker.replication.throttle import is_listed
 
 _BEHIND = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -36,7 +37,7 @@ class Reading:
         self.moved: list[Partition] = []
 
 
-def view_end(params: FetchParams, log: Log) -> int:
+def view_end(params: FetchParams, log: PartitionLog) -> int:
     """Where the reader's view of a log ends: followers see all of it, consumers what is committed."""
     if params.replica_id >= 0 or params.replica_id == DEBUG_CONSUMER_ID:
         return log.log_end_offset
@@ -122,7 +123,9 @@ class Reader:
             reading.size += found.size
             self._remaining -= found.size
 
-    def _find(self, partition: Partition, log: Log, ask: PartitionFetch, result: FetchedPartition) -> Slice | None:
+    def _find(
+        self, partition: Partition, log: PartitionLog, ask: PartitionFetch, result: FetchedPartition
+    ) -> Slice | None:
         params = self._params
         if params.replica_id < 0 and params.rack and partition.is_leader:
             elsewhere = preferred_read_replica(self._hosted, partition, log, ask.offset, params)
@@ -157,7 +160,7 @@ class Reader:
         return found
 
 
-def is_throttled(hosted: Hosted, partition: Partition, log: Log) -> bool:
+def is_throttled(hosted: Hosted, partition: Partition, log: PartitionLog) -> bool:
     """Whether what followers take of this partition counts against leader.replication.throttled.rate."""
     listed = log.config.leader_replication_throttled_replicas
     return is_listed(listed, partition.tp.partition, hosted.settings.broker_id)
@@ -170,7 +173,7 @@ def must_wait(hosted: Hosted, partition: Partition, follower: int, now_ms: int) 
     return hosted.throttled_out.per_second(now_ms) > hosted.settings.leader_throttled_rate
 
 
-def divergence(log: Log, ask: PartitionFetch) -> tuple[int, int] | None:
+def divergence(log: PartitionLog, ask: PartitionFetch) -> tuple[int, int] | None:
     """Where the leader's log left the asker's: (epoch, its end offset), or None while they agree (KIP-595, facts §22).
 
     Raises ApiError(OFFSET_OUT_OF_RANGE) where the epoch is not known here or the offset is below the log's start.

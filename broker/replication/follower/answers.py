@@ -9,11 +9,11 @@ and left to the shell (fetcher.py).
 from enum import Enum
 
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
+from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.model import ZERO_TOPIC_ID, TopicId
 from logyard.broker.replication.events import FetchedPartition, PartitionFetch
 from logyard.broker.replication.follower import truncation
 from logyard.broker.replication.partition import Partition
-from logyard.broker.replication.ports import Log
 from logyard.broker.replication.throttle import is_listed
 
 
@@ -67,7 +67,7 @@ class FetchState:
         self.truncating = not truncates_on_fetch and log.epochs.latest is not None
 
     @property
-    def log(self) -> Log:
+    def log(self) -> PartitionLog:
         log = self.partition.log
         assert log is not None, "who follows has a log"
         return log
