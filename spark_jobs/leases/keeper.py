@@ -95,6 +95,8 @@ class Keeper:
             except Stopped:
                 self.close()
             except Exception as error:  # try again at the next turn: otherwise every lease is lost
+                if self._over.is_set():
+                    return  # `close` has deleted the directory meanwhile
                 say(f"leases: keeping them failed: {type(error).__name__}: {error}")
 
     def look(self) -> None:
