@@ -7,7 +7,6 @@ The seed says whether, where and for how long; all runs in one real thread, so o
 
 import asyncio
 import contextvars
-import inspect
 import random
 from collections.abc import Callable
 from functools import wraps
@@ -15,7 +14,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import greenlet
 
-from logyard.broker.log.fetch import LogSlice
+from logyard.broker.log.fetch import ColdLookup, LogSlice
+from logyard.broker.log.partition_log import PartitionLog
 from tests.simulation.process import PROCESS, Process
 from tests.simulation.trace import Trace
 
@@ -63,12 +63,13 @@ class BlockingWork(greenlet.greenlet):
     def is_looking_up(self) -> bool:
         """Whether this is a follower's look-up behind the high watermark: what it is about may be cut off."""
         piece = getattr(self._work, "__self__", None)
-        resolve = piece._resolve if isinstance(piece, LogSlice) else None
-        if resolve is None:
+        look_up = getattr(piece._look_up, "__self__", None) if isinstance(piece, LogSlice) else None
+        if not isinstance(look_up, ColdLookup):
             return False
-        asked = inspect.getclosurevars(resolve).nonlocals
-        mark: int = asked["self"].high_watermark
-        return asked["limit_offset"] > mark and asked["wanted"].offset >= mark
+        wanted, log = look_up._wanted, getattr(look_up._lost_tail, "__self__", None)
+        assert isinstance(log, PartitionLog)
+        mark = log.high_watermark
+        return wanted.limit_offset is not None and wanted.limit_offset > mark and wanted.offset >= mark
 
     def begin(self) -> None:
         self._timers.call_later(self._chance.random() * START_DELAY_S, self._begin)
@@ -132,4 +133,4 @@ def breathing(operation: Callable[P, T]) -> Callable[P, T]:
 def _is_overtaken(work: Callable[[], Any]) -> bool:
     """Whether this looked something up in a log that was cut in between."""
     piece = getattr(work, "__self__", None)
-    return isinstance(piece, LogSlice) and piece._resolve is not None and piece._cuts() != piece._cut_count
+    return isinstance(piece, LogSlice) and piece._look_up is not None and piece._segments.cuts != piece._cuts
