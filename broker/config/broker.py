@@ -8,8 +8,7 @@ the finest has the effective value.
 import difflib
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from dataclasses import replace
 from itertools import dropwhile
 from typing import TypeVar
 
@@ -22,9 +21,10 @@ from logyard.broker.config.endpoints import (
     parse_host_port,
     parse_protocol_map,
 )
+from logyard.broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
 from logyard.broker.config.fallbacks import resolve
 from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
-from logyard.broker.config.key_types import ConfigType, ConfigValue, Key, format_value
+from logyard.broker.config.key_types import ConfigValue, Key, format_value
 from logyard.broker.config.keys import KEYS
 from logyard.broker.config.listener_keys import (
     base_of,
@@ -53,40 +53,6 @@ class ConfigProblems(LogyardError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as on the wire (DescribeConfigs)."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
-    """One of the places a value could have come from; the first of a list is the one in force."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One key as DescribeConfigs answers it; `value` is None if the key is not set or is sensitive."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-    sensitive: bool
-    read_only: bool
-    synonyms: tuple[ConfigSynonym, ...]
-    type: ConfigType
-    doc: str
 
 
 # Keys that fall back to others if they are not set.

@@ -114,8 +114,8 @@ class Leases:
     def log_truncated(self, tp: TopicPartition, offset: int) -> None:
         """End the leases and drop the decision that reach above `offset`, where a truncated log ends now."""
         self.book.lose_replica(tp, f"the log was truncated to {offset}", self.ports.clock.now_ms(), offset)
-        kept, replica = self.decisions.get(tp), self.ports.store.get(tp)
-        if kept is not None and kept.range_end > offset:
+        decision, replica = self.decisions.get(tp), self.ports.store.get(tp)
+        if decision is not None and decision.range_end > offset:
             del self.decisions[tp]
             if replica is not None:
                 self._remove_later(f"{replica.directory}/{layout.LEASES}/{persistence.DECISION}")
@@ -159,9 +159,9 @@ class Leases:
                 self.remove_directory(leased)
 
     def _forgotten(self, lease: Lease) -> None:
-        kept = self.ports.store.get(lease.tp)
-        if kept is not None and lease.state is LeaseState.COMMITTED:
-            self._remove_later(persistence.ended_path(f"{kept.directory}/{layout.LEASES}", lease.lease_id))
+        partition_log = self.ports.store.get(lease.tp)
+        if partition_log is not None and lease.state is LeaseState.COMMITTED:
+            self._remove_later(persistence.ended_path(f"{partition_log.directory}/{layout.LEASES}", lease.lease_id))
 
     def remove_directory(self, leased: LeasedLog) -> None:
         """Remove a lease's directory in a thread; does not wait."""
@@ -180,11 +180,11 @@ class Leases:
     def replica(self, tp: TopicPartition) -> tuple[Partition, PartitionLog]:
         """Return this broker's replica and its log; raises LeaseError(unknown_partition)."""
         partition = self.ports.replicas.partition(tp)
-        kept = self.ports.store.get(tp)
+        partition_log = self.ports.store.get(tp)
         followed: object = None if partition is None else partition.log
-        if partition is None or kept is None or followed is not kept:
+        if partition is None or partition_log is None or followed is not partition_log:
             raise LeaseError("unknown_partition", 404, f"broker {self.broker_id} has no replica of {tp}")
-        return partition, kept
+        return partition, partition_log
 
     def leased_replica(self, lease: Lease) -> tuple[LeasedLog, Partition]:
         """Return the log of a living lease and its replica; raises LeaseError as `leased_log` does.
@@ -209,8 +209,8 @@ class Leases:
         if leased is None or not leased.is_set_up:
             raise LeaseError("unknown_lease", 404, f"lease {lease.lease_id} is not known here: take a new one")
         partition = self.ports.replicas.partition(lease.tp)
-        kept: object = self.ports.store.get(lease.tp) if partition is None else partition.log
-        if kept is not leased.log:
+        partition_log: object = self.ports.store.get(lease.tp) if partition is None else partition.log
+        if partition_log is not leased.log:
             self.book.lose(lease, "the replica is not here any more", self.ports.clock.now_ms())
             raise lease_ended(lease)
         return leased

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from logyard.broker.config.broker import BrokerConfig, ConfigEntry
+from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.entries import ConfigEntry
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.znodes import config_changes, configs
 from logyard.broker.znodes.ops import Create, SetData, ZkCode, ZooKeeper

@@ -7,7 +7,8 @@ import structlog
 
 from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.clock import Clock
-from logyard.broker.config.broker import DEFAULT_ENTITY, BrokerConfig, ConfigEntry, ConfigSource
+from logyard.broker.config.broker import DEFAULT_ENTITY, BrokerConfig
+from logyard.broker.config.entries import ConfigEntry, ConfigSource
 from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.coordinator.runner import GroupCoordinator

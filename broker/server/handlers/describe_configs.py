@@ -7,7 +7,7 @@ has just altered them finds what was written, whichever broker is asked. A broke
 from collections.abc import Mapping
 from typing import Any
 
-from logyard.broker.config.broker import ConfigEntry
+from logyard.broker.config.entries import ConfigEntry
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.api import Handler
 from logyard.broker.server.config_fields import BROKER, TOPIC, described

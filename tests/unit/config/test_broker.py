@@ -5,11 +5,10 @@ import pytest
 from logyard.broker.config.acted_on import ACTED_ON, DYNAMIC, OVERRIDES_ONLY
 from logyard.broker.config.broker import (
     BrokerConfig,
-    ConfigEntry,
     ConfigProblems,
-    ConfigSource,
     validate_dynamic_overrides,
 )
+from logyard.broker.config.entries import ConfigEntry, ConfigSource
 from logyard.broker.config.inter_broker_protocol import IBP_3_9_IV0
 from logyard.broker.config.key_types import ConfigType
 from logyard.broker.config.keys import KEYS

@@ -2,7 +2,8 @@
 
 import pytest
 
-from logyard.broker.config.broker import BrokerConfig, ConfigSource, topic_config, validate_topic_overrides
+from logyard.broker.config.broker import BrokerConfig, topic_config, validate_topic_overrides
+from logyard.broker.config.entries import ConfigSource
 from logyard.broker.config.topic import LONG_MAX, TopicConfig
 from logyard.broker.config.topic_keys import TOPIC_KEYS
 from logyard.broker.errors import ApiError, ErrorCode
