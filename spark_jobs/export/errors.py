@@ -1,7 +1,8 @@
-"""Why an export refuses to go on."""
+"""The error of an export that refuses to continue."""
 
 from logyard.broker.errors import LogyardError
 
 
 class ExportRefused(LogyardError):
-    """An export would lose or double rows, or mix two logs; the text says what happened and which option goes on."""
+    """Continuing would lose or duplicate rows, or mix two logs; the text says what happened and which option allows
+    it."""

@@ -23,7 +23,7 @@ from logyard.broker.errors import CorruptData, LogyardError
 from logyard.spark_jobs.export.staged_files import sync_directory
 
 CHECKPOINT_EVERY = 50
-# So many newest versions stay readable one by one; the last checkpoint but one covers the older ones.
+# This many newest versions stay readable one by one; the last checkpoint but one covers the older ones.
 KEPT = 1000
 # Versions trimmed in one go at most: the first time there may be a hundred thousand.
 TRIMMED_AT_ONCE = 500

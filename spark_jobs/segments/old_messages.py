@@ -1,8 +1,8 @@
-"""Messages of formats v0 and v1 in a chunk, as the compiled loops want them: headers filled in as of v2 batches,
-records encoded as in a v2 batch.
+"""Messages of formats v0 and v1 in a chunk, in the form that the compiled loops take: headers and records as in v2
+batches.
 
-Each message is opened by itself, in plain Python: logs that hold them are read a hundred times slower than
-others, which do not notice.
+Each message is opened by itself, in plain Python: logs with such messages are read a hundred times slower than others,
+which cost nothing more.
 """
 
 import numpy as np

@@ -1,12 +1,12 @@
 """The last stable offset, the aborted transactions and the log's end of a replica in a directory.
 
-A lease tells this; a directory of a stopped broker, or a copy, has to be asked itself.
-Rule 1: a producer snapshot says which transactions were open at its offset; the batches behind the latest usable one
-        say what became of them. What lies at or above the high watermark is not believed: a transaction whose marker is
+A lease tells these; for the directory of a stopped broker, or a copy, they are computed.
+Rule 1: a producer snapshot holds the transactions that were open at its offset; the batches after the latest usable
+        snapshot tell how they ended. Batches at or above the high watermark do not count: a transaction whose marker is
         there is still open.
 Rule 2: the last stable offset is where the first open transaction begins, or the high watermark.
-Rule 3: aborted transactions are those of the transaction indexes, and of the markers that were met on the way. Where an
-        index cannot be read, the way begins before its segment.
+Rule 3: aborted transactions are those of the transaction indexes, and of the markers that were read. If an index cannot
+        be read, reading begins before its segment.
 """
 
 import os
@@ -42,7 +42,7 @@ def settled(replica: Replica) -> Replica:
         if following is None or following.base_offset > start:
             state.take(segment)
     end = max(state.end, replica.segments[-1].base_offset)
-    # Damage below the high watermark is named by whoever reads it; a log that ends sound just ends.
+    # Reading reports damage below the high watermark; without damage the log's end is known.
     high_watermark = replica.high_watermark if state.is_cut_short else min(replica.high_watermark, end)
     stable = min([high_watermark, *state.open_from.values()])
     aborted = tuple(sorted({*replica.aborted, *state.aborted}, key=lambda a: a.last_offset))

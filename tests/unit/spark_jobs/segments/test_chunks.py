@@ -138,7 +138,7 @@ def damaged_record_batch(records: bytes, count: int, codec: int = 0) -> bytes:
 def test_records_that_do_not_parse_are_named_not_followed() -> None:
     record = bytes([12, 0, 0, 0, 1, 1, 0])  # length 6: attributes, two deltas, null key, null value, no headers
     cases = {
-        record + b"\0": "left behind",
+        record + b"\0": "left after its last record",
         bytes([120]) + record[1:]: "runs over",
         bytes([12, 0, 0, 0, 1, 90, 0]): "runs over",
         bytes([12, 0, 0, 0, 90, 1, 0]): "runs over",
