@@ -60,7 +60,7 @@ def misremembered(machine: Machine, log: Any) -> str:
 
 
 def _segment(machine: Machine, log: Any, segment: Any) -> _Read:
-    inode = machine.disk._file(segment.path(layout.LOG))
+    inode = machine.disk.inode(segment.path(layout.LOG))
     known = _read.get(inode)
     if known is None or known.rewrites != inode.rewrites or known.end > segment.size:
         known = _read[inode] = _Read(inode.rewrites)
@@ -87,7 +87,7 @@ def raw_batches(machine: Machine, log: Any) -> Iterator[memoryview]:
     """Whole batches from the log's start on."""
     for segment in log.segments:
         held = _segment(machine, log, segment)
-        data = memoryview(bytes(machine.disk._file(segment.path(layout.LOG)).data[: held.end]))
+        data = memoryview(bytes(machine.disk.inode(segment.path(layout.LOG)).data[: held.end]))
         position = 0
         while position < held.end:
             length = parse_header(data, position).length

@@ -9,7 +9,8 @@ from logyard.broker.broker import Broker
 from logyard.broker.components import Components
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.environment import Environment
-from logyard.broker.log.disk.memory import Choose, MachineStopped, MemoryDisk, MemoryFile
+from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk, MemoryFile
+from logyard.broker.log.disk.memory_nodes import Choose
 from logyard.broker.log.disk.port import DiskFile
 from logyard.broker.model import Endpoint
 from logyard.broker.server.connection import Connection
@@ -87,7 +88,7 @@ class SimDisk(MemoryDisk):
     def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
         breathe()
         super().open(path, create=create, write=write)
-        return SimFile(self, path, self._file(path))
+        return SimFile(self, path, self.inode(path))
 
     @property
     def is_failing(self) -> bool:

@@ -9,124 +9,20 @@ What it keeps of a real machine:
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NoReturn
 
+from logyard.broker.log.disk.memory_nodes import Change, Choose, Directory, Inode, apply, collect
 from logyard.broker.log.disk.port import Buffer, DirectoryLocked, DiskEntry, DiskError, DiskFile, FileStatus
-
-PAGE = 4096
-
-Choose = Callable[[int], int]
-"""Given n, any number from 0 to n - 1: where the twin may decide, the test's random source does."""
 
 
 class MachineStopped(BaseException):
     """The machine is off: nothing runs until `restart`. Not an Exception, so that no handler swallows it."""
 
 
-@dataclass(eq=False)
-class _Inode:
-    """A file: what it holds now, what would be left of it, and which byte ranges differ.
-
-    `rewrites` counts the changes to bytes that were there: as long as it stands, what was read once is still so.
-    """
-
-    number: int
-    data: bytearray = field(default_factory=bytearray)
-    size: int = 0
-    durable: bytearray = field(default_factory=bytearray)
-    durable_size: int = 0
-    dirty: list[tuple[int, int]] = field(default_factory=list)
-    mtime_ms: int = 0
-    rewrites: int = 0
-
-    def write(self, data: Buffer, position: int) -> None:
-        if len(self.data) < position:
-            self.data.extend(bytes(position - len(self.data)))
-        elif position < len(self.data):
-            self.rewrites += 1
-        self.data[position : position + len(data)] = data
-        self.size = max(self.size, position + len(data))
-        self.dirty.append((position, len(data)))
-
-    def truncate(self, size: int) -> None:
-        if size < len(self.data):
-            self.dirty.append((size, len(self.data) - size))
-            self.rewrites += 1
-            del self.data[size:]
-        self.size = size
-
-    def read(self, size: int, position: int) -> bytes:
-        end = min(position + size, self.size)
-        stored = bytes(self.data[position:end])
-        return stored + bytes(max(0, end - position) - len(stored))
-
-    def sync(self) -> None:
-        for position, length in self.dirty:
-            _copy(self.data, self.durable, position, length)
-        del self.durable[self.size :]
-        self.durable_size = self.size
-        self.dirty.clear()
-
-    def lose_power(self, choose: Choose) -> None:
-        """Let every unsynced page, and the size, end up old or new."""
-        pages = {
-            page for start, length in self.dirty for page in range(start // PAGE, (start + length - 1) // PAGE + 1)
-        }
-        for page in sorted(pages):
-            if choose(2):
-                _copy(self.data, self.durable, page * PAGE, PAGE)
-        sizes = (self.durable_size, self.size, (self.durable_size + self.size) // 2)
-        self.size = self.durable_size = sizes[choose(3)]
-        del self.durable[self.size :]
-        self.data = bytearray(self.durable)
-        self.rewrites += 1
-        self.dirty.clear()
-
-
-def _copy(source: bytearray, target: bytearray, position: int, length: int) -> None:
-    piece = source[position : position + length].ljust(length, b"\0")
-    if len(target) < position:
-        target.extend(bytes(position - len(target)))
-    target[position : position + length] = piece
-
-
-@dataclass(eq=False)
-class _Change:
-    """One change of a directory: a name set to a node, or (None) taken away; `needs` must survive as well."""
-
-    name: str
-    node: "_Inode | _Directory | None"
-    needs: "_Change | None" = None
-
-
-@dataclass(eq=False)
-class _Directory:
-    entries: dict[str, "_Inode | _Directory"] = field(default_factory=dict)
-    durable: dict[str, "_Inode | _Directory"] = field(default_factory=dict)
-    journal: list[tuple[_Change, ...]] = field(default_factory=list)
-
-    def change(self, *changes: _Change) -> None:
-        for change in changes:
-            _apply(self.entries, change)
-        self.journal.append(changes)
-
-    def sync(self) -> None:
-        self.durable = dict(self.entries)
-        self.journal.clear()
-
-
-def _apply(entries: dict[str, "_Inode | _Directory"], change: _Change) -> None:
-    if change.node is None:
-        entries.pop(change.name, None)
-    else:
-        entries[change.name] = change.node
-
-
 class MemoryFile:
     """An open file; dead once the machine has been stopped."""
 
-    def __init__(self, disk: "MemoryDisk", path: str, inode: _Inode) -> None:
+    def __init__(self, disk: "MemoryDisk", path: str, inode: Inode) -> None:
         self.path = path
         self._disk = disk
         self._inode = inode
@@ -177,8 +73,8 @@ class MemoryDisk:
         self.fail_at: dict[int, int] = {}
         self.total_bytes, self.usable_bytes = 1 << 40, 1 << 39
         self._choose = choose
-        self._root = _Directory()
-        self._walked: dict[str, _Directory] = {}  # by path, until a directory is moved or goes
+        self._root = Directory()
+        self._walked: dict[str, Directory] = {}  # by path, until a directory is moved or goes
         self._failing: dict[str, int] = {}
         self._locks: set[str] = set()
         self._inodes = 0
@@ -208,11 +104,11 @@ class MemoryDisk:
 
     def _lose_power(self, choose: Choose) -> None:
         self._walked.clear()
-        directories: list[_Directory] = []
-        inodes: dict[int, _Inode] = {}
-        _collect(self._root, directories, inodes, set())
+        directories: list[Directory] = []
+        inodes: dict[int, Inode] = {}
+        collect(self._root, directories, inodes, set())
         survived: set[int] = set()
-        kept: list[tuple[_Directory, list[tuple[_Change, ...]]]] = []
+        kept: list[tuple[Directory, list[tuple[Change, ...]]]] = []
         for directory in directories:
             prefix = directory.journal[: choose(len(directory.journal) + 1)]
             kept.append((directory, prefix))
@@ -221,7 +117,7 @@ class MemoryDisk:
             for changes in prefix:
                 for change in changes:
                     if change.needs is None or id(change.needs) in survived:
-                        _apply(directory.durable, change)
+                        apply(directory.durable, change)
             directory.entries = dict(directory.durable)
             directory.journal.clear()
         for number in sorted(inodes):
@@ -255,35 +151,36 @@ class MemoryDisk:
 
     # -- names ----------------------------------------------------------------------------------------------
 
-    def _parent(self, path: str) -> tuple[_Directory, str]:
+    def _parent(self, path: str) -> tuple[Directory, str]:
         parent, _, name = path.rpartition("/")
         node = self._find(parent)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         return node, name
 
-    def _find(self, path: str) -> "_Inode | _Directory | None":
+    def _find(self, path: str) -> "Inode | Directory | None":
         parent, _, name = path.rpartition("/")
         directory = self._walked.get(parent)
         if directory is None:
-            node: _Inode | _Directory | None = self._root
+            node: Inode | Directory | None = self._root
             for part in parent.split("/"):
                 if part:
-                    node = node.entries.get(part) if isinstance(node, _Directory) else None
-            if not isinstance(node, _Directory):
+                    node = node.entries.get(part) if isinstance(node, Directory) else None
+            if not isinstance(node, Directory):
                 return None
             directory = self._walked[parent] = node
         return directory.entries.get(name) if name else directory
 
-    def _file(self, path: str) -> _Inode:
+    def inode(self, path: str) -> Inode:
+        """Return the file of that name; raises FileNotFoundError."""
         node = self._find(path)
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return node
 
-    def _directory(self, path: str) -> _Directory:
+    def _directory(self, path: str) -> Directory:
         node = self._find(path)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         return node
 
@@ -300,13 +197,13 @@ class MemoryDisk:
         if create and name not in parent.entries:
             self.step(path)
             self._inodes += 1
-            parent.change(_Change(name, _Inode(self._inodes, mtime_ms=self.now_ms())))
-        return MemoryFile(self, path, self._file(path))
+            parent.change(Change(name, Inode(self._inodes, mtime_ms=self.now_ms())))
+        return MemoryFile(self, path, self.inode(path))
 
     def list(self, path: str) -> list[DiskEntry]:
         self.look(path)
         entries = self._directory(path).entries
-        return sorted(DiskEntry(name, isinstance(node, _Directory)) for name, node in entries.items())
+        return sorted(DiskEntry(name, isinstance(node, Directory)) for name, node in entries.items())
 
     def exists(self, path: str) -> bool:
         self.look(path)
@@ -314,7 +211,7 @@ class MemoryDisk:
 
     def status(self, path: str) -> FileStatus:
         self.look(path)
-        inode = self._file(path)
+        inode = self.inode(path)
         return FileStatus(inode.size, inode.mtime_ms, inode.number)
 
     def rename(self, old: str, new: str) -> None:
@@ -324,44 +221,44 @@ class MemoryDisk:
         node = source.entries.get(old_name)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             self._walked.clear()
         there = target.entries.get(new_name)
-        if isinstance(there, _Directory) and there.entries:
+        if isinstance(there, Directory) and there.entries:
             self._report(old, errno.ENOTEMPTY)
         if there is node:
             return  # two names of one file: rename(2) leaves both
-        arrival = _Change(new_name, node)
+        arrival = Change(new_name, node)
         if source is target:
-            source.change(_Change(old_name, None), arrival)
+            source.change(Change(old_name, None), arrival)
         else:
             target.change(arrival)
-            source.change(_Change(old_name, None, needs=arrival))
+            source.change(Change(old_name, None, needs=arrival))
 
     def link(self, existing: str, new: str) -> None:
         self.step(existing)
-        inode = self._file(existing)
+        inode = self.inode(existing)
         parent, name = self._parent(new)
         if name in parent.entries:
             self._report(new, errno.EEXIST)
-        parent.change(_Change(name, inode))
+        parent.change(Change(name, inode))
 
     def set_mtime(self, path: str, mtime_ms: int) -> None:
         self.step(path)
-        self._file(path).mtime_ms = mtime_ms
+        self.inode(path).mtime_ms = mtime_ms
 
     def remove(self, path: str) -> None:
         self.step(path)
-        self._file(path)
+        self.inode(path)
         parent, name = self._parent(path)
-        parent.change(_Change(name, None))
+        parent.change(Change(name, None))
 
     def remove_tree(self, path: str) -> None:
         self.step(path)
         if self._find(path) is not None:
             parent, name = self._parent(path)
             self._walked.clear()
-            parent.change(_Change(name, None))
+            parent.change(Change(name, None))
 
     def make_directory(self, path: str, within: str = "/") -> None:
         self.look(path)
@@ -369,9 +266,9 @@ class MemoryDisk:
         for part in path.removeprefix(within).strip("/").split("/"):
             if part not in node.entries:
                 self.step(path)
-                node.change(_Change(part, _Directory()))
+                node.change(Change(part, Directory()))
             below = node.entries[part]
-            if not isinstance(below, _Directory):
+            if not isinstance(below, Directory):
                 self._report(path, errno.ENOTDIR)
             node = below
 
@@ -379,7 +276,7 @@ class MemoryDisk:
         self.step(path)
         self.syncs += 1
         node = self._find(path)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             node.sync()
 
     def lock(self, path: str) -> Callable[[], None]:
@@ -393,16 +290,3 @@ class MemoryDisk:
     def space(self, path: str) -> tuple[int, int]:
         self.look(path)
         return self.total_bytes, self.usable_bytes
-
-
-def _collect(directory: _Directory, directories: list[_Directory], inodes: dict[int, _Inode], seen: set[int]) -> None:
-    """Gather everything reachable now or after a power loss."""
-    directories.append(directory)
-    seen.add(id(directory))
-    nodes = [*directory.entries.values(), *directory.durable.values()]
-    nodes += [change.node for changes in directory.journal for change in changes if change.node is not None]
-    for node in nodes:
-        if isinstance(node, _Inode):
-            inodes[node.number] = node
-        elif id(node) not in seen:
-            _collect(node, directories, inodes, seen)

@@ -7,7 +7,8 @@ import pytest
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.config.topic import TopicConfig
-from logyard.broker.log.disk.memory import Choose, MachineStopped, MemoryDisk
+from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
+from logyard.broker.log.disk.memory_nodes import Choose
 from logyard.broker.log.segment import index_builder
 from tests.support.lease_world import ROOT, TP, LeaseWorld, commit_body, fill
 from tests.support.logs import content

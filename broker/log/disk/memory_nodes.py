@@ -1,0 +1,123 @@
+"""Files and directories of the disk in memory: what they hold, what of it is durable, what a loss of power leaves."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from logyard.broker.log.disk.port import Buffer
+
+PAGE = 4096
+
+Choose = Callable[[int], int]
+"""Given n, any number from 0 to n - 1: where the twin may decide, the test's random source does."""
+
+
+@dataclass(eq=False)
+class Inode:
+    """A file: what it holds now, what would be left of it, and which byte ranges differ.
+
+    `rewrites` counts the changes to bytes that were there: as long as it stands, what was read once is still so.
+    """
+
+    number: int
+    data: bytearray = field(default_factory=bytearray)
+    size: int = 0
+    durable: bytearray = field(default_factory=bytearray)
+    durable_size: int = 0
+    dirty: list[tuple[int, int]] = field(default_factory=list)
+    mtime_ms: int = 0
+    rewrites: int = 0
+
+    def write(self, data: Buffer, position: int) -> None:
+        if len(self.data) < position:
+            self.data.extend(bytes(position - len(self.data)))
+        elif position < len(self.data):
+            self.rewrites += 1
+        self.data[position : position + len(data)] = data
+        self.size = max(self.size, position + len(data))
+        self.dirty.append((position, len(data)))
+
+    def truncate(self, size: int) -> None:
+        if size < len(self.data):
+            self.dirty.append((size, len(self.data) - size))
+            self.rewrites += 1
+            del self.data[size:]
+        self.size = size
+
+    def read(self, size: int, position: int) -> bytes:
+        end = min(position + size, self.size)
+        stored = bytes(self.data[position:end])
+        return stored + bytes(max(0, end - position) - len(stored))
+
+    def sync(self) -> None:
+        for position, length in self.dirty:
+            _copy(self.data, self.durable, position, length)
+        del self.durable[self.size :]
+        self.durable_size = self.size
+        self.dirty.clear()
+
+    def lose_power(self, choose: Choose) -> None:
+        """Let every unsynced page, and the size, end up old or new."""
+        pages = {
+            page for start, length in self.dirty for page in range(start // PAGE, (start + length - 1) // PAGE + 1)
+        }
+        for page in sorted(pages):
+            if choose(2):
+                _copy(self.data, self.durable, page * PAGE, PAGE)
+        sizes = (self.durable_size, self.size, (self.durable_size + self.size) // 2)
+        self.size = self.durable_size = sizes[choose(3)]
+        del self.durable[self.size :]
+        self.data = bytearray(self.durable)
+        self.rewrites += 1
+        self.dirty.clear()
+
+
+def _copy(source: bytearray, target: bytearray, position: int, length: int) -> None:
+    piece = source[position : position + length].ljust(length, b"\0")
+    if len(target) < position:
+        target.extend(bytes(position - len(target)))
+    target[position : position + length] = piece
+
+
+@dataclass(eq=False)
+class Change:
+    """One change of a directory: a name set to a node, or (None) taken away; `needs` must survive as well."""
+
+    name: str
+    node: "Inode | Directory | None"
+    needs: "Change | None" = None
+
+
+@dataclass(eq=False)
+class Directory:
+    entries: dict[str, "Inode | Directory"] = field(default_factory=dict)
+    durable: dict[str, "Inode | Directory"] = field(default_factory=dict)
+    journal: list[tuple[Change, ...]] = field(default_factory=list)
+
+    def change(self, *changes: Change) -> None:
+        for change in changes:
+            apply(self.entries, change)
+        self.journal.append(changes)
+
+    def sync(self) -> None:
+        self.durable = dict(self.entries)
+        self.journal.clear()
+
+
+def apply(entries: dict[str, "Inode | Directory"], change: Change) -> None:
+    if change.node is None:
+        entries.pop(change.name, None)
+    else:
+        entries[change.name] = change.node
+
+
+def collect(directory: Directory, directories: list[Directory], inodes: dict[int, Inode], seen: set[int]) -> None:
+    """Gather everything reachable now or after a power loss."""
+    directories.append(directory)
+    seen.add(id(directory))
+    nodes = [*directory.entries.values(), *directory.durable.values()]
+    nodes += [change.node for changes in directory.journal for change in changes if change.node is not None]
+    for node in nodes:
+        if isinstance(node, Inode):
+            inodes[node.number] = node
+        elif id(node) not in seen:
+            collect(node, directories, inodes, seen)
