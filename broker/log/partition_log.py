@@ -28,8 +28,7 @@ from logyard.broker.log.flush import FlushPlan, FlushState
 from logyard.broker.log.leader_epochs import EpochCache, EpochEntry
 from logyard.broker.log.listener import LogHost, stands_alone
 from logyard.broker.log.producer_history import ProducerHistory
-from logyard.broker.log.producers import Origin as Origin
-from logyard.broker.log.producers import SeenBatch
+from logyard.broker.log.producers import Origin, SeenBatch
 from logyard.broker.log.recovery import recovery, replay
 from logyard.broker.log.segment import swap
 from logyard.broker.log.segment.index import AbortedTxn
@@ -200,7 +199,7 @@ class PartitionLog:
 
     def opener(
         self, batches: memoryview, now_ms: int, opened: Bounds | None, *, always: bool = False
-    ) -> tuple[Callable[[memoryview], memoryview], Bounds] | None:
+    ) -> validation.Opener | None:
         """What to do with these batches in a thread before they are appended, and the bounds to say that it was done.
 
         None where that would not take long (but see `always`), or was done by the same bounds. See `validation.opener`.

@@ -36,6 +36,10 @@ _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 
 
+Opener = tuple[Callable[[memoryview], memoryview], Bounds]
+"""What to do in a thread with a copy of batches, returning what is to be appended; and the bounds that it goes by."""
+
+
 def opener(
     buf: memoryview, bounds: Bounds, now_ms: int, *, always: bool = False
 ) -> Callable[[memoryview], memoryview] | None:

@@ -4,12 +4,13 @@ No record is looked at here. The append happens at once; only the answer waits. 
 and that may take long, they go through a thread (log/validation.py).
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from logyard.broker.errors import ApiError, ErrorCode, RecordErrors, StorageError
 from logyard.broker.event_loop import Client, Pending
 from logyard.broker.log.producers import Origin
+from logyard.broker.log.validation import Opener
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.hosted import Hosted
@@ -138,7 +139,7 @@ class Producing:
         """See `Replicas.opening`."""
         partitions = self._hosted.partitions
         now_ms = self._hosted.clock.now_ms()
-        openers: dict[int, tuple[Callable[[memoryview], memoryview], Any]] = {}
+        openers: dict[int, Opener] = {}
         for number, (tp, batches) in enumerate(entries):
             partition = partitions.get(tp)
             log = partition.log if partition is not None and partition.is_leader else None
@@ -153,7 +154,7 @@ class Producing:
         self,
         entries: Entries,
         opened: Opened,
-        openers: Mapping[int, tuple[Callable[[memoryview], memoryview], Any]],
+        openers: Mapping[int, Opener],
         client: Client | None,
     ) -> Pending[AfterOpening]:
         fit = [(tp, memoryview(bytearray(batches))) for tp, batches in entries]

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.event_loop import Pending
-from logyard.broker.log.partition_log import Origin
+from logyard.broker.log.producers import Origin
 from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import produce
 from logyard.broker.protocol.produce import Part, ProduceRequest
@@ -12,7 +12,7 @@ from logyard.broker.records import batch
 from logyard.broker.records.header import is_one_batch, is_transactional
 from logyard.broker.records.record_validation import EFFORT_MAX, effort
 from logyard.broker.replication.events import ProduceResult
-from logyard.broker.replication.produce import AfterOpening, Entries
+from logyard.broker.replication.produce import NOT_OPENED, AfterOpening, Entries, Opened
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.server.leader_endpoints import endpoints_of
 from logyard.broker.server.request import Encoded, Request, Session
@@ -115,7 +115,7 @@ async def append_opened(
     return append(replicas, asked, entries, opened), refused
 
 
-def append(replicas: Replicas, asked: ProduceRequest, entries: Entries, opened: Sequence[object] = ()) -> Outcome:
+def append(replicas: Replicas, asked: ProduceRequest, entries: Entries, opened: Opened = NOT_OPENED) -> Outcome:
     return replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT, opened=opened)
 
 

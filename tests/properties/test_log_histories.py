@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
 from logyard.broker.log.listener import stands_alone
-from logyard.broker.log.partition_log import Origin, PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.producers import Origin
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.log.retention import delete_old_segments

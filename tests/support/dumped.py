@@ -5,7 +5,7 @@ from pathlib import Path
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.real import OsDisk
-from logyard.broker.log.partition_log import Origin
+from logyard.broker.log.producers import Origin
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record
 from logyard.broker.records.downconvert import downconvert

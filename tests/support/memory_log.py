@@ -6,12 +6,14 @@ A batch is `HEADER + payload`; real batches are for the tests that run over the 
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log.leader_epochs import EpochCache
+from logyard.broker.log.producers import Origin
 from logyard.broker.model import TopicId, TopicPartition
+from logyard.broker.records.header_validation import Bounds
 
 HEADER = struct.Struct(">qiiqi")  # base offset, leader epoch, records, timestamp, payload size
 
@@ -101,7 +103,7 @@ class MemoryLog:
         return sum(len(b.data) for b in self.batches)
 
     def append_as_leader(
-        self, batches: memoryview, leader_epoch: int, *, now_ms: int, origin: Any, opened: Any = None
+        self, batches: memoryview, leader_epoch: int, *, now_ms: int, origin: Origin, opened: Bounds | None = None
     ) -> Info:
         if self.refuse is not None:
             raise self.refuse
@@ -111,7 +113,7 @@ class MemoryLog:
             self._put(Stored(self.log_end_offset, leader_epoch, b.count, b.timestamp, data + b.data[HEADER.size :]))
         return Info(first, self.log_end_offset - 1)
 
-    def opener(self, batches: memoryview, now_ms: int, opened: Any, *, always: bool = False) -> None:
+    def opener(self, batches: memoryview, now_ms: int, opened: Bounds | None, *, always: bool = False) -> None:
         """Nothing is compressed anew here."""
         return
 

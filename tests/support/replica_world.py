@@ -7,6 +7,7 @@ from typing import Any, cast
 from logyard.broker.clock import ManualClock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
+from logyard.broker.log.producers import Origin
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint, TopicId, TopicPartition
@@ -206,4 +207,4 @@ def produce(
     world: World, acks: int = 1, tp: TopicPartition = T0, count: int = 1, timeout_ms: int = 1000, **fields: Any
 ) -> Any:
     """A client's produce of one batch."""
-    return world.replicas.append([(tp, batch(count))], acks=acks, timeout_ms=timeout_ms, origin=None, **fields)
+    return world.replicas.append([(tp, batch(count))], acks=acks, timeout_ms=timeout_ms, origin=Origin.CLIENT, **fields)

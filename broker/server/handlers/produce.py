@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from logyard.broker import tasks
-from logyard.broker.log.partition_log import Origin
+from logyard.broker.log.producers import Origin
 from logyard.broker.protocol import produce
 from logyard.broker.replication.produce import AfterOpening
 from logyard.broker.server import large_produce, producing

@@ -13,8 +13,7 @@ from logyard.broker.leases.snapshot import LogSnapshot, link
 from logyard.broker.log import layout
 from logyard.broker.log.checkpoints import decode_epochs
 from logyard.broker.log.disk.memory import MemoryDisk
-from logyard.broker.log.partition_log import Origin
-from logyard.broker.log.producers import decode_snapshot
+from logyard.broker.log.producers import Origin, decode_snapshot
 from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.records import batch
 from tests.support.lease_world import DIRECTORY, TP, LeaseWorld, fill, lease_directories, ready_to_commit

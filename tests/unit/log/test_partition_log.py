@@ -9,7 +9,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import DiskError
-from logyard.broker.log.partition_log import Origin
+from logyard.broker.log.producers import Origin
 from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record

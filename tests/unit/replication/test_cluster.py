@@ -7,7 +7,7 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
-from logyard.broker.log.partition_log import Origin
+from logyard.broker.log.producers import Origin
 from logyard.broker.model import TopicPartition
 from tests.support import disk_logs
 from tests.support.memory_log import MemoryLogs, batch, payload_of

@@ -11,7 +11,8 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.log.disk.memory import MemoryDisk
-from logyard.broker.log.partition_log import Origin, PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.producers import Origin
 from logyard.broker.log.segment.swap import BadPart
 from logyard.broker.log.store import LogStore, StoreSettings
 from logyard.broker.metadata.cache import MetadataCache

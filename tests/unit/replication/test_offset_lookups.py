@@ -6,6 +6,7 @@ import pytest
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
+from logyard.broker.log.producers import Origin
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import EpochQuery, Isolation, OffsetQuery
 from tests.support.memory_log import batch
@@ -18,7 +19,7 @@ def world() -> World:
     world = World()
     world.tell(world.order(replicas=(1, 2), leader_epoch=3))
     for timestamp in (100, 300, 200):
-        world.replicas.append([(T0, batch(1, timestamp=timestamp))], acks=1, timeout_ms=0, origin=None)
+        world.replicas.append([(T0, batch(1, timestamp=timestamp))], acks=1, timeout_ms=0, origin=Origin.CLIENT)
     follower_fetch(world, 2, 2, log_start_offset=0)
     return world
 

@@ -12,7 +12,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
-from logyard.broker.log.partition_log import Origin
+from logyard.broker.log.producers import Origin
 from logyard.broker.protocol import codec
 from logyard.broker.records import batch as records
 from logyard.broker.records import compression, decompression_stream, reader

@@ -8,7 +8,8 @@ import pytest
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import read_whole
-from logyard.broker.log.partition_log import Origin, PartitionLog
+from logyard.broker.log.partition_log import PartitionLog
+from logyard.broker.log.producers import Origin
 from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.records import batch
 from tests.support.logs import (
