@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """One broker as found: its process, its registration, its answer on the wire."""
+    """One broker's status: its process, its registration, its answer."""
 
     id: int
     pid: int | None
@@ -42,7 +42,7 @@ class BrokerStatus:
 
 @dataclass(slots=True)
 class _Start:
-    """A broker that is coming up: the registration it must replace, and how many ports it lost to others."""
+    """A starting broker: the registration that it must replace, and how many ports were taken by others."""
 
     broker: int
     port: int
@@ -63,7 +63,7 @@ class LocalCluster:
         self._broker_command = tuple(broker_command)
 
     def start(self, settings: Settings) -> None:
-        """Start what does not run yet and wait until all of it serves; ends all that it started if it cannot."""
+        """Start what does not run yet and wait until all of it serves; on failure, stops what it started."""
         settings.check()
         self.layout.directory.mkdir(parents=True, exist_ok=True)
         before = {name for name, entry in self.processes.entries().items() if entry.alive}
@@ -75,12 +75,12 @@ class LocalCluster:
                     self._start_brokers(settings.ids, settings, address, registered)
                     self._describe(settings, address, registered)
             except BaseException:
-                # Also on Ctrl-C: half a cluster serves nobody.
+                # Also on Ctrl-C: half a cluster is of no use.
                 self._end(name for name in self.processes.entries() if name not in before)
                 raise
 
     def start_broker(self, broker: int) -> None:
-        """Start one broker of this cluster again and wait until it serves; nothing happens when it runs."""
+        """Start one broker of this cluster again and wait until it serves; does nothing if it runs."""
         settings = self.layout.settings()
         _check_id(broker, settings)
         address = self.address
@@ -95,7 +95,7 @@ class LocalCluster:
             self._describe(settings, address, registered)
 
     def stop_broker(self, broker: int, number: signal.Signals = signal.SIGTERM) -> bool:
-        """End one broker with that signal; False where it did not run."""
+        """Stop one broker with that signal; False if it did not run."""
         settings = self.layout.settings()
         _check_id(broker, settings)
         with files.locked(self.layout.lock):
@@ -105,7 +105,7 @@ class LocalCluster:
         return ran
 
     def broker_state(self, broker: int) -> str:
-        """What can be told of that broker on its own host: answers, silent, starting (its port is closed) or gone."""
+        """That broker's state on its own host: answers, silent, starting (its port is closed) or gone."""
         _check_id(broker, self.layout.settings())
         port = self._ports.known().get(broker_name(broker), 0)
         for _ in range(WORD_TRIES):
@@ -121,7 +121,7 @@ class LocalCluster:
         return "silent"
 
     def stop(self, grace_s: float = GRACE_S) -> bool:
-        """End the brokers, then ZooKeeper; False where nothing ran."""
+        """Stop the brokers, then ZooKeeper; False if nothing ran."""
         ran = self._end(self.processes.entries(), grace_s)
         self.layout.description.unlink(missing_ok=True)
         return ran
@@ -154,7 +154,7 @@ class LocalCluster:
             self._say(f"starting broker{'s' if len(down) > 1 else ''} {', '.join(map(str, down))}")
         starts = []
         for broker in down:
-            # Two brokers of one id must never be: the dead one's session has to be over first.
+            # Two brokers must never have the same id: the dead one's session has to be over first.
             self._await_unregistered(broker, registered)
             port = self._ports.choose(broker_name(broker), settings.port_of(broker))
             starts.append(_Start(broker, port, registered.get(broker)))
@@ -164,7 +164,7 @@ class LocalCluster:
     def _launch(self, broker: int, port: int, settings: Settings, address: str) -> None:
         path = self.layout.write_properties(broker, port, address, settings)
         command = [*self._broker_command, "--config", str(path), "--strict"]
-        # A task of Airflow may be starting it: the keys of that are none of the broker's business.
+        # A task of Airflow may be starting it: the broker must not get Airflow's keys.
         variables = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         self.processes.start(broker_name(broker), command, environment=variables)
 
@@ -196,7 +196,7 @@ class LocalCluster:
                 time.sleep(POLL_S)
 
     def _serves(self, start: _Start, expected: set[int], registered: Registrations) -> bool:
-        """Registered anew, and on the wire it knows the others that are starting and a controller."""
+        """It has registered again, and answers with a controller and the other brokers that are starting."""
         found = registered.get(start.broker)
         if found is None or found == start.previous or found.port != start.port:
             return False
@@ -208,7 +208,7 @@ class LocalCluster:
         return expected <= view.brokers.keys() and view.controller in view.brokers
 
     def _try_other_port(self, start: _Start, settings: Settings, address: str) -> None:
-        """A broker ended while it was starting: on a port that another took meanwhile it gets a new one."""
+        """A broker ended while it was starting: if its port was taken meanwhile, choose another."""
         name = broker_name(start.broker)
         if is_free(start.port):
             raise LocalError(self.processes.failure(name))
@@ -252,7 +252,7 @@ class LocalCluster:
         return BrokerStatus(broker, pid, port, registered.get(broker) is not None, answers, controller == broker)
 
     def _end(self, names: Iterable[str], grace_s: float = GRACE_S) -> bool:
-        """End those brokers together, then those servers: a broker needs ZooKeeper to leave well."""
+        """Stop those brokers together, then those servers: a broker needs ZooKeeper for a clean stop."""
         chosen = list(names)
         brokers = [name for name in chosen if name != zookeeper.NAME]
         ran = self.processes.stop_together(brokers, grace_s=grace_s)
@@ -261,10 +261,10 @@ class LocalCluster:
 
 
 def broker_name(broker: int) -> str:
-    """What a broker is called in processes.json, ports.json and logs."""
+    """A broker's name in processes.json, ports.json and logs."""
     return f"broker-{broker}"
 
 
 def _check_id(broker: int, settings: Settings) -> None:
     if broker not in settings.ids:
-        raise LocalError(f"--id {broker}: this cluster has the brokers {', '.join(map(str, settings.ids))}")
+        raise LocalError(f"--id {broker}: this cluster has brokers {', '.join(map(str, settings.ids))}")

@@ -1,4 +1,4 @@
-"""What the launcher refuses or fails at."""
+"""The errors of starting, stopping and finding things on this machine."""
 
 
 class LocalError(Exception):

@@ -1,4 +1,4 @@
-"""Small files that a crash never leaves half written, and the lock that orders their writers."""
+"""Small files that are written atomically, and locks for their writers."""
 
 import fcntl
 import json
@@ -15,7 +15,7 @@ PRIVATE = 0o600
 
 
 def write_text(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace `path` in one step (written aside, then renamed); it never exists with a wider mode than asked."""
+    """Replace `path` atomically (write aside, then rename); it never has a wider mode than asked."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -28,12 +28,12 @@ def write_text(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def write_json(path: Path, value: object, mode: int = 0o644) -> None:
-    """Replace `path` in one step by `value` as indented JSON."""
+    """Replace `path` atomically by `value` as indented JSON."""
     write_text(path, json.dumps(value, indent=2) + "\n", mode)
 
 
 def read_json(path: Path, default: Any = None) -> Any:
-    """Return what the file holds, `default` where there is none; raises LocalError on anything but JSON."""
+    """Read a JSON file; `default` if there is none. Raises LocalError on anything but JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -44,7 +44,7 @@ def read_json(path: Path, default: Any = None) -> Any:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an advisory lock on `path` (created when missing), waiting for whoever has it."""
+    """Hold an advisory lock on `path` (created if missing); waits for it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -53,7 +53,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lock_or_refuse(path: Path) -> Iterator[bool]:
-    """Hold the lock on `path` without waiting: yields False where somebody else has it."""
+    """Hold the lock on `path` without waiting: yields False if somebody else has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         try:

@@ -1,4 +1,4 @@
-"""Who a process is: its pid **and** the moment it started, so that a reused pid is never taken for it.
+"""The identity of a process: its pid **and** its start time, so that a reused pid is never mistaken for it.
 
 A zombie counts as dead: it holds no port and no file any more.
 """
@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 
 POLL_S = 0.05
-EXEC_S = 0.2  # how long all processes in the midst of an exec are given, together, to have their environment
+EXEC_S = 0.2  # how long all processes in an exec are waited for, together, until they have their environment
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What matters here of a process. `started` is in clock ticks since the machine booted."""
+    """The state of a process. `started` is in clock ticks since the machine booted."""
 
     pid: int
     is_dead: bool
@@ -39,14 +39,14 @@ class Identity:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """What the system says of that pid now, a zombie's too; None when there is no such process."""
+    """The state of that pid now, a zombie's too; None if there is no such process."""
     return next(iter(_stats([pid])), None)
 
 
 def _stats(pids: Iterable[int]) -> list[Stat]:
-    """What the system says of those of the pids that are there.
+    """The states of those pids that exist.
 
-    psutil tells starts as times of day, which change when somebody sets the clock. Ticks since the boot do not.
+    psutil gives start times as times of day, which change if somebody sets the clock. Ticks since the boot do not.
     """
     wanted = list(pids)
     while True:
@@ -68,7 +68,7 @@ def _stat(pid: int, booted: float) -> Stat | None:
 
 
 def boot_id() -> str:
-    """The kernel's name for this boot: start times are counted from it."""
+    """The kernel's id of this boot, from which start times are counted."""
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
@@ -79,7 +79,7 @@ def identify(pid: int) -> Identity | None:
 
 
 def is_alive(identity: Identity) -> bool:
-    """Whether that very process still runs, not merely its pid."""
+    """Whether that process still runs, and not another with its pid."""
     return identify(identity.pid) == identity
 
 
@@ -89,13 +89,13 @@ def snapshot() -> list[Stat]:
 
 
 def family(leader: Identity) -> list[Identity]:
-    """The leader (where alive), everything it begot and everything in its session, parents first."""
+    """The leader (if alive), its descendants and everything in its session, parents first."""
     if leader.boot != boot_id():
         return []
     stats = snapshot()
     now = stat_of(leader.pid)
     if now is not None and now.started != leader.started:
-        return []  # the pid was given away, which the kernel does only when its session is empty
+        return []  # the pid was reused, which the kernel does only if its session is empty
     members = {stat.pid for stat in stats if leader.pid in (stat.pid, stat.session) and stat.started >= leader.started}
     children: dict[int, list[int]] = {}
     for stat in stats:
@@ -109,7 +109,7 @@ def family(leader: Identity) -> list[Identity]:
 
 
 def carriers(name: str, value: str) -> list[Identity]:
-    """Every process that was started with `name=value` in its environment: what a token of ours marks."""
+    """Every process that was started with `name=value` in its environment, such as a token of ours."""
     boot = boot_id()
     deadline = time.monotonic() + EXEC_S
     return [
@@ -120,15 +120,15 @@ def carriers(name: str, value: str) -> list[Identity]:
 
 
 def _environment(pid: int, deadline: float) -> dict[str, str]:
-    """What that process was started with; empty for one that is gone, somebody else's or the kernel's.
+    """A process's environment; empty if it is gone, another user's or the kernel's.
 
-    In an exec there is a moment in which a process has its new program but no environment yet, and reads as
-    empty. It would be left behind by whoever looks for what to end, so it is asked again until `deadline`.
+    During an exec there is a moment in which a process has its new program but no environment yet, and reads as empty.
+    It would be overlooked when processes are stopped, so it is read again until `deadline`.
     """
     try:
         process = psutil.Process(pid)
         while not (environment := process.environ()) and time.monotonic() < deadline:
-            if not process.exe():  # the kernel's own threads have no program: nothing to wait for
+            if not process.exe():  # a kernel thread has no program: there is nothing to wait for
                 break
             time.sleep(POLL_S / 10)
     except psutil.Error:
@@ -138,7 +138,7 @@ def _environment(pid: int, deadline: float) -> dict[str, str]:
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:
-    """Signal that process if it is still itself; False where it is gone."""
+    """Signal that process; False if it is gone, even if its pid was reused."""
     if not is_alive(identity):
         return False
     try:
@@ -149,7 +149,7 @@ def send(identity: Identity, number: signal.Signals) -> bool:
 
 
 def wait_gone(identities: Iterable[Identity], timeout_s: float) -> list[Identity]:
-    """Wait until all are gone; returns those that are not after `timeout_s` seconds."""
+    """Wait until all are gone; returns those that still run after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     left = [one for one in identities if is_alive(one)]
     while left and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Ctrl-C and the polite signals: the first one stops the work, none disturbs the cleaning up."""
+"""Ctrl-C, TERM and HUP: the first one stops the work, later ones do not interrupt the clean-up."""
 
 import signal
 import threading
@@ -10,7 +10,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """One of SIGNALS arrived; `number` says which. No KeyboardInterrupt: libraries make other things of that."""
+    """One of SIGNALS arrived; `number` says which. Not a KeyboardInterrupt, which libraries handle themselves."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -20,7 +20,7 @@ class Interrupted(BaseException):
 def raise_once() -> None:
     """From now on the first of SIGNALS raises Interrupted in the main thread, and later ones are ignored.
 
-    Whoever catches it ends what was started, for which there is a bounded time, so nobody needs a second Ctrl-C.
+    The handler stops what was started, in bounded time, so a second Ctrl-C is not needed.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -36,7 +36,7 @@ def raise_once() -> None:
 
 @contextmanager
 def ignored() -> Iterator[None]:
-    """Ignore SIGNALS for the block: for an orderly end that a Ctrl-C would leave half done."""
+    """Ignore SIGNALS in the block, for a clean-up that a Ctrl-C would leave half done."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

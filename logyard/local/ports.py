@@ -1,8 +1,8 @@
 """Ports that are chosen once, by binding, and kept: a name has the same port at every restart.
 
-They are taken from below the range that the kernel gives to outgoing connections, so that nobody's client
-connection sits on a broker's port while that broker is down. Between our look and the server's own bind somebody
-else may be faster; the starter sees its server fail, and calls `again`.
+They are below the range that the kernel uses for outgoing connections, so that no client connection occupies a
+broker's port while that broker is down. Somebody else may take a port between our check and the server's own bind; the
+server then fails to start, and its starter calls `again`.
 """
 
 import random
@@ -21,7 +21,9 @@ TRIES = 500
 def is_free(port: int, host: str = HOST) -> bool:
     """Whether a server could listen on that port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a past connection is no obstacle
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as servers do: a closed connection is not an obstacle
         try:
             probe.bind((host, port))
             probe.listen(1)
@@ -52,7 +54,7 @@ class Ports:
     def choose(self, name: str, wanted: int | None = None) -> int:
         """The port of that name: the recorded one, else `wanted`, else a free one; recorded from now on.
 
-        A recorded or wanted port is returned whether free or not: its server says so at its start, or still runs.
+        A recorded or wanted port is returned even if it is taken: its server reports that at start, or still runs.
         """
         with files.locked(self._lock):
             known = dict(self.known())

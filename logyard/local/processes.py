@@ -1,9 +1,9 @@
-"""The processes of one directory: started in sessions of their own, found again, and ended for certain.
+"""The processes of one directory: started in their own sessions, found again later, and reliably stopped.
 
 Rules:
 1. An entry is on disk before its process is started, with a token that the process carries in its
-   environment; so whoever is interrupted between the two still leaves something to find it by.
-2. A signal goes only to a process whose pid and start time are the recorded ones (identity.py).
+   environment; so a process whose start was interrupted can still be found.
+2. A signal goes only to a process with the recorded pid and start time (identity.py).
 3. Stopping ends the whole family: the process, its descendants, its session. TERM first, KILL after a grace.
 """
 
@@ -48,7 +48,7 @@ class Entry:
 
 
 class Processes:
-    """The processes that were started under one directory; any process of ours may open the same directory."""
+    """The processes that were started under one directory; several of our processes may use the same directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -59,7 +59,7 @@ class Processes:
         self._children: list[subprocess.Popen[bytes]] = []  # kept to be reaped when they end
 
     def entries(self) -> dict[str, Entry]:
-        """Everything that was started and not stopped since, in the order of its start, dead or alive."""
+        """Everything that was started and not stopped, dead or alive, in the order of starting."""
         recorded = files.read_json(self._path, {})
         return {name: Entry(**{**fields, "command": tuple(fields["command"])}) for name, fields in recorded.items()}
 
@@ -92,7 +92,7 @@ class Processes:
             if self.alive(name):
                 raise LocalError(f"{name} already runs in {self.directory}: stop it first")
             known = self.entries()
-            if name in known:  # it died by itself: end what it may have left behind
+            if name in known:  # it died by itself: stop what it may have left behind
                 self._end([known.pop(name)], signal.SIGTERM, GRACE_S)
             self._write({**known, name: entry})
             try:
@@ -101,20 +101,20 @@ class Processes:
                 self._write(known)
                 raise LocalError(f"{name} cannot be started: {error}") from error
             self._children.append(child)
-            found = identity.stat_of(child.pid)  # there even if it ended at once: nobody has reaped it yet
+            found = identity.stat_of(child.pid)  # exists even if it ended at once: it has not been reaped yet
             if found is not None:
                 entry = replace(entry, pid=child.pid, started=found.started, boot=identity.boot_id())
             self._write({**known, name: entry})
         return entry
 
     def stop(self, name: str, *, number: signal.Signals = signal.SIGTERM, grace_s: float = GRACE_S) -> bool:
-        """End that process and its family and forget it; False where nothing of it ran any more."""
+        """Stop that process and its family and forget it; False if nothing of it ran."""
         return self.stop_together([name], number=number, grace_s=grace_s)
 
     def stop_together(
         self, names: Iterable[str], *, number: signal.Signals = signal.SIGTERM, grace_s: float = GRACE_S
     ) -> bool:
-        """End these at the same time (it takes as long as the slowest of them); False where nothing ran."""
+        """Stop these at the same time (takes as long as the slowest); False if nothing ran."""
         known = self.entries()
         ended = [known[name] for name in names if name in known]
         ran = self._end(ended, number, grace_s)
@@ -123,16 +123,16 @@ class Processes:
         return ran
 
     def close(self) -> None:
-        """From now on this object starts nothing more, whatever its other threads are about to do."""
+        """From now on this object starts nothing, not even from another thread."""
         self._closed = True
 
     def status(self, name: str) -> int | None:
-        """The exit status of a process that this object started, None while it runs or where another started it."""
+        """The exit status of a process that this object started; None while it runs, or if another started it."""
         entry = self.get(name)
         return next((child.poll() for child in self._children if entry and child.pid == entry.pid), None)
 
     def failure(self, name: str) -> str:
-        """Why that process is gone, for a one-line message: its exit status where known, its log's last line."""
+        """Why that process ended, as one line: its exit status if known, and the last line of its log."""
         entry = self.get(name)
         if entry is None:
             return f"{name} was never started"
@@ -145,7 +145,7 @@ class Processes:
         families = [member for leader in leaders for member in identity.family(leader)]
         signalled = [identity.send(leader, number) for leader in leaders]
         left = self._wait(leaders, grace_s)
-        # Leaders that did not listen, and those that they left behind, wherever these have put themselves.
+        # Leaders that did not react, and processes that they left behind in whatever session.
         families += [member for leader in leaders for member in identity.family(leader)]
         families += [member for entry in entries for member in identity.carriers(TOKEN, entry.token)]
         families = list(dict.fromkeys(families))
@@ -174,7 +174,7 @@ class Processes:
 
     def _forget(self, entry: Entry) -> None:
         with files.locked(self._lock):
-            # Only this very start of it: somebody may have started the name again meanwhile.
+            # Only this start: the name may have been started again meanwhile.
             kept = {name: known for name, known in self.entries().items() if known.token != entry.token}
             self._write(kept)
 
@@ -196,7 +196,7 @@ def _spawn(entry: Entry, variables: Mapping[str, str], cwd: Path) -> subprocess.
 
 
 def _leaders(entry: Entry) -> list[Identity]:
-    """The process of that entry, or whatever carries its token when its start was interrupted."""
+    """The process of that entry, or the ones with its token if its start was interrupted."""
     return [entry.identity] if entry.identity is not None else identity.carriers(TOKEN, entry.token)
 
 

@@ -16,14 +16,14 @@ from logyard.local.errors import LocalError
 CONNECT_S = 15.0
 IDS = "/brokers/ids"
 
-_silent = logging.getLogger("logyard.local.kazoo")  # what goes wrong is said by the caller, once
+_silent = logging.getLogger("logyard.local.kazoo")  # the caller reports errors, once
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One /brokers/ids/N: its creating transaction, so that a new one is told from an old one."""
+    """One /brokers/ids/N with its creating transaction, which tells a new registration from an old one."""
 
     broker: int
     host: str | None
@@ -33,7 +33,7 @@ class Registration:
 
 
 class Registrations:
-    """A ZooKeeper session that looks at the brokers' registrations and the controller."""
+    """A ZooKeeper session that reads the brokers' registrations and the controller."""
 
     def __init__(self, client: KazooClient, chroot: str = "") -> None:
         self._client = client
@@ -45,12 +45,12 @@ class Registrations:
         return None if found is None else parse(broker, *found)
 
     def controller(self) -> int | None:
-        """The broker that /controller names, None where nobody is controller or it is garbled."""
+        """The broker that /controller names; None if there is no controller or it cannot be read."""
         found = self._read("/controller")
         return None if found is None else _integer(_fields(found[0]).get("brokerid"))
 
     def controller_epoch(self) -> int:
-        """How many controllers there have been; 0 before the first, and where it is garbled."""
+        """The controller epoch; 0 before the first controller, or if it cannot be read."""
         found = self._read("/controller_epoch")
         return 0 if found is None else _integer(found[0].decode("ascii", "replace")) or 0
 
@@ -67,7 +67,7 @@ class Registrations:
 def parse(broker: int, data: bytes, czxid: int) -> Registration:
     """Read a registration's JSON. `logyard_http` is host:port; Kafka's own brokers have no such key.
 
-    One that is garbled is a registration all the same: its session lives, only its addresses cannot be told.
+    One that cannot be decoded is a registration too: its session is alive, only its addresses are unknown.
     """
     fields = _fields(data)
     http_port = _integer(str(fields.get("logyard_http") or "").rstrip("/").rpartition(":")[2])
@@ -91,7 +91,7 @@ def _integer(value: Any) -> int | None:
 
 @contextmanager
 def connect(zookeeper: str) -> Iterator[Registrations]:
-    """A session with `host:port[,host:port…][/chroot]` for the time of the block; LocalError where none comes up."""
+    """A session with `host:port[,host:port…][/chroot]` for the block; LocalError if it cannot be opened."""
     # kazoo warns of a chroot that does not exist yet; the brokers make it.
     hosts, slash, chroot = zookeeper.partition("/")
     client = KazooClient(hosts=hosts, timeout=10.0, logger=_silent)

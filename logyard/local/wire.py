@@ -1,6 +1,6 @@
-"""Two Kafka requests by hand, enough to see from outside whether a broker serves: ApiVersions and Metadata.
+"""Two hand-made Kafka requests, ApiVersions and Metadata, to see from outside whether a broker serves.
 
-The launcher imports no broker code, and a broker that only its own client can talk to is not ready.
+The launcher imports no broker code, so that a broker is not checked by its own client code.
 """
 
 import socket
@@ -22,11 +22,11 @@ class View:
 
 
 class WireError(Exception):
-    """The peer does not answer, or not as a Kafka broker does."""
+    """The peer does not answer, or not like a Kafka broker."""
 
 
 class Refused(WireError):
-    """Nobody listens at that port."""
+    """Nothing listens at that port."""
 
 
 def ask_api_versions(host: str, port: int, timeout_s: float = 2.0) -> dict[int, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""One real ZooKeeper server on loopback, out of the jars that PySpark ships."""
+"""One real ZooKeeper server on loopback, from the jars that PySpark includes."""
 
 import importlib.util
 import socket
@@ -45,7 +45,7 @@ def jars() -> Path:
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
         raise LocalError(
-            "PySpark is not installed and ZooKeeper comes out of it: install logyard[local], or give --zookeeper"
+            "PySpark, which includes ZooKeeper, is not installed: install logyard[local], or give --zookeeper"
         )
     return Path(found.submodule_search_locations[0]) / "jars"
 
@@ -96,10 +96,10 @@ def _command(directory: Path, port: int, java: Java) -> list[str]:
 
 
 def _wait_ready(port: int, processes: Processes) -> bool:
-    """True once it serves, False where it lost the race for its port; raises LocalError on any other end."""
+    """True once it serves, False if another process took its port; raises LocalError if it ends otherwise."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
-        # Alive first: a stranger who took the port may well be another ZooKeeper that answers.
+        # Check that ours is alive first: another ZooKeeper may have taken the port and answer.
         if not processes.alive(NAME):
             if not is_free(port):
                 return False

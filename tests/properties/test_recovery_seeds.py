@@ -191,7 +191,7 @@ BUGS: dict[str, list[tuple[Any, str, Any]]] = {
     ],
     "who was elected a moment ago is fenced too": [(rules, "hold_fence", _forever)],
     "one look at the brokers is enough to stop one": [(rules, "is_hung", lambda *_, **__: True)],
-    "its own host is not asked": [(WorldLauncher, "word", lambda *_: HostState.SILENT)],
+    "its own host is not asked": [(WorldLauncher, "host_state", lambda *_: HostState.SILENT)],
     "two at a time": [(rules, "hold_stop", _forever)],
     "min.insync.replicas is not asked": [(rules, "endangered", lambda *_: [])],
     "fencings without bound": [(rules, "FENCES_PER_HOUR", 1000)],

@@ -1,6 +1,6 @@
-"""One controller's recovery as values: how patient it is, what is expected, what it remembers, what it found.
+"""One controller's recovery as values: its limits, what is expected, what it remembers, what it found.
 
-A case outlives the process that works on it: it is written as JSON between two rounds, and another worker goes on.
+A case outlives its process: it is stored as JSON between two rounds, and another worker can continue it.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from logyard.broker.errors import CorruptData
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Patience, in seconds. `grace_s`: how long brokers are left to elect by themselves, and anything has to look ill
-    before it is treated. `ask_every_s`: how often a broker's own host is asked.
+    """Times in seconds. `grace_s`: how long brokers are given to elect by themselves, and how long anything has to look
+    unhealthy before it is treated. `ask_every_s`: how often a broker's own host is asked.
     """
 
     total_s: float = 300.0
@@ -28,10 +28,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What is known beforehand. `epoch`: an epoch that the recovered controller's must be above.
+    """What is known beforehand. `epoch`: the recovered controller's epoch must be above this.
 
-    `controller`: who was controller, where a new one may have been elected already. `brokers`: those that ought to
-    run, id → (host, port); all that hold replicas where it is empty.
+    `controller`: the former controller, if a new one may have been elected already. `brokers`: those that ought to
+    run, id → (host, port); if empty, all that hold replicas.
     """
 
     controller: int | None = None
@@ -42,7 +42,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where a broker was registered; `port` 0 and empty texts: not known."""
+    """The address at which a broker was registered; `port` 0 and empty texts: unknown."""
 
     host: str = ""
     port: int = 0
@@ -51,13 +51,13 @@ class BrokerAddress:
 
 @dataclass(slots=True)
 class Case:
-    """What a recovery remembers from round to round. Times are seconds since it began, as far as somebody counted them.
+    """What a recovery remembers from round to round. Times are seconds since it began, as far as they were measured.
 
     `elapsed_s`: those seconds at the end of the last round. `doubt`: for how long something has been wrong with the
     controller (`doubted`: what, and with which czxid of /controller). By broker, for how long: `quiet`, registered and
-    without a sign of life; `gone`, not registered; `hung`, took a connection and said nothing; `hushed`, silent by its
-    own host's word. `asked`: when that host was asked last. `withheld`: what is not done to a broker (-1: about the
-    controller), and why.
+    without a sign of life; `gone`, not registered; `hung`, took a connection and said nothing; `hushed`, silent
+    according to its own host. `asked`: when that host was asked last. `withheld`: steps that are not taken for a broker
+    (-1: for the controller), and why.
     """
 
     finding: Finding | None = None
@@ -124,13 +124,13 @@ class Case:
             raise CorruptData(f"not a recovery's case: {problem!r}") from None
 
     def forget_doubts(self) -> None:
-        """Begin to count anew: what was not looked at without a break may have been well in between."""
+        """Start counting again: what was not observed without a break may have been healthy in between."""
         self.doubt = None
         for name in _DOUBTS:
             getattr(self, name).clear()
 
     def forget_doubts_of(self, broker: int) -> None:
-        """It was started, or stopped: what was seen before says nothing about it any more."""
+        """It was started or stopped: earlier observations do not count any more."""
         for name in _DOUBTS:
             getattr(self, name).pop(broker, None)
         self.withheld.pop(broker, None)
@@ -160,8 +160,8 @@ def _doubt(found: Any) -> Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was found and done; the operator's typed result. `withheld`: what would have been done, and why it was
-    not. Times in seconds.
+    """What was found and done; the operator's typed result. `withheld`: steps that were not taken, and why.
+    Times in seconds.
     """
 
     finding: Finding

@@ -1,8 +1,8 @@
-"""What is wrong with a controller: what the witnesses say in, one finding out; pure.
+"""What is wrong with a controller: the witnesses' observations in, one finding out. Pure.
 
 The holder of /controller is asked ListPartitionReassignments, which passes through its event queue (in Kafka too), with
-Metadata on the same connection as control. Where it does not answer, its work is looked for in ZooKeeper
-(`Ensemble.exercise`): a controller that works and does not answer is out of our reach, and not ill.
+Metadata on the same connection as control. If it does not answer, its work is looked for in ZooKeeper
+(`Ensemble.exercise`): a controller that works and does not answer is unreachable from here, but healthy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,25 +15,25 @@ from logyard.broker.model import TopicPartition
 
 
 class Finding(Enum):
-    """What is wrong, in the order in which it is looked for."""
+    """What is wrong, in the order of the checks."""
 
     NO_BROKER = "no broker is registered"
-    EPOCH_WEDGED = "/controller_epoch is no number, nobody can be elected"
-    NO_CONTROLLER = "brokers live, nobody holds /controller"
+    EPOCH_WEDGED = "/controller_epoch is not a number, so no controller can be elected"
+    NO_CONTROLLER = "brokers are alive, but there is no /controller"
     NOT_ALLOWED = "brokers refuse this connection's login or rights, so nothing is known of them"
     OUT_OF_REACH = "no broker answers from here, though they are registered: the fault may be on this side"
-    CONTROLLER_OUT_OF_REACH = "the controller works and does not answer from here: the fault may be on this side"
-    CONTROLLER_DEAD = "the holder of /controller is gone, its session is not"
-    CONTROLLER_HUNG = "the holder of /controller does not work through its queue"
+    CONTROLLER_OUT_OF_REACH = "the controller works but does not answer from here: the fault may be on this side"
+    CONTROLLER_DEAD = "the holder of /controller is dead, but its session is not over"
+    CONTROLLER_HUNG = "the holder of /controller does not process its queue"
     CONTROLLER_DISPUTED = "brokers disagree about who is controller"
     HEALTHY = "the controller answers"
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One look: ZooKeeper's view, how brokers answered, and which of them ought to run.
+    """One round's observations: ZooKeeper's view, brokers' answers, and which brokers ought to run.
 
-    `exercised`: whether the controller did what it was handed through ZooKeeper; None where that was not tried.
+    `exercised`: whether the controller handled a request through ZooKeeper; None if that was not tried.
     """
 
     view: ControllerView
@@ -47,12 +47,12 @@ class Evidence:
 
     @property
     def answering(self) -> list[int]:
-        """Registered brokers that answer with this connection's credentials, from here, in this very look."""
+        """Registered brokers that answered from here, with this connection's credentials, in this round."""
         return sorted(b for b in self.view.brokers if self.wire(b) is Wire.ANSWERS)
 
     @property
     def disputing(self) -> list[int]:
-        """Brokers that take another broker for the controller than the one that holds /controller."""
+        """Brokers that believe another broker than the holder of /controller to be controller."""
         return [b for b in self.answering if self.probes[b].controller != self.view.holder]
 
     @property
@@ -99,13 +99,13 @@ def _judge_answers(evidence: Evidence, probe: Probe) -> Finding:
         return Finding.CONTROLLER_DISPUTED if evidence.disputing else Finding.HEALTHY
     if evidence.exercised:
         return Finding.CONTROLLER_OUT_OF_REACH
-    # One witness alone (what is done in ZooKeeper) is not enough where the other may not be asked.
+    # One witness alone (the work seen in ZooKeeper) is not enough if the other must not be asked.
     return Finding.NOT_ALLOWED if probe.queue is Queue.FORBIDDEN else Finding.CONTROLLER_HUNG
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a recovered cluster has to show, counted from ZooKeeper's states.
+    """The health of a cluster, counted from the states in ZooKeeper.
 
     `lost`: no member of the ISR is alive. `moving`: reassignments that run; `stuck_moves` are those of them to a
     broker that is not alive. `stuck_deletions`: topics to be deleted all of whose replicas' brokers are alive.
@@ -133,7 +133,7 @@ class Health:
 
 
 def health(view: PartitionsView, live: Mapping[int, object]) -> Health:
-    """Judge every partition's state against the brokers that live; topics being deleted are left out."""
+    """Compare every partition's state with the live brokers; topics being deleted are left out."""
     unled: list[TopicPartition] = []
     under: list[TopicPartition] = []
     lost: list[TopicPartition] = []
@@ -145,7 +145,7 @@ def health(view: PartitionsView, live: Mapping[int, object]) -> Health:
         partitions += 1
         if state.leader not in live:
             (unled if any(broker in live for broker in state.isr) else lost).append(tp)
-        # A replica that is being added may take hours to catch up: that is no damage.
+        # A replica that is being added may take hours to catch up: that is normal.
         if not set(placed.replicas) - set(placed.adding) <= set(state.isr):
             under.append(tp)
     half_made = tuple(

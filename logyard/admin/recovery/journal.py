@@ -1,7 +1,7 @@
-"""/logyard/recovery: the steps that recoveries took, one znode each, written with a fencing or before a stop.
+"""/logyard/recovery: the steps of recoveries, one znode each, written together with a fencing or before a stop.
 
-They are kept in the cluster's ZooKeeper, since it is the cluster that must not be hurt twice: by two runs, by two
-Airflows, or by a run that begins anew. Their times are ZooKeeper's, which all of them share. Kafka has no such znode.
+They are in the cluster's ZooKeeper so that two runs, two Airflows, or a run that starts again do not repeat a step.
+Their times are ZooKeeper's, which all of them share. Kafka has no such znode.
 """
 
 import json
@@ -19,7 +19,7 @@ def encode(kind: str, broker: int) -> bytes:
 
 
 def decode(znode: Znode) -> Step | None:
-    """Read a step; None for one that cannot be read, or that somebody newer wrote."""
+    """Read a step; None if it cannot be read, or a newer version wrote it."""
     try:
         content = json.loads(znode.data)
         kind, broker = content["step"], int(content["broker"])

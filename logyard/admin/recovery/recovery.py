@@ -1,8 +1,8 @@
-"""Bringing a controller back: diagnose, treat, look again, until the cluster is whole or the time is over.
+"""Recovery of a controller: diagnose, treat, diagnose again, until the cluster is healthy or the time is over.
 
-Each round looks once and does at most one thing to the controller, so that a cure that somebody else (or the cluster
-itself) brought about in between is found and not repeated. What is remembered from round to round is a `Case`; what may
-be done is decided by `rules.py`; brokers are looked after by `restarts.py`.
+Each round observes once and takes at most one step for the controller, so that a repair by somebody else (or by the
+cluster itself) is noticed and not repeated. What is remembered from round to round is a `Case`; `rules.py` decides
+what may be done; `restarts.py` starts and stops brokers.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,15 +25,15 @@ _CONTROLLER = -1
 
 
 class NotRecovered(LogyardError):
-    """The cluster is not whole in time; the text says what was found last and what was done."""
+    """The cluster is not healthy in time; the text says what was found last and what was done."""
 
 
 class Recoverer:
-    """One recovery, or as much of it as one process does. `launcher` None: missing brokers are reported, not started
+    """One recovery, or the part of it that one process does. `launcher` None: missing brokers are reported, not started
     (`no_launcher` says why).
 
     `client` is used for probes and settings, need not reach any broker yet, and is closed by `close`; `say` gets a
-    line per finding and action. `case` is what earlier rounds remember, its `elapsed_s` how long ago the first was.
+    line per finding and action. `case` is what earlier rounds remember; its `elapsed_s` is the time since the first.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Recoverer:
         self._caretaker = Caretaker(ensemble, client, launcher, limits, self.case, self._did) if launcher else None
 
     def run(self) -> Recovery:
-        """Recover, looking again and again. Raises NotRecovered."""
+        """Recover, round by round. Raises NotRecovered."""
         try:
             while (recovery := self.round()) is None:
                 self._pause.sleep(self._limits.look_s)
@@ -69,11 +69,11 @@ class Recoverer:
         self._client.close()
 
     def round(self) -> Recovery | None:
-        """Look once, and treat what is found; the result where all is well. Raises NotRecovered when time is over."""
+        """Do one round; returns the result if all is healthy. Raises NotRecovered when the time is over."""
         try:
             return self._round()
         except EnsembleUnreachable as problem:
-            # Blind, nothing is done; and nothing that was counted is without a break any more.
+            # Without ZooKeeper nothing is done, and all counts start again.
             self.case.forget_doubts()
             self._tell(f"{problem}; nothing is done meanwhile")
             self._end_in_time()
@@ -82,7 +82,7 @@ class Recoverer:
             self.case.elapsed_s = self._now()
 
     def diagnosis(self) -> Recovery:
-        """Look once and change nothing: what is wrong now, as a result without actions. Raises EnsembleUnreachable."""
+        """Observe once without changing anything; returns a result without actions. Raises EnsembleUnreachable."""
         evidence, partitions = self._look()
         self.case.finding, self.case.holder = diagnose(evidence), evidence.view.holder
         self.case.epoch = evidence.view.epoch
@@ -91,13 +91,13 @@ class Recoverer:
         return self._result(evidence, state)
 
     def next_due_s(self) -> float:
-        """In how many seconds a treatment becomes due for which nothing visible has to happen first."""
+        """Seconds until the next step becomes due merely because time passes."""
         case, now = self.case, self._now()
         doubts = [*case.quiet.values(), *case.gone.values(), *([case.doubt] if case.doubt else [])]
         due = [doubt.since + self._limits.grace_s for doubt in doubts]
         due += [at + self._limits.restart_every_s for at in case.tried.values()]
         soon = min((at - now for at in due if at > now), default=self._limits.grace_s)
-        # What has lasted long enough is only waiting for more looks.
+        # What has lasted long enough only waits for more rounds.
         if any(now - doubt.since >= self._limits.grace_s and doubt.looks < rules.LOOKS_MIN for doubt in doubts):
             soon = min(soon, self._limits.look_s)
         return max(soon, 0.0)
@@ -121,7 +121,7 @@ class Recoverer:
     def _end_in_time(self) -> None:
         if self._now() > self._limits.total_s:
             done = "; ".join(self.case.actions) or "nothing"
-            raise NotRecovered(f"not whole after {self._limits.total_s:g} s: {self.case.said}; done: {done}")
+            raise NotRecovered(f"not healthy after {self._limits.total_s:g} s: {self.case.said}; done: {done}")
 
     def _now(self) -> float:
         return self._pause.monotonic() - self._began
@@ -138,7 +138,7 @@ class Recoverer:
         holder = evidence.holder
         if view.holder is not None and evidence.answering and (holder is None or holder.queue is not Queue.ANSWERS):
             done = self._ensemble.exercise(self._limits.probe_s)
-            # Who was asked may have been succeeded meanwhile: then it is the successor's work, and says nothing of him.
+            # The controller may have changed meanwhile: then this was its successor's work, and says nothing about it.
             same = self._ensemble.controller().czxid == view.czxid
             evidence = replace(evidence, exercised=done if same else None)
         self._count(evidence)
@@ -151,7 +151,7 @@ class Recoverer:
         return sorted(holders | set(self.case.places))
 
     def _place(self, info: BrokerInfo) -> BrokerAddress:
-        """Where a broker is, for its launcher and for the listener of our protocol."""
+        """A broker's address: its host for the launcher, and the listener of our protocol."""
         endpoint = next((e for e in info.endpoints if e.protocol == self._expected.protocol), None)
         if endpoint is not None:
             return BrokerAddress(endpoint.host, endpoint.port, info.rack or "")
@@ -170,7 +170,7 @@ class Recoverer:
         return {broker: found.get(broker, Probe(broker, Wire.UNKNOWN)) for broker in brokers}
 
     def _count(self, evidence: Evidence) -> None:
-        """Note for how long brokers have been quiet or gone, without a break."""
+        """Record for how long brokers have been quiet or gone, without a break."""
         case, now = self.case, self._now()
         case.quiet = _longer(case.quiet, evidence.silent, now)
         case.gone = _longer(case.gone, evidence.missing, now)
@@ -178,7 +178,7 @@ class Recoverer:
             if probe.wire.is_alive or probe.wire is Wire.CLOSED:
                 case.hung.pop(broker, None)
             elif probe.wire is Wire.SILENT or broker in case.hung:
-                # Once its queue of connections is full, what hangs cannot be connected to at all.
+                # Once the connection queue of a hung broker is full, it cannot be connected to at all.
                 case.hung[broker] = rules.once_more(case.hung.get(broker), now)
         ailing = {_CONTROLLER, *evidence.silent, *evidence.missing, *evidence.disputing}
         case.hushed = {broker: doubt for broker, doubt in case.hushed.items() if broker in ailing}
@@ -187,7 +187,7 @@ class Recoverer:
     def _is_whole(self, now: Finding, evidence: Evidence, state: Health) -> bool:
         if now is not Finding.HEALTHY or not state.is_led:
             return False
-        # Where nothing is to be started, brokers that are away (and their places in ISRs) are only reported.
+        # If nothing is to be started, missing brokers (and their places in ISRs) are only reported.
         all_answer = set(evidence.answering) == set(evidence.view.brokers)
         if self._launcher is not None and (evidence.missing or not all_answer or not state.is_full):
             return False
@@ -219,7 +219,7 @@ class Recoverer:
     def _treat(self, finding: Finding, evidence: Evidence, partitions: PartitionsView) -> None:
         case = self.case
         case.withheld.pop(_CONTROLLER, None)
-        # A port whose queue of connections is full looks closed, and then hung again: to be fenced is both.
+        # A port whose connection queue is full looks closed, and later hung again; either is fenced.
         fenced = finding in (Finding.CONTROLLER_DEAD, Finding.CONTROLLER_HUNG)
         doubted = ("HELD" if fenced else finding.name, evidence.view.czxid)
         before = case.doubt if case.doubted == doubted else None
@@ -231,7 +231,7 @@ class Recoverer:
             self._caretaker.care(evidence, partitions, self._now(), evidence.view.holder if fenced else None)
 
     def _treat_controller(self, finding: Finding, evidence: Evidence, partitions: PartitionsView) -> str | None:
-        """Do what the finding calls for when that is due; why it is withheld, where it is."""
+        """Take the step for the finding when it is due; returns why it is withheld, if it is."""
         assert self.case.doubt is not None, "counted before"
         lasts = self.case.doubt.lasts(self._now(), self._limits.grace_s)
         match finding:
@@ -263,14 +263,14 @@ class Recoverer:
         return None
 
     def _settle_dispute(self, evidence: Evidence, partitions: PartitionsView) -> str | None:
-        """A new controller tells every broker who it is; a broker that does not listen even then is ended."""
+        """A new controller announces itself to every broker; one that ignores even that is stopped."""
         deaf = [broker for broker in evidence.disputing if broker in self.case.fenced_for]
         if deaf and self._caretaker is not None:
             self.case.doubt = None
             self._caretaker.end_deaf(deaf, evidence, partitions, self._now())
             return None
         if deaf:
-            return f"brokers {deaf} do not listen to a new controller either: {self._no_launcher or 'no launcher'}"
+            return f"brokers {deaf} ignore a new controller too: {self._no_launcher or 'no launcher'}"
         hold = self._fence(evidence, disputed=True)
         if hold is None:
             self.case.fenced_for |= set(evidence.disputing)

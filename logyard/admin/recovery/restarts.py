@@ -1,8 +1,8 @@
-"""The brokers that ought to run: which of them are started, which are stopped first, and which are left alone.
+"""Starts brokers that ought to run, and stops hung ones first.
 
-What may be done is decided by `rules.py`; here the witnesses are asked and the steps are taken, at most one
-stop a round. A broker is started only when its registration is gone: while its old session lives the new process would
-be refused (facts §1).
+`rules.py` decides what may be done; here the witnesses are asked and the steps are taken, at most one stop per round.
+A broker is started only when its registration is gone: while its old session exists, a new process would be refused
+(facts §1).
 """
 
 import math
@@ -19,7 +19,7 @@ _MIN_ISR = "min.insync.replicas"
 
 
 class Caretaker:
-    """Starts and stops brokers by their launcher. `did` is told what was done; `case.withheld` has what was not."""
+    """Starts and stops brokers by their launcher. `did` gets each step; `case.withheld` has those not taken."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class Caretaker:
         self._stopped = False
 
     def care(self, evidence: Evidence, partitions: PartitionsView, now: float, fenced: int | None) -> None:
-        """Look after every broker that is not registered, or is and gives no sign of life.
+        """Treat every broker that is not registered, or that is registered and gives no sign of life.
 
-        `fenced`: the holder of /controller, where to fence it is the treatment.
+        `fenced`: the holder of /controller, if it is to be fenced instead.
         """
         self._stopped = False
         for broker in evidence.missing:
@@ -47,9 +47,9 @@ class Caretaker:
                 self._end_silent(broker, evidence, partitions, now)
 
     def end_deaf(self, brokers: list[int], evidence: Evidence, partitions: PartitionsView, now: float) -> None:
-        """Stop one of those that take another broker for the controller, whatever a new controller tells them."""
+        """Stop one of the brokers that believe another broker to be controller even after a new election."""
         for broker in brokers:
-            self._stop_registered(broker, evidence, partitions, now, "takes another broker for the controller")
+            self._stop_registered(broker, evidence, partitions, now, "believes another broker to be the controller")
 
     def place(self, broker: int) -> BrokerAddress:
         return self._case.places.get(broker, BrokerAddress())
@@ -80,7 +80,7 @@ class Caretaker:
         try:
             self._launcher.start(broker, place.host, place.rack)
         except LogyardError as problem:
-            # Tried again later: its port or its session may still be held by what is left of the old process.
+            # Tried again later: the old process may still hold its port or its session.
             self._did(f"broker {broker} did not start: {problem}")
         else:
             case.restarted.add(broker)
@@ -88,7 +88,7 @@ class Caretaker:
             self._did(f"started broker {broker}")
 
     def _end_silent(self, broker: int, evidence: Evidence, partitions: PartitionsView, now: float) -> None:
-        """The session of a broker that hangs should end by itself; where it does not, end what keeps it alive."""
+        """The session of a hung broker should expire; if it does not, stop the process that keeps it alive."""
         case = self._case
         said = f"is registered and {evidence.wire(broker).value}"
         host_state = self._host_state(broker, now)
@@ -98,9 +98,9 @@ class Caretaker:
             if self._lasts(case.hushed, broker, now):
                 self._stop_registered(broker, evidence, partitions, now, said)
         elif host_state is HostState.GONE:
-            self._hold(broker, f"{said}: it has no process, its session has to end first")
+            self._hold(broker, f"{said}: it has no process; its session has to expire first")
         else:
-            self._hold(broker, f"{said}; nothing else says that it is ill ({host_state.value})")
+            self._hold(broker, f"{said}; nothing else confirms that it is unhealthy ({host_state.value})")
 
     def _stop_registered(
         self, broker: int, evidence: Evidence, partitions: PartitionsView, now: float, why: str
@@ -125,9 +125,9 @@ class Caretaker:
         return f"{len(few)} partitions, {few[0]} among them, would fall below {_MIN_ISR}" if few else None
 
     def _stop(self, broker: int, evidence: Evidence, action: str, now: float) -> str | None:
-        """Stop it, once that is written down; the reason where it was not."""
+        """Record the stop and do it; returns the reason if it was not done."""
         if not self._launcher.can_stop:
-            return "no broker_stop_command says how"
+            return "there is no broker_stop_command"
         if self._stopped:
             return "another one was stopped just now"
         journal = self._ensemble.journal()
@@ -148,7 +148,7 @@ class Caretaker:
         return None
 
     def _host_state(self, broker: int, now: float) -> HostState | None:
-        """What its own host says now; None where that was asked a moment ago."""
+        """Its state according to its own host; None if that was asked a moment ago."""
         case, place = self._case, self.place(broker)
         if now - case.asked.get(broker, -math.inf) < self._limits.ask_every_s:
             return None

@@ -1,12 +1,12 @@
-"""What a recovery may do, and why not: pure functions of what was seen, for how long, and of what was done before.
+"""What a recovery may do: pure functions of what was observed, for how long, and of earlier steps.
 
-Each answers None where the step may be taken, else the reason why it is withheld, for a person to read. The rules:
-1. nothing is done while no broker answers, with these credentials, from here, in this very look (but see 6);
-2. who gives a sign of life, to us or to its own host, is never stopped; a refused login or right is such a sign;
-3. two witnesses before anything is fenced or stopped, and both for `grace_s` and three looks on end;
-4. never two brokers at a time, never one whose end would take a partition below its min.insync.replicas;
-5. so many fencings and stops an hour, whoever made them; none of a controller that was elected a moment ago;
-6. where no broker answers, ZooKeeper and the brokers' own hosts decide: gone from both is dead, and is started.
+Each returns None if the step may be taken, else the reason why it is withheld, for a person to read. The rules:
+1. nothing is done unless a broker answered from here, with these credentials, in this round (but see 6);
+2. a broker that gives a sign of life, to us or to its own host, is never stopped; a refused login is such a sign;
+3. fencing and stopping need two witnesses, both for `grace_s` and three rounds in a row;
+4. never two brokers at a time, and never one whose stop would take a partition below its min.insync.replicas;
+5. a limit of fencings and stops per hour, whoever made them; a controller that was just elected is not fenced;
+6. if no broker answers, ZooKeeper and the brokers' own hosts decide: a broker missing in both is dead, and is started.
 """
 
 from collections.abc import Mapping
@@ -21,15 +21,15 @@ LOOKS_MIN = 3
 FENCES_PER_HOUR = 3
 STOPS_PER_HOUR = 6
 HOUR_MS = 3_600_000
-# How long one that was stopped is waited for before another may be, where it does not come back.
+# How long a stopped broker is waited for before another may be stopped, if it does not come back.
 STOP_SPACING_MS = 600_000
-# How long one that was stopped is given until it may be again: another run may have started it meanwhile.
+# How long a stopped broker may not be stopped again: another run may have started it meanwhile.
 AGAIN_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """For how long something has looked ill without a break: seconds since the recovery began, and looks."""
+    """How long something has looked unhealthy without a break: since when (seconds of the recovery), and rounds."""
 
     since: float
     looks: int = 1
@@ -43,19 +43,19 @@ def once_more(doubt: Doubt | None, now: float) -> Doubt:
 
 
 def hold_any(evidence: Evidence) -> str | None:
-    """Whether anything may be done to a cluster that is registered."""
+    """Whether anything may be done to a registered broker."""
     if evidence.answering:
         return None
     return "no broker answers from here with this connection's credentials"
 
 
 def hold_fence(evidence: Evidence, journal: Journal, grace_s: float, *, disputed: bool = False) -> str | None:
-    """Whether /controller may be deleted. `disputed`: it works, but does not tell all brokers so."""
+    """Whether /controller may be deleted. `disputed`: it works, but some brokers do not accept it."""
     others = [broker for broker in evidence.answering if broker != evidence.view.holder]
     if not others:
         return "no other broker answers that could be controller instead"
     if not disputed and evidence.exercised is not False:
-        return "whether it works through its queue cannot be seen in ZooKeeper"
+        return "ZooKeeper does not show whether it processes its queue"
     age_ms = max(journal.now_ms - evidence.view.elected_ms, 0)
     if age_ms < grace_s * 1000:
         return f"it was elected less than {grace_s:g} s ago and may be taking over"
@@ -66,7 +66,7 @@ def hold_fence(evidence: Evidence, journal: Journal, grace_s: float, *, disputed
 
 
 def hold_stop(broker: int, evidence: Evidence, journal: Journal) -> str | None:
-    """Whether that broker may be stopped, as far as the others and what was done before are concerned."""
+    """Whether that broker may be stopped, as far as other brokers and earlier steps are concerned."""
     others = [other for other in evidence.missing if other != broker]
     if others and broker in evidence.view.brokers:
         return f"brokers {others} are missing: never two at a time"
@@ -84,27 +84,27 @@ def hold_stop(broker: int, evidence: Evidence, journal: Journal) -> str | None:
 
 
 def hold_start(evidence: Evidence, broker: int, host_state: HostState, doubt: bool) -> str | None:
-    """Whether a broker that is not registered may be started as it is. `doubt`: it has been missing for long."""
+    """Whether an unregistered broker may be started. `doubt`: it has been missing for long."""
     if evidence.wire(broker).is_alive or host_state is HostState.ANSWERS:
-        return "it lives and is not registered: can it reach ZooKeeper?"
+        return "it is alive but not registered: can it reach ZooKeeper?"
     if host_state is HostState.GONE:
         return None
     if host_state in (HostState.RUNS, HostState.STARTING, HostState.SILENT):
         return f"{host_state.value}: it may be starting, or slow"
-    # Nobody on its host can tell. A start does no harm where it runs; but only what looks dead is started.
+    # Its host cannot tell. Starting a running broker does no harm, but only one that looks dead is started.
     if evidence.wire(broker) is Wire.CLOSED or (doubt and evidence.answering):
         return None
     if evidence.answering:
-        return "it may be back by itself in a moment"
+        return "it may come back by itself"
     return "no broker answers from here, and no broker_status_command tells whether it runs"
 
 
 def is_hung(evidence: Evidence, broker: int, host_state: HostState, *, hung: bool, hushed: bool) -> bool:
-    """Whether a broker that ZooKeeper has ended has a process that hangs, and has to be ended first.
+    """Whether an expired broker has a hung process that has to be stopped first.
 
-    Its own host has said so for long (`hushed`); or says that a process is there (or nothing), while the port takes
-    connections and says nothing for as long (`hung`), though other brokers answer from here. A process with a closed
-    port (also where only its host sees that) is starting: loading logs may take long.
+    Either its own host has reported that for long (`hushed`); or the host reports a process (or nothing), while the
+    port accepts connections without answering for as long (`hung`), and other brokers answer from here. A process with
+    a closed port (even if only its host sees that) is starting: loading logs may take long.
     """
     if evidence.wire(broker).is_alive or broker in evidence.view.brokers:
         return False
@@ -116,7 +116,7 @@ def is_hung(evidence: Evidence, broker: int, host_state: HostState, *, hung: boo
 def endangered(
     partitions: PartitionsView, live: Mapping[int, object], broker: int, min_isr: Mapping[str, int]
 ) -> list[TopicPartition]:
-    """The partitions that would have too few replicas in sync without that broker, though it is registered."""
+    """The partitions that would have too few in-sync replicas if that registered broker stopped."""
     if broker not in live:
         return []
     return [

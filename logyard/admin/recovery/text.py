@@ -1,4 +1,4 @@
-"""What a recovery finds, in a line for a person."""
+"""What a recovery finds, as one line for a person."""
 
 from collections.abc import Iterable
 
@@ -7,13 +7,13 @@ from logyard.admin.recovery.witnesses import Wire
 
 
 def describe(finding: Finding, evidence: Evidence, state: Health, withheld: Iterable[str], no_launcher: str) -> str:
-    """The finding, the brokers that are away, what is wrong with partitions, and what is withheld.
+    """The finding, the missing brokers, unhealthy partitions, and withheld steps.
 
-    `no_launcher`: why nothing can be started, empty where it can.
+    `no_launcher`: why nothing can be started; empty if it can.
     """
     parts = [finding.value if finding is not Finding.HEALTHY else f"controller {evidence.view.holder} answers"]
     if finding is Finding.CONTROLLER_DISPUTED:
-        parts.append(f"brokers {evidence.disputing} do not take {evidence.view.holder} for it")
+        parts.append(f"brokers {evidence.disputing} do not accept {evidence.view.holder} as controller")
     if evidence.missing:
         parts.append(f"brokers {evidence.missing} are missing")
         if no_launcher:

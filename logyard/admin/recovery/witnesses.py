@@ -1,9 +1,8 @@
-"""What is heard of a broker, and from whom; values only.
+"""The witnesses of a recovery and what each reports. Values only.
 
-Four can tell something: the broker itself, asked from here; ZooKeeper; the controller's work, seen in ZooKeeper; and
-the host that the broker runs on, asked by its launcher. Each can be wrong by itself: the way from here to a broker can
-be cut, a login refused, a session outlive its process. So recovery believes none of them alone
-(`rules.py`).
+There are four: the broker itself, asked from here; ZooKeeper; the controller's work, seen in ZooKeeper; and the host
+that the broker runs on, asked by its launcher. Each can be wrong: the network from here to a broker can be cut, a
+login refused, a session outlive its process. So recovery acts on no single witness (`rules.py`).
 """
 
 from collections.abc import Mapping
@@ -14,14 +13,14 @@ from logyard.broker.model import BrokerInfo
 
 
 class Wire(Enum):
-    """How a broker answers from here. The first two are signs of life; who has given one is never stopped."""
+    """How a broker answers from here. The first two are signs of life; a broker that gave one is never stopped."""
 
     ANSWERS = "answers"
-    REFUSES = "lives, but refuses us"  # the login, a right, TLS, the protocol; or it is another cluster's
-    SILENT = "takes connections and says nothing"
-    CLOSED = "nobody listens at its port"
-    UNREACHABLE = "no connection comes about"
-    UNKNOWN = "its address is not known"
+    REFUSES = "is alive, but refuses us"  # the login, a right, TLS, the protocol; or it is another cluster's
+    SILENT = "accepts connections and does not answer"
+    CLOSED = "nothing listens at its port"
+    UNREACHABLE = "no connection can be made"
+    UNKNOWN = "its address is unknown"
 
     @property
     def is_alive(self) -> bool:
@@ -33,8 +32,8 @@ class Queue(Enum):
 
     ANSWERS = "answers"
     SILENT = "not answered, three times over"
-    REFUSES = "answered by an error: it takes over, or takes itself for no controller"
-    FORBIDDEN = "this user may not ask"
+    REFUSES = "answered with an error: it is taking over, or does not consider itself controller"
+    FORBIDDEN = "this user is not authorized"
     UNASKED = "not asked"
 
 
@@ -42,7 +41,7 @@ class Queue(Enum):
 class Probe:
     """How one broker answered Metadata (`wire`, the control) and ListPartitionReassignments (`queue`).
 
-    `controller` is whom it believes to be the controller, `cluster_id` the cluster that it belongs to.
+    `controller` is the one that it believes in, `cluster_id` the cluster that it belongs to.
     """
 
     broker: int
@@ -54,17 +53,17 @@ class Probe:
 
 
 class HostState(Enum):
-    """What a broker's own host says of it, by the launcher's status command."""
+    """A broker's state according to its own host, by the launcher's status command."""
 
     ANSWERS = "it runs and answers on its own host"
-    SILENT = "it runs and does not answer on its own host"
-    STARTING = "its process runs, its port is closed on its own host too"
+    SILENT = "it runs but does not answer on its own host"
+    STARTING = "its process runs, but its port is closed on its own host too"
     RUNS = "its process runs"
     GONE = "it has no process"
-    UNKNOWN = "nobody could tell"
+    UNKNOWN = "unknown"
 
 
-# The words that a status command may print first on a line; those of `systemctl is-active` among them.
+# The first word that a status command may print; the words of `systemctl is-active` are included.
 HOST_STATES = {
     "answers": HostState.ANSWERS,
     "silent": HostState.SILENT,
@@ -82,10 +81,10 @@ HOST_STATES = {
 
 @dataclass(frozen=True, slots=True)
 class ControllerView:
-    """What ZooKeeper says about the controller; versions and czxid fence what is done about it later.
+    """ZooKeeper's view of the controller; versions and czxid make later writes conditional.
 
     `holder` None: no /controller; `elected_ms`: when it was made, by ZooKeeper's clock. `epoch` None:
-    /controller_epoch is no number, or missing (`epoch_version` -1). `cluster_id` None: nobody wrote one.
+    /controller_epoch is not a number, or missing (`epoch_version` -1). `cluster_id` None: there is none.
     """
 
     holder: int | None
@@ -102,7 +101,7 @@ FENCE, STOP = "fence", "stop"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that a recovery did to a broker, as it wrote it into ZooKeeper; `at_ms` by ZooKeeper's clock."""
+    """A step of a recovery, as recorded in ZooKeeper; `at_ms` by ZooKeeper's clock."""
 
     kind: str
     broker: int
@@ -112,9 +111,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The steps of all recoveries of this cluster in the last hour or so, and ZooKeeper's time now.
+    """The recent steps (about an hour) of all recoveries of this cluster, and ZooKeeper's time now.
 
-    `version` fences: a step is written only while nobody has read or written the journal since.
+    `version` makes writes conditional: a step is recorded only if nobody has read or written the journal since.
     """
 
     now_ms: int

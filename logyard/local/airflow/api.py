@@ -1,4 +1,4 @@
-"""A small client of Airflow's REST API: what a user's clicks do, for the demo and the tests.
+"""A small client of Airflow's REST API for what a user does in the UI; used by the demo and the tests.
 
     with AirflowApi("http://127.0.0.1:8080", "admin", password) as api:
         api.wait_healthy(60)
@@ -42,7 +42,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """One task of a run as far as it has come."""
+    """One task of a run in its present state."""
 
     task_id: str
     state: str
@@ -52,7 +52,7 @@ class TaskView:
 
 
 class AirflowApi:
-    """Talks to one API server as one user; not for use from several threads."""
+    """A client of one API server as one user; not thread-safe."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class AirflowApi:
     # -- waiting for the platform ---------------------------------------------------------------
 
     def health(self) -> dict[str, str]:
-        """The status of each component, "" for one that says nothing. Needs no login."""
+        """The status of each component, "" if it has none. Needs no login."""
         try:
             answer = self._http.get("/api/v2/monitor/health")
             content = answer.json() if answer.status_code == 200 else {}
@@ -88,7 +88,7 @@ class AirflowApi:
         return {name: str((content.get(name) or {}).get("status") or "") for name in COMPONENTS}
 
     def wait_healthy(self, timeout_s: float, alive: Callable[[], None] | None = None) -> None:
-        """Wait until every component is healthy; `alive` may raise when a process is gone."""
+        """Wait until every component is healthy; `alive` may raise if a process is gone."""
         for _ in self._until(timeout_s, lambda: f"Airflow is not healthy: {self.health()}"):
             if alive is not None:
                 alive()
@@ -96,7 +96,7 @@ class AirflowApi:
                 return
 
     def wait_dag(self, dag_id: str, timeout_s: float) -> None:
-        """Wait until a DAG is known and active; an import error of it is raised at once."""
+        """Wait until a DAG is known and active; raises at once on an import error."""
         for _ in self._until(timeout_s, lambda: f"DAG {dag_id} did not appear"):
             answer = self._send_again("GET", f"/api/v2/dags/{dag_id}", allow=(404,))
             if answer.status_code == 200 and not answer.json().get("is_paused"):
@@ -120,7 +120,7 @@ class AirflowApi:
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> Run:
         """Start a run with that configuration (the DAG's params)."""
-        # With an id of our own a request whose answer was an error can be sent again: 409 says that the run is there.
+        # With our own run id, a request that got an error can be sent again: 409 means that the run exists.
         run_id = f"manual__{uuid.uuid4()}"
         body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf or {})}
         answer = self._send_again("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body, allow=(409,))
@@ -130,7 +130,7 @@ class AirflowApi:
         return Run(dag_id, made["dag_run_id"], made["state"])
 
     def wait_run(self, run: Run, timeout_s: float, progress: Callable[[list[TaskView]], None] | None = None) -> Run:
-        """Wait for the end of a run; `progress` sees its tasks at each look. Raises AirflowError when it fails."""
+        """Wait for the end of a run; `progress` gets its tasks at each poll. Raises AirflowError if it fails."""
         started = time.monotonic()
         where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}"
         for _ in self._until(timeout_s, lambda: f"DAG {run.dag_id} did not end: {self._where_it_is(run)}"):
@@ -162,7 +162,7 @@ class AirflowApi:
         return [TaskView(t["task_id"], t.get("state") or "none", t["try_number"], t["map_index"], t) for t in found]
 
     def xcom(self, run: Run, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
-        """What a task returned (or pushed under another key)."""
+        """The value that a task returned (or pushed under another key)."""
         where = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/{key}"
         answer = self._send_again("GET", where, params={"deserialize": "true", "map_index": map_index})
         return answer.json()["value"]
@@ -179,7 +179,7 @@ class AirflowApi:
         return [text for line in answer.text.splitlines() for text in _log_line(line)]
 
     def why_failed(self, run: Run) -> str:
-        """One text that names the failed tasks and ends with the last lines of their logs."""
+        """A text that names the failed tasks, with the last lines of their logs."""
         parts = [f"DAG {run.dag_id}, run {run.run_id}: {run.state}"]
         for task in self.tasks(run):
             if task.state == "failed":
@@ -197,7 +197,7 @@ class AirflowApi:
         return ", ".join(f"{task.task_id} {task.state}" for task in self.tasks(run))
 
     def _send_again(self, method: str, path: str, *, allow: tuple[int, ...] = (), **request: Any) -> httpx.Response:
-        """Send what may be sent twice: SQLite under Airflow may be locked for a moment (500). Raises AirflowError."""
+        """Send a request, again if Airflow's SQLite is locked for a moment (500). Raises AirflowError."""
         for _ in range(_TRIES - 1):
             answer = self.send(method, path, allow=(*allow, 500), **request)
             if answer.status_code != 500:
@@ -206,7 +206,7 @@ class AirflowApi:
         return self.send(method, path, allow=allow, **request)
 
     def send(self, method: str, path: str, *, allow: tuple[int, ...] = (), **request: Any) -> httpx.Response:
-        """Send with a token, log in again once when it has run out. Raises AirflowError."""
+        """Send with a token; log in again once if it has expired. Raises AirflowError."""
         headers = dict(request.pop("headers", {}))
         for again in (True, False):
             if not self._token:
@@ -241,7 +241,7 @@ class AirflowApi:
 
 
 def _log_line(line: str) -> list[str]:
-    """One line of a log in NDJSON as text; group marks and empty lines give nothing."""
+    """One NDJSON log line as text; group marks and empty lines are dropped."""
     try:
         content = json.loads(line)
     except ValueError:

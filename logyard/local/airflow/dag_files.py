@@ -26,14 +26,14 @@ DAGS: Mapping[str, Sequence[str]] = {
     "topic_lifecycle": (),
     "topics_as_code": ("directory",),
 }
-# The digest of what follows tells whether somebody changed the file since.
+# The digest of what follows shows whether somebody has changed the file.
 _MARK = "# Written by `logyard airflow install-dags`: {}"
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
 class DagFile:
-    """What the files say: the prefix of every dag_id, and the ids of the connections. Raises LocalError."""
+    """The parameters of the files: the prefix of every dag_id, and the connections' ids. Raises LocalError."""
 
     prefix: str
     connection: str

@@ -1,6 +1,6 @@
-"""Apache Airflow on loopback: database, api-server, scheduler, dag-processor and triggerer, started and ended by pid.
+"""Apache Airflow on loopback: database, api-server, scheduler, dag-processor and triggerer, started and stopped by pid.
 
-Not `airflow standalone`: that leaves its children behind, and opens log servers on every interface.
+Not by `airflow standalone`, which leaves its children behind and opens log servers on every interface.
 """
 
 import os
@@ -26,7 +26,7 @@ COMPONENTS: Mapping[str, tuple[str, ...]] = {
 HEALTH = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 MIGRATE_S = 180.0
 READY_S = 180.0
-# The scheduler waits for its idle workers longer than anybody does for it; nothing is lost by ending it sooner.
+# The scheduler waits long for its idle workers; stopping it sooner loses nothing.
 STOP_S = 4.0
 PORT_TRIES = 5
 
@@ -48,11 +48,11 @@ class Airflow:
         return f"http://{HOST}:{self._ports.choose('api-server')}"
 
     def prepare(self, java: Java) -> None:
-        """Make passwords, keys and the database: all that can be done before the cluster's addresses are known."""
+        """Create passwords, keys and the database: everything that does not need the cluster's addresses."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.home.prepare()
         self._say("preparing Airflow's database")
-        # A process of the table as well, so that an interrupt in the middle of it leaves nothing running.
+        # Also recorded as a process, so that nothing keeps running after an interrupt.
         name = "db-migrate"
         self.processes.start(
             name, _airflow("db", "migrate"), environment=self._environment({}, java), cwd=self.directory
@@ -69,7 +69,7 @@ class Airflow:
         self.processes.stop(name)
 
     def start(self, connections: Mapping[str, str], java: Java) -> None:
-        """Start the four components (after `prepare`) and wait until each says that it is well."""
+        """Start the four components (after `prepare`) and wait until each reports that it is healthy."""
         self._say("starting Airflow")
         for _ in range(PORT_TRIES):
             port = self._ports.choose("api-server")
@@ -80,18 +80,18 @@ class Airflow:
                         self.processes.start(name, _airflow(*arguments), environment=variables, cwd=self.directory)
                 if self._await_health(port):
                     return
-                self.processes.stop_together(COMPONENTS, grace_s=STOP_S)  # all of them were told that port
+                self.processes.stop_together(COMPONENTS, grace_s=STOP_S)  # all of them were configured with that port
             self._ports.again("api-server")
         raise LocalError(
             "Airflow's api-server found no port that stays free: stop whatever takes ports on this machine"
         )
 
     def stop(self, grace_s: float = STOP_S) -> bool:
-        """End every component and every task it runs; False where nothing ran."""
+        """Stop every component and its tasks; False if nothing ran."""
         return self.processes.stop_together(list(self.processes.entries()), grace_s=grace_s)
 
     def health(self, timeout_s: float = 5.0) -> dict[str, str]:
-        """How each component does, by Airflow's own word; empty where the api-server does not answer."""
+        """Each component's health as Airflow reports it; empty if the api-server does not answer."""
         try:
             answer = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=timeout_s, trust_env=False).json()
         except (httpx.HTTPError, ValueError):
@@ -99,7 +99,7 @@ class Airflow:
         return {name: str((answer.get(name) or {}).get("status")) for name in HEALTH}
 
     def _await_health(self, port: int) -> bool:
-        """True when all is well, False where the api-server lost its port to another; raises LocalError otherwise."""
+        """True if all are healthy, False if another process took the api-server's port; raises LocalError otherwise."""
         deadline = time.monotonic() + READY_S
         ill: list[str] = []
         while time.monotonic() < deadline:
@@ -115,7 +115,7 @@ class Airflow:
             if ill != before:
                 self._say(f"waiting for Airflow: {', '.join(ill)}")
             time.sleep(0.5)
-        raise LocalError(f"Airflow's {', '.join(ill)} is not well after {READY_S:.0f} s: see {self.processes.logs}")
+        raise LocalError(f"Airflow's {', '.join(ill)} is not healthy after {READY_S:.0f} s: see {self.processes.logs}")
 
     def _environment(self, connections: Mapping[str, str], java: Java) -> dict[str, str]:
         port = self._ports.choose("api-server")

@@ -1,4 +1,4 @@
-"""What Airflow is told, all through its environment: where, who, which DAGs, how to reach the cluster."""
+"""Airflow's settings, all through its environment: folders, users, DAGs, and how to reach the cluster."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ CONNECTION = "logyard_default"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where one Airflow keeps everything; `kernels`: where compiled ones of the Spark jobs are kept."""
+    """The folders of one Airflow; `kernels`: the compiled kernels of the Spark jobs."""
 
     directory: Path
     kernels: Path
@@ -34,11 +34,11 @@ class Home:
 
     @property
     def plugins(self) -> Path:
-        """Empty, always: the plugin's entry point is its only registration."""
+        """Always empty: the plugin is registered by its entry point only."""
         return self.directory / "plugins"
 
     def prepare(self) -> None:
-        """Make the folders, and the passwords and keys that are not there yet; only the owner can read these."""
+        """Create the folders, and passwords and keys that do not exist yet, readable only by their owner."""
         for folder in (self.directory, self.plugins, self.kernels):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not self.passwords.exists():
@@ -46,7 +46,7 @@ class Home:
             files.write_json(self.passwords, words, files.PRIVATE)
         if not self._keys_file.exists():
             keys = {
-                # Without these each component would make its own, and refuse the others' tokens.
+                # Without these, each component would create its own and refuse the others' tokens.
                 "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
                 "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(48),
                 "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(48),
@@ -65,7 +65,7 @@ class Home:
 
 
 def dags_folder() -> Path:
-    """The DAGs that come with the package, by their real place."""
+    """The packaged DAGs' folder, with links resolved."""
     return (Path(__file__).resolve().parents[2] / "dags").resolve()
 
 
@@ -100,8 +100,8 @@ def environment(home: Home, port: int, connections: Mapping[str, str], base: Map
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
         # A file that changed is read again at once all the same.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
-        # A worker notices its task's end at its next heartbeat only. At the default of 5 s a task that deferred and was
-        # resumed in less is taken for killed: the scheduler hears of the first part's end after it queued the second.
+        # A worker notices its task's end only at its next heartbeat. At the default of 5 s, a task that deferred and
+        # resumed sooner counts as killed: the scheduler learns of the first part's end after it queued the second.
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home.directory / "logs"),
@@ -111,7 +111,7 @@ def environment(home: Home, port: int, connections: Mapping[str, str], base: Map
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": HOST,
         "SPARK_LOCAL_DIRS": str(home.directory / "spark"),
-        # Compiled kernels outlive the platform: the next one need not compile them again.
+        # Compiled kernels outlive the platform, so that the next one need not compile them again.
         "NUMBA_CACHE_DIR": str(home.kernels),
         "PYTHONUNBUFFERED": "1",
     }
@@ -128,7 +128,7 @@ def connections(description: Mapping[str, Any], cluster_file: Path, spark_master
         [command, "cluster", verb, "--dir", str(cluster_file.parent), "--id", "{broker_id}"]
         for verb in ("start-broker", "stop-broker", "broker-status")
     )
-    # What is left of a broker that hung is ended before it is started again.
+    # What is left of a hung broker is stopped before it is started again.
     stop += ["--signal", "KILL"]
     logyard = {
         "conn_type": "logyard",
@@ -147,7 +147,7 @@ def connections(description: Mapping[str, Any], cluster_file: Path, spark_master
     return {
         f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(logyard),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
-        # What a connection says is not run unless the configuration says so as well; here it says so itself.
+        # A connection's commands run only if the configuration allows it; here it does.
         "AIRFLOW__LOGYARD__BROKER_START_COMMAND": json.dumps(start),
         "AIRFLOW__LOGYARD__BROKER_STOP_COMMAND": json.dumps(stop),
         "AIRFLOW__LOGYARD__BROKER_STATUS_COMMAND": json.dumps(status),

@@ -162,7 +162,7 @@ def test_brokers_that_disagree_learn_it_from_a_new_controller() -> None:
     made.beliefs = {2: 3}
     result, said = recover(made)
     assert result.finding is Finding.CONTROLLER_DISPUTED
-    assert any("brokers [2] do not take 1 for it" in line for line in said)
+    assert any("brokers [2] do not accept 1 as controller" in line for line in said)
     assert [action for action in result.actions if "fenced broker 1" in action]
     assert (made.started, made.stopped) == ([], [])
 
@@ -299,7 +299,7 @@ def test_a_cure_that_does_not_come_says_what_was_tried() -> None:
     made.electing = False
     made.controller = None
     made.hung = {1, 2, 3}
-    with pytest.raises(NotRecovered, match="nobody holds /controller"):
+    with pytest.raises(NotRecovered, match="there is no /controller"):
         recover(made, total_s=60.0)
 
 
