@@ -19,12 +19,7 @@ from logyard.admin.reassignment.progress import MoveState, copy_progress, move_s
 from logyard.admin.reassignment.proposal import require_topics
 from logyard.admin.reassignment.throttles.book import ThrottleBook
 from logyard.admin.reassignment.throttles.records import BROKER, TOPIC, Records, ThrottleSetting
-from logyard.admin.reassignment.throttles.settings import (
-    BROKER_THROTTLES,
-    LOG_DIR_RATE,
-    TOPIC_THROTTLES,
-    throttle_settings,
-)
+from logyard.admin.reassignment.throttles.settings import BROKER_THROTTLES, LOG_DIR_RATE, TOPIC_THROTTLES
 from logyard.broker.errors import ApiError, ErrorCode, LogyardError
 from logyard.broker.model import Assignment, TopicPartition
 
@@ -129,15 +124,10 @@ def execute(
     book.sweep(owner.lives, running)
     try:
         if throttle >= 0:
-            settings = throttle_settings(_throttled_moves(proposed, current, running), throttle)
-            book.hold_settings(owner.name, settings)
+            moves = _throttled_moves(proposed, current, running)
+            book.hold(owner.name, moves, throttle)
             say(f"The inter-broker throttle limit was set to {throttle} B/s")
-            away = _away(client, snapshot, sorted({int(s.name) for s in settings if s.kind == BROKER}))
-            if away:
-                say(
-                    f"broker{_plural(away)} {status.ids(away)} cannot be asked and got no throttle: "
-                    "set it again with --additional when back"
-                )
+            _say_unthrottled(client, snapshot, moves, say)
         if log_dir_throttle >= 0:
             movers = sorted({replica.broker for replica in log_dirs})
             rates = {ThrottleSetting(BROKER, str(broker), LOG_DIR_RATE): str(log_dir_throttle) for broker in movers}
@@ -245,6 +235,15 @@ def _start(
     problems = start_moves(client, [Move(tp, current[tp], target) for tp, target in proposed.items()])
     if problems:
         raise ReassignmentRefused(f"Error reassigning partition(s): {_all(problems)}")
+
+
+def _say_unthrottled(client: ReassignmentClient, snapshot: ClusterSnapshot, moves: Sequence[Move], say: Say) -> None:
+    away = _away(client, snapshot, sorted({broker for move in moves for broker in (*move.replicas, *move.adding)}))
+    if away:
+        say(
+            f"broker{_plural(away)} {status.ids(away)} cannot be asked and got no throttle: "
+            "set it again with --additional when back"
+        )
 
 
 def _take_back(

@@ -12,7 +12,7 @@ from logyard.admin.ports import ClusterClient, Ensemble, EnsembleUnreachable, La
 from logyard.admin.recovery import rules
 from logyard.admin.recovery.case import BrokerAddress, Case, Expectation, Limits, Recovery
 from logyard.admin.recovery.diagnosis import Evidence, Finding, Health, diagnose, health
-from logyard.admin.recovery.restarts import Caretaker
+from logyard.admin.recovery.restarts import BrokerRestarts
 from logyard.admin.recovery.rules import Doubt
 from logyard.admin.recovery.text import describe
 from logyard.admin.recovery.witnesses import ControllerView, Probe, Queue, Wire
@@ -54,7 +54,7 @@ class Recoverer:
         self.case = case or Case()
         self.view = ControllerView(None, -1, None, -1)  # what ZooKeeper said at the last round
         self._began = pause.monotonic() - self.case.elapsed_s
-        self._caretaker = Caretaker(ensemble, client, launcher, limits, self.case, self._did) if launcher else None
+        self._restarts = BrokerRestarts(ensemble, client, launcher, limits, self.case, self._did) if launcher else None
 
     def run(self) -> Recovery:
         """Recover, round by round. Raises NotRecovered."""
@@ -227,8 +227,8 @@ class Recoverer:
         hold = self._treat_controller(finding, evidence, partitions)
         if hold is not None:
             case.withheld[_CONTROLLER] = hold
-        if self._caretaker is not None:
-            self._caretaker.care(evidence, partitions, self._now(), evidence.view.holder if fenced else None)
+        if self._restarts is not None:
+            self._restarts.care(evidence, partitions, self._now(), evidence.view.holder if fenced else None)
 
     def _treat_controller(self, finding: Finding, evidence: Evidence, partitions: PartitionsView) -> str | None:
         """Take the step for the finding when it is due; returns why it is withheld, if it is."""
@@ -265,9 +265,9 @@ class Recoverer:
     def _settle_dispute(self, evidence: Evidence, partitions: PartitionsView) -> str | None:
         """A new controller announces itself to every broker; one that ignores even that is stopped."""
         deaf = [broker for broker in evidence.disputing if broker in self.case.fenced_for]
-        if deaf and self._caretaker is not None:
+        if deaf and self._restarts is not None:
             self.case.doubt = None
-            self._caretaker.end_deaf(deaf, evidence, partitions, self._now())
+            self._restarts.end_deaf(deaf, evidence, partitions, self._now())
             return None
         if deaf:
             return f"brokers {deaf} ignore a new controller too: {self._no_launcher or 'no launcher'}"

@@ -18,7 +18,7 @@ from logyard.broker.errors import LogyardError
 _MIN_ISR = "min.insync.replicas"
 
 
-class Caretaker:
+class BrokerRestarts:
     """Starts and stops brokers by their launcher. `did` gets each step; `case.withheld` has those not taken."""
 
     def __init__(
