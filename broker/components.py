@@ -135,9 +135,9 @@ class Components:
             self.replicas.hosted.loading = environment.answers.loading
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, APIS.values())
-        self.leases = self._lease_service(loop)
+        self.lease_service = self._new_lease_service(loop)
         self.http = HttpService(
-            self.leases,
+            self.lease_service,
             controller_gauges=self.controller.gauges,
             apis=self.dispatcher.counters,
             health=self.health,
@@ -243,7 +243,7 @@ class Components:
             fetch_bytes_max=config.int("fetch.max.bytes"),
         )
 
-    def _lease_service(self, loop: asyncio.AbstractEventLoop) -> LeaseService:
+    def _new_lease_service(self, loop: asyncio.AbstractEventLoop) -> LeaseService:
         environment = self._environment
         ports = LeasePorts(
             store=self.store,
@@ -268,7 +268,7 @@ class Components:
         service = CleaningService(
             self.config,
             store=self.store,
-            lease_service=self.leases,
+            lease_service=self.lease_service,
             metadata=self.metadata,
             zk=zk,
             clock=environment.clock,
@@ -312,7 +312,7 @@ class Components:
         await self.store.claim(self.config.broker_id, self.services.cluster_id)
         await self._watcher.start()
         await self.store.load()
-        await restart.restore(self.leases.leases)
+        await restart.restore(self.lease_service.leases)
 
     def registered(self, epoch: int) -> None:
         """This broker is in ZooKeeper, under that broker epoch."""
@@ -326,7 +326,7 @@ class Components:
         self.replicas.start()
         self._expiry = tasks.every("expire offsets", EXPIRE_OFFSETS_S, self.groups.expire_offsets)
         await self.controller.start()
-        self.leases.leases.start()
+        self.lease_service.leases.start()
         if self.cleaning is not None:
             self.cleaning.start()
         self.running = True
@@ -359,7 +359,7 @@ class Components:
         if self.cleaning is not None:
             await self.cleaning.close()
         self.http.close()
-        await self.leases.leases.close()
+        await self.lease_service.leases.close()
         await self.controller.stop()
         await self._watcher.stop()
         self.log_dir_moves.close()

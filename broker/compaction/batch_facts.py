@@ -38,7 +38,7 @@ def marker_type(header: BatchHeader, batch: memoryview) -> int | None:
 
 
 def _first_key(header: BatchHeader, batch: memoryview) -> memoryview:
-    """The key of a batch's first record, empty where it has none; raises CorruptData."""
+    """Return the key of a batch's first record, empty if it has none; raises CorruptData."""
     codec = header.attributes & _CODEC_MASK
     packed = batch[HEADER_SIZE:]
     payload = memoryview(compression.decompress(codec, packed) if codec else packed)

@@ -36,7 +36,7 @@ def cleanable_end(
     The active segment, open transactions, what is above the high watermark, and everything from the first dirty
     segment on that has a record younger than `min_lag_ms` are left alone. Never below the log's start.
 
-    :param segments: ascending; looked at only where there is a lag.
+    :param segments: closed segments, ascending; only read if `min_lag_ms` > 0.
     """
     end = min(active_base, last_stable_offset, high_watermark)
     if min_lag_ms > 0:

@@ -231,7 +231,7 @@ DYNAMIC_CLUSTER_WIDE = frozenset(
     }
 )
 DYNAMIC = DYNAMIC_PER_BROKER | DYNAMIC_CLUSTER_WIDE
-# Kafka knows these as overrides only: described where they are set, and without a default (DynamicConfig.Broker).
+# In Kafka these exist as overrides only: described if they are set, without a default (DynamicConfig.Broker).
 OVERRIDES_ONLY = frozenset(
     {
         "leader.replication.throttled.rate",

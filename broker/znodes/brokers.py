@@ -1,7 +1,7 @@
 """/brokers/ids/N: a broker's registration, versions 1 to 5 read, 2, 4 and 5 written (facts §1, §22).
 
-The broker's epoch is the znode's czxid. `logyard_http` is our own top-level key: the address of the
-HTTP side, kept out of `endpoints` because Kafka's brokers parse those.
+The broker's epoch is the znode's czxid. `logyard_http` is our own top-level key, the broker's HTTP address. It is not
+among the `endpoints`, because Kafka's brokers parse those.
 """
 
 import re
