@@ -114,7 +114,7 @@ class Components:
             asyncio.sleep,
             lambda text: log.info("logs", note=text),
         )
-        self.replicas.add_listener(self.log_dir_moves)
+        self.replicas.requests.add_listener(self.log_dir_moves)
         self.groups = coordinator_for(
             config,
             self.replicas,
@@ -275,7 +275,7 @@ class Components:
             run_blocking=environment.run_blocking,
             open_worker=environment.open_cleaner,
         )
-        self.replicas.add_listener(service.catch_up)
+        self.replicas.requests.add_listener(service.catch_up)
         return service
 
     def http_app(self) -> Starlette:
@@ -376,7 +376,7 @@ class Components:
 
     def _log_dir_failed(self, path: str, partitions: list[TopicPartition]) -> None:
         log.error("log directory offline", path=path, replicas=len(partitions))
-        self.replicas.log_dir_failed(partitions)
+        self.replicas.requests.take_offline(partitions)
         if not self.store.online_directories:
             self._fail("every log directory has failed")
         elif self.running:

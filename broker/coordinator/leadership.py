@@ -48,7 +48,7 @@ def coordinator_for(
         config.int("offsets.retention.minutes") * 60_000,
         config.int("offset.metadata.max.bytes"),
     )
-    replicas.add_listener(OffsetsLeadership(coordinator))
+    replicas.requests.add_listener(OffsetsLeadership(coordinator))
     # A replica that moves away takes nothing with it; a topic that is deleted takes its committed offsets.
     metadata.subscribe(lambda topics, deleted: coordinator.commits.on_partitions_deleted(deleted))
     return coordinator

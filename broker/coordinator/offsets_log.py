@@ -49,7 +49,7 @@ class ReplicatedOffsets:
     def append(self, partition: int, records: Sequence[KeyValue]) -> Awaitable[ErrorCode]:
         now_ms = self._clock.now_ms()
         made = batch.build([batch.Record(i, now_ms, key, value) for i, (key, value) in enumerate(records)])
-        outcome = self._replicas.append(
+        outcome = self._replicas.producing.append(
             [(TopicPartition(OFFSETS_TOPIC, partition), memoryview(made))],
             acks=-1,
             timeout_ms=self._timeout_ms,

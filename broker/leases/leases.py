@@ -62,7 +62,7 @@ class Leases:
         self._leased_logs: dict[str, LeasedLog] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: TimerHandle | None = None
-        ports.replicas.add_listener(self)
+        ports.replicas.requests.add_listener(self)
         ports.store.on_cut = self.log_truncated
 
     # -- life -----------------------------------------------------------------------------------------------

@@ -53,9 +53,9 @@ class Quarantine:
             await self._leave_isr(tp)
             partition = self._check(tp)
             leader = partition.leader
-            kept = replicas.set_aside(tp)
+            kept = replicas.requests.set_aside(tp)
         except BaseException:
-            replicas.follow_again(tp)
+            replicas.requests.follow_again(tp)
             raise
         finally:
             self._under_way.discard(tp)
@@ -69,7 +69,7 @@ class Quarantine:
         patience = ports.replicas.settings.lag_time_max_ms / 1000 * 2 + self._settle_s + SPARE_S
         while True:
             self._check(tp)
-            ports.replicas.leave_isr(tp)
+            ports.replicas.requests.leave_isr(tp)
             now = ports.clock.monotonic()
             if self._leases.broker_id in self._isr(tp):
                 out_since = now

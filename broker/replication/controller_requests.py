@@ -64,8 +64,8 @@ class LeadershipListener(Protocol):
     def on_deleted(self, tp: TopicPartition) -> None: ...
 
 
-class Transitions:
-    """The controller's side of the façade. `broker_epoch` is asked anew for every request."""
+class ControllerRequests:
+    """LeaderAndIsr, StopReplica and UpdateMetadata carried out. `broker_epoch` is asked anew for every request."""
 
     def __init__(
         self,
@@ -78,12 +78,19 @@ class Transitions:
         self._hurry = hurry
         self._fetchers = fetchers
         self._broker_epoch = broker_epoch
-        self.listeners: list[LeadershipListener] = []
+        self._listeners: list[LeadershipListener] = []
         self._postponed: dict[TopicPartition, LeaderAndIsrPartition] = {}
         self._deleted: dict[tuple[TopicId, int], int] = {}  # leader epochs at deletion, oldest first
 
-    def refusal(self, request: LeaderAndIsr) -> ErrorCode:
-        """See `Replicas.refusal`."""
+    def add_listener(self, listener: LeadershipListener) -> None:
+        """Tell `listener` when this broker starts or stops leading a partition, or loses it."""
+        self._listeners.append(listener)
+
+    def admit(self, request: LeaderAndIsr) -> ErrorCode:
+        """Admit a request that is of the present: return NONE, else STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH.
+
+        The controller epoch of an admitted request counts from now on.
+        """
         return self._fence(request.broker_epoch, request.controller_epoch)
 
     def _fence(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
@@ -95,7 +102,7 @@ class Transitions:
         return ErrorCode.NONE
 
     def update_metadata(self, update: UpdateMetadata) -> ErrorCode:
-        """Apply it to the cache unless it is stale."""
+        """Apply UpdateMetadata to the cache, unless it is refused as `admit` says."""
         error = self._fence(update.broker_epoch, update.controller_epoch)
         if error is ErrorCode.NONE:
             self._hosted.metadata.apply_update(update)
@@ -104,7 +111,7 @@ class Transitions:
     # LeaderAndIsr
 
     def become_leader_or_follower(self, request: LeaderAndIsr) -> PartitionErrors:
-        """See `Replicas.become_leader_or_follower`."""
+        """Carry out LeaderAndIsr (facts §9); the whole request may be refused as `admit` says."""
         error = self._fence(request.broker_epoch, request.controller_epoch)
         if error is not ErrorCode.NONE:
             return PartitionErrors(error)
@@ -189,7 +196,7 @@ class Transitions:
             followers = dict.fromkeys(r for partition in new_leaders for r in partition.remotes)
             self._hosted.timers.call_later(HURRY_S, lambda: self._hurry(followers))
         for partition in new_leaders:
-            for listener in self.listeners:
+            for listener in self._listeners:
                 listener.on_leader(partition.tp, partition.leader_epoch)
 
     def _make_followers(
@@ -219,7 +226,7 @@ class Transitions:
             self._hosted.transitioned(partition)
         self._fetchers.start(restarting)
         for partition in restarting:
-            for listener in self.listeners:
+            for listener in self._listeners:
                 listener.on_follower(partition.tp, partition.leader_epoch)
 
     def _storage_failed(self, tp: TopicPartition, failed: Exception) -> ErrorCode:
@@ -250,7 +257,7 @@ class Transitions:
     # StopReplica and failed directories
 
     def stop_replicas(self, request: StopReplica) -> PartitionErrors:
-        """See `Replicas.stop_replicas`."""
+        """Carry out StopReplica: stop fetching, and where asked delete the replica (facts §9)."""
         error = self._fence(request.broker_epoch, request.controller_epoch)
         if error is not ErrorCode.NONE:
             return PartitionErrors(error)
@@ -292,7 +299,7 @@ class Transitions:
                 hosted.logs.delete(order.tp)
         except StorageError:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener.on_deleted(order.tp)
         return ErrorCode.NONE
 
@@ -332,7 +339,7 @@ class Transitions:
         hosted = self._hosted
         partition = hosted.partitions[tp]
         self._fetchers.stop([tp])
-        for listener in self.listeners:
+        for listener in self._listeners:
             listener.on_deleted(tp)
         try:
             kept = hosted.logs.set_aside(tp)
@@ -357,5 +364,5 @@ class Transitions:
             epoch = partition.leader_epoch
             partition.take_offline()
             self._hosted.transitioned(partition)
-            for listener in self.listeners:
+            for listener in self._listeners:
                 listener.on_follower(tp, epoch)

@@ -37,9 +37,13 @@ class Lookups:
     # ListOffsets
 
     def list_offsets(
-        self, queries: Sequence[OffsetQuery], isolation: Isolation, only_leader: bool
+        self, queries: Sequence[OffsetQuery], isolation: Isolation, *, only_leader: bool = True
     ) -> list[OffsetAnswer] | Pending[list[OffsetAnswer]]:
-        """See `Replicas.list_offsets`."""
+        """Find offsets by time; `isolation` is LOG_END for replicas. A Pending where segments have to be searched.
+
+        Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,
+        UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (below ListOffsets v5 handlers say LEADER_NOT_AVAILABLE).
+        """
         answers: list[OffsetAnswer] = []
         searches: list[tuple[int, Search]] = []
         for query in queries:
@@ -99,8 +103,12 @@ class Lookups:
 
     # OffsetForLeaderEpoch
 
-    def end_offsets(self, queries: Sequence[EpochQuery], only_leader: bool) -> list[EpochAnswer]:
-        """See `Replicas.offsets_for_leader_epoch`."""
+    def offsets_for_leader_epoch(self, queries: Sequence[EpochQuery], *, only_leader: bool = True) -> list[EpochAnswer]:
+        """Find where leader epochs end in this log (facts §11).
+
+        Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,
+        UNKNOWN_LEADER_EPOCH.
+        """
         return [self._end_offset(query, only_leader) for query in queries]
 
     def _end_offset(self, query: EpochQuery, only_leader: bool) -> EpochAnswer:
@@ -114,9 +122,14 @@ class Lookups:
     # DeleteRecords
 
     def delete_records(
-        self, offsets: Sequence[tuple[TopicPartition, int]], timeout_ms: int, internal_topics: bool
+        self, offsets: Sequence[tuple[TopicPartition, int]], *, timeout_ms: int, internal_topics: bool = False
     ) -> list[DeleteRecordsResult] | Pending[list[DeleteRecordsResult]]:
-        """See `Replicas.delete_records`."""
+        """Delete the records before the offsets (-1: before the high watermark); waits for every living replica.
+
+        Errors: OFFSET_OUT_OF_RANGE (beyond the high watermark), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+        REQUEST_TIMED_OUT (deleted here, not yet everywhere), INVALID_TOPIC_EXCEPTION, POLICY_VIOLATION (the topic is
+        compacted only), KAFKA_STORAGE_ERROR.
+        """
         hosted = self._hosted
         results: list[DeleteRecordsResult] = []
         waiting: dict[TopicPartition, tuple[int, DeleteRecordsResult]] = {}

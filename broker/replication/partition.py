@@ -88,7 +88,7 @@ class Partition:
         self.remotes: dict[int, RemoteReplica] = {}
         self.observers: dict[Observer, None] = {}
 
-    # Transitions (facts §9)
+    # ControllerRequests (facts §9)
 
     def lead(self, order: LeaderAndIsrPartition, log: PartitionLog) -> bool:
         """Become (or stay) leader as the controller says; returns whether this broker did not lead before.
@@ -380,7 +380,8 @@ class Partition:
     def delete_records(self, offset: int) -> tuple[int, int]:
         """Move the log's start to `offset` (-1: the high watermark); returns (offset meant, low watermark).
 
-        Raises ApiError: 6 not leader, 44 the topic does not delete, 1 beyond the high watermark.
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (the topic does not delete), OFFSET_OUT_OF_RANGE
+        (beyond the high watermark).
         """
         log = self.log
         if log is None or not self.is_leader:
@@ -395,7 +396,10 @@ class Partition:
         return wanted, self.low_watermark()
 
     def low_watermark(self) -> int:
-        """The smallest log start offset of this leader's living replicas; raises ApiError(6) on a follower."""
+        """The smallest log start offset of this leader's living replicas.
+
+        Raises ApiError(NOT_LEADER_OR_FOLLOWER) on a follower.
+        """
         if self.log is None or not self.is_leader:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return watermarks.low_watermark(self.log.log_start_offset, self.remotes.values(), self.ports.is_alive)

@@ -84,15 +84,29 @@ def _acknowledged(hosted: Hosted, tp: TopicPartition, required_offset: int) -> E
 
 
 class Producing:
-    """The produce side of the façade."""
+    """Produce requests: batches appended to led partitions, and answers that wait for acks=all."""
 
     def __init__(self, hosted: Hosted) -> None:
         self._hosted = hosted
 
     def append(
-        self, entries: Entries, acks: int, timeout_ms: int, origin: Origin, internal_topics: bool, opened: Opened
+        self,
+        entries: Entries,
+        *,
+        acks: int,
+        timeout_ms: int,
+        origin: Origin,
+        internal_topics: bool = False,
+        opened: Opened = NOT_OPENED,
     ) -> list[ProduceResult] | Pending[list[ProduceResult]]:
-        """See `Replicas.append`."""
+        """Append each partition's batches; one result per entry, in order.
+
+        A Pending only for acks=-1 whose records are not yet everywhere. Errors per entry: INVALID_REQUIRED_ACKS (acks
+        not in -1, 0, 1), NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS before the append and
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND behind it, REQUEST_TIMED_OUT (not acknowledged in time; the records stay),
+        INVALID_TOPIC_EXCEPTION (a topic that only the broker writes, unless `internal_topics`), KAFKA_STORAGE_ERROR,
+        and what the log refuses.
+        """
         if acks not in (-1, 0, 1):
             return [ProduceResult(tp, ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in entries]
         hosted = self._hosted
@@ -134,9 +148,16 @@ class Producing:
         return self._wait(waiting, results, timeout_ms) if waiting else results
 
     def opening(
-        self, entries: Entries, opened: Opened, client: Client | None, *, always: bool
+        self, entries: Entries, opened: Opened, *, always: bool = False, client: Client | None = None
     ) -> Pending[AfterOpening] | None:
-        """See `Replicas.opening`."""
+        """Have a thread do what has to look into records and takes long; None: nothing does, or it was done.
+
+        With `always` whatever it takes: each of many may be little. It ends where `client` is gone.
+
+        The batches that result are to be appended instead (`opened` too), and what was refused is answered. They no
+        longer need the receive buffer. The caller sees to it that later requests of the same client do not overtake
+        this one, and asks again before it appends: the topics' settings may have changed meanwhile.
+        """
         partitions = self._hosted.partitions
         now_ms = self._hosted.clock.now_ms()
         openers: dict[int, Opener] = {}

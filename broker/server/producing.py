@@ -93,7 +93,7 @@ def opening(
     """Begin to open what must not be opened on the loop, None where all of it may; and whether together it is much."""
     much = len(entries) > 1 and sum(effort(batches) for _, batches in entries) > EFFORT_MAX
     client = client_of(session, asked)
-    return (replicas.opening(entries, (), always=much, client=client) if asked.acks in ACKS else None), much
+    return (replicas.producing.opening(entries, (), always=much, client=client) if asked.acks in ACKS else None), much
 
 
 def client_of(session: Session, asked: ProduceRequest) -> Session | None:
@@ -111,12 +111,14 @@ async def append_opened(
         entries, opened, spoilt = await again
         refused += spoilt
         # Again where the topic's settings have changed since.
-        again = replicas.opening(entries, opened, always=much, client=client_of(session, asked))
+        again = replicas.producing.opening(entries, opened, always=much, client=client_of(session, asked))
     return append(replicas, asked, entries, opened), refused
 
 
 def append(replicas: Replicas, asked: ProduceRequest, entries: Entries, opened: Opened = NOT_OPENED) -> Outcome:
-    return replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT, opened=opened)
+    return replicas.producing.append(
+        entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT, opened=opened
+    )
 
 
 def answer(services: Services, request: Request, acks: int, results: Results) -> Encoded:

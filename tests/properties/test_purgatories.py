@@ -10,7 +10,7 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FetchParams, PartitionFetch, StopReplica, StopReplicaPartition
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.replication.purgatory import Delayed, Purgatory
-from tests.support.replica_world import T0, T1, World, follower_fetch, produce
+from tests.support.replica_world import T0, T1, World, fetch_once, follower_fetch, produce
 
 PARTITIONS = st.sampled_from([T0, T1])
 OFFSETS = st.integers(0, 6)
@@ -66,20 +66,20 @@ class History:
                 self._note(produce(self.world, acks=-1, tp=tp, timeout_ms=wait))
             case "consume", tps, offset, wait:
                 asks = [PartitionFetch(tp, offset, 10**6) for tp in dict.fromkeys(tps)]
-                self._note(replicas.fetch(FetchParams(wait, 1, 10**6), asks))
+                self._note(fetch_once(replicas, FetchParams(wait, 1, 10**6), asks))
             case "follow", tp, follower, offset, wait:
                 asks = [PartitionFetch(tp, offset, 10**6, log_start_offset=0)]
-                self._note(replicas.fetch(FetchParams(wait, 1, 10**6, replica_id=follower), asks))
+                self._note(fetch_once(replicas, FetchParams(wait, 1, 10**6, replica_id=follower), asks))
             case "delete", tp, offset, wait:
-                self._note(replicas.delete_records([(tp, offset)], timeout_ms=wait))
+                self._note(replicas.lookups.delete_records([(tp, offset)], timeout_ms=wait))
             case "lead", tp, leader:
                 self.epoch += 1
                 order = self.world.order(tp, leader=leader, leader_epoch=self.epoch, partition_epoch=self.epoch)
                 self.world.tell(order)
             case "stop", tp, delete:
-                replicas.stop_replicas(StopReplica(1, 1, -1, (StopReplicaPartition(tp, -1, delete),)))
+                replicas.requests.stop_replicas(StopReplica(1, 1, -1, (StopReplicaPartition(tp, -1, delete),)))
             case "offline", tp:
-                replicas.log_dir_failed([tp])
+                replicas.requests.take_offline([tp])
             case "answer", agreed if self.world.submitted:
                 change = self.world.submitted.pop(0)
                 change.accept() if agreed else change.callback(IsrChangeResult(REFUSED))

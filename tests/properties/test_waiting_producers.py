@@ -84,7 +84,7 @@ class Session:
         if anew or self.id == 0:
             self.epoch, asks = 0, (*asks, PartitionFetch(T1, 0, 10**6))
         context = self.sessions.open(self.params, self.id, self.epoch, asks, forgotten, uses_topic_ids=False)
-        answers = self.world.replicas.fetch_from(self.params, context.source)
+        answers = self.world.replicas.fetching.fetch(self.params, context.source)
         error, self.id, _ = context.finish(answers)
         assert error is ErrorCode.NONE
         self.epoch += 1

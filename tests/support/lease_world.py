@@ -82,7 +82,7 @@ class LeaseWorld:
             self.clock,
             self._run,
             topic_config=lambda topic: self.config,
-            on_offline=lambda path, gone: self.replicas.log_dir_failed(gone),
+            on_offline=lambda path, gone: self.replicas.requests.take_offline(gone),
         )
         self.replicas = Replicas(
             ReplicaSettings(broker_id=1),
@@ -138,14 +138,14 @@ class LeaseWorld:
         update = PartitionUpdate(tp, leader, leader_epoch, (1, 2), (1, 2), partition_epoch=leader_epoch)
         self.metadata.apply_update(UpdateMetadata(1, 1, 1, (update,), brokers))
         order = LeaderAndIsrPartition(tp, leader, leader_epoch, (1, 2), (1, 2), partition_epoch=leader_epoch)
-        answer = self.replicas.become_leader_or_follower(LeaderAndIsr(1, 1, 1, (order,)))
+        answer = self.replicas.requests.become_leader_or_follower(LeaderAndIsr(1, 1, 1, (order,)))
         assert not any(answer.partitions.values()), answer
         log = self.store.get(tp)
         assert log is not None
         return log
 
     def delete(self, tp: TopicPartition = TP) -> None:
-        self.replicas.stop_replicas(StopReplica(1, 1, 1, (StopReplicaPartition(tp, -2, True),)))
+        self.replicas.requests.stop_replicas(StopReplica(1, 1, 1, (StopReplicaPartition(tp, -2, True),)))
 
     # -- the protocol ---------------------------------------------------------------------------------------
 

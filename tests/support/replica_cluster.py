@@ -136,7 +136,7 @@ class Link:
         )
         if context.error:
             return FollowerFetchAnswer(context.error, 0, ())
-        found = broker.replicas.fetch_from(params, context.source)
+        found = broker.replicas.fetching.fetch(params, context.source)
         answers = found if isinstance(found, list) else await found
         error, session_id, sent = context.finish(answers)
         await self._return(broker)
@@ -144,14 +144,14 @@ class Link:
 
     async def list_offsets(self, queries: Sequence[OffsetQuery]) -> Sequence[OffsetAnswer]:
         broker = await self._reach()
-        found = broker.replicas.list_offsets(queries, Isolation.LOG_END)
+        found = broker.replicas.lookups.list_offsets(queries, Isolation.LOG_END)
         answers = found if isinstance(found, list) else await found
         await self._return(broker)
         return answers
 
     async def offsets_for_leader_epoch(self, queries: Sequence[EpochQuery]) -> Sequence[EpochAnswer]:
         broker = await self._reach()
-        answers = broker.replicas.offsets_for_leader_epoch(queries)
+        answers = broker.replicas.lookups.offsets_for_leader_epoch(queries)
         await self._return(broker)
         return answers
 
@@ -210,10 +210,10 @@ class Cluster:
             for tp in partitions
         )
         for b in self.live():
-            self.brokers[b].replicas.update_metadata(UpdateMetadata(9, 1, -1, updates, brokers))
+            self.brokers[b].replicas.requests.update_metadata(UpdateMetadata(9, 1, -1, updates, brokers))
         for b in to:
             if self.brokers[b].alive:
-                self.brokers[b].replicas.become_leader_or_follower(LeaderAndIsr(9, 1, -1, orders))
+                self.brokers[b].replicas.requests.become_leader_or_follower(LeaderAndIsr(9, 1, -1, orders))
 
     def elect(self, tp: TopicPartition, leader: int, isr: tuple[int, ...]) -> None:
         self.leader[tp] = leader

@@ -1,6 +1,6 @@
 """A broker's replicas with everything around them in memory: manual time, timers, futures, an ISR port that records."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint, TopicId, TopicPartition
 from logyard.broker.replication.events import FetchParams, LeaderAndIsr, LeaderAndIsrPartition, PartitionFetch
+from logyard.broker.replication.fetch.fetch import Sessionless
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
@@ -178,7 +179,7 @@ class World:
         request = LeaderAndIsr(
             1, fields.get("controller_epoch", 1), fields.get("broker_epoch", -1), orders, topic_ids or {}
         )
-        return self.replicas.become_leader_or_follower(request)
+        return self.replicas.requests.become_leader_or_follower(request)
 
 
 @dataclass
@@ -200,11 +201,18 @@ class Leadership:
 def follower_fetch(world: World, replica: int, offset: int, tp: TopicPartition = T0, **fields: Any) -> Any:
     """A follower at `offset` asks, without waiting."""
     params = FetchParams(0, 1, 10**6, replica_id=replica)
-    return world.replicas.fetch(params, [PartitionFetch(tp, offset, 10**6, **fields)])
+    return fetch_once(world.replicas, params, [PartitionFetch(tp, offset, 10**6, **fields)])
 
 
 def produce(
     world: World, acks: int = 1, tp: TopicPartition = T0, count: int = 1, timeout_ms: int = 1000, **fields: Any
 ) -> Any:
     """A client's produce of one batch."""
-    return world.replicas.append([(tp, batch(count))], acks=acks, timeout_ms=timeout_ms, origin=Origin.CLIENT, **fields)
+    return world.replicas.producing.append(
+        [(tp, batch(count))], acks=acks, timeout_ms=timeout_ms, origin=Origin.CLIENT, **fields
+    )
+
+
+def fetch_once(replicas: Replicas, params: FetchParams, asks: Sequence[PartitionFetch]) -> Any:
+    """Fetch without a session: the answers, or what they will come from."""
+    return replicas.fetching.fetch(params, Sessionless(asks)) if asks else []

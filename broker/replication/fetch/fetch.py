@@ -117,13 +117,18 @@ class DelayedFetch(Delayed):
 
 
 class Fetching:
-    """The fetch side of the façade."""
+    """Fetch requests: answered at once, or when there is enough to read or the wait is over."""
 
     def __init__(self, hosted: Hosted) -> None:
         self._hosted = hosted
 
     def fetch(self, params: FetchParams, source: FetchSource) -> Fetched | Pending[Fetched]:
-        """See `Replicas.fetch`."""
+        """Read the partitions that `source` names, and answer those that it has to answer.
+
+        A Pending where it has to wait for data or for a disk. Errors per partition: OFFSET_OUT_OF_RANGE,
+        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,
+        UNKNOWN_LEADER_EPOCH, INCONSISTENT_TOPIC_ID.
+        """
         reading = self._read(params, source, record=True)
         if source.heartbeat is not None:
             # Only now: what this request forgot, or what it asked in vain, was not fetched by it.

@@ -13,7 +13,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     wanted = [
         (TopicPartition(topic.name, p.partition_index), p.offset) for topic in message.topics for p in topic.partitions
     ]
-    outcome = services.replicas.delete_records(wanted, timeout_ms=message.timeout_ms)
+    outcome = services.replicas.lookups.delete_records(wanted, timeout_ms=message.timeout_ms)
     results = outcome if isinstance(outcome, list) else await outcome
     topics: dict[str, list[Fields]] = {}
     for result in results:

@@ -49,7 +49,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     quotas = None if params.from_follower else services.quotas
     if context.error is not ErrorCode.NONE:
         return _answer(services, quotas, request, context, [])
-    outcome = services.replicas.fetch_from(params, context.source)
+    outcome = services.replicas.fetching.fetch(params, context.source)
     if version < OLD_FORMATS_BELOW:
         return tasks.answering(_answer_old(services, quotas, request, context, outcome))
     if isinstance(outcome, list):

@@ -13,7 +13,7 @@ from logyard.broker.server.services import Services
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     order = wire.leader_and_isr(message, request.api_version)
-    stale = services.replicas.refusal(order)
+    stale = services.replicas.requests.admit(order)
     if stale is not ErrorCode.NONE:
         return wire.leader_and_isr_response(PartitionErrors(stale), request.api_version)
     # A log is opened with its topic's settings: of a new topic they may not have been notified yet.
@@ -21,7 +21,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     if new:
         await services.refresh_topic_overrides(new)
     unknown = [p.tp for p in order.partitions if services.store.get(p.tp) is None]
-    outcome = services.replicas.become_leader_or_follower(order)
+    outcome = services.replicas.requests.become_leader_or_follower(order)
     made = [tp for tp in unknown if services.store.get(tp) is not None]
     control_log.say(request, "LeaderAndIsr", order, outcome.error, [p.tp for p in order.partitions], made=made)
     return wire.leader_and_isr_response(outcome, request.api_version)

@@ -26,7 +26,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     ]
     # The debugging consumer may ask a follower; everyone else asks the leader.
     only_leader = message.replica_id != DEBUG_CONSUMER_ID
-    found = services.replicas.list_offsets(queries, isolation, only_leader=only_leader)
+    found = services.replicas.lookups.list_offsets(queries, isolation, only_leader=only_leader)
     answers = found if isinstance(found, list) else await found
     topics: dict[str, list[Fields]] = {}
     for answer in answers:

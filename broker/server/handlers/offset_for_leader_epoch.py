@@ -21,7 +21,7 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
         for p in topic.partitions
     ]
     topics: dict[str, list[Fields]] = {}
-    for answer in services.replicas.offsets_for_leader_epoch(queries):
+    for answer in services.replicas.lookups.offsets_for_leader_epoch(queries):
         topics.setdefault(answer.tp.topic, []).append(
             {
                 "error_code": int(answer.error),

@@ -39,7 +39,9 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     if opening is not None:
         request.session.is_appending = True
         return tasks.answering(_append_opened(services, request, asked, opening, refused, much))
-    outcome = services.replicas.append(entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT)
+    outcome = services.replicas.producing.append(
+        entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT
+    )
     if isinstance(outcome, list):
         return producing.answer(services, request, asked.acks, outcome + refused)
     answer: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()

@@ -12,7 +12,7 @@ from logyard.broker.server.services import Services
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
     order = wire.stop_replica(message, request.api_version)
-    outcome = services.replicas.stop_replicas(order)
+    outcome = services.replicas.requests.stop_replicas(order)
     deleted = [p.tp for p in order.partitions if p.delete]
     control_log.say(request, "StopReplica", order, outcome.error, [p.tp for p in order.partitions], deleted=deleted)
     return wire.stop_replica_response(outcome)

@@ -11,7 +11,7 @@ from logyard.broker.server.services import Services
 
 def handle(services: Services, request: Request, message: Any) -> Fields:
     update = wire.update_metadata(message, request.api_version)
-    error = services.replicas.update_metadata(update)
+    error = services.replicas.requests.update_metadata(update)
     control_log.say(request, "UpdateMetadata", update, error, [p.tp for p in update.partitions])
     return {"error_code": int(error)}
 

@@ -115,7 +115,7 @@ class TestLiving:
             other = TopicPartition("u", 0)
             world.lead(other)
             lease = await world.ok("POST", "/leases", body | {"topic": "u"})
-            world.replicas.log_dir_failed([other])
+            world.replicas.requests.take_offline([other])
             shown = await world.ok("GET", f"/leases/{lease['lease_id']}")
             assert (shown["state"], shown["reason"]) == ("lost", "its log directory failed")
 

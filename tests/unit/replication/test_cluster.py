@@ -34,7 +34,7 @@ class Producer:
         if leader < 0 or not self.cluster.brokers[leader].alive:
             return None
         broker = self.cluster.brokers[leader]
-        found = broker.replicas.append(
+        found = broker.replicas.producing.append(
             [(tp, self.make_batch(1 + self.number % 3, payload))], acks=-1, timeout_ms=timeout_ms, origin=Origin.CLIENT
         )
         result = (found if isinstance(found, list) else await found)[0]
@@ -164,7 +164,7 @@ def test_a_follower_that_wants_to_is_put_out_of_the_isr_and_comes_back(busy: Any
         leaver = next(b for b in cluster.ids if b != cluster.leader[tp])
         replicas = cluster.brokers[leaver].replicas
         held = cluster.log(leaver, tp)
-        replicas.leave_isr(tp)
+        replicas.requests.leave_isr(tp)
         for _ in range(40):
             if busy:
                 await producer.send(tp, 5000)
@@ -174,7 +174,7 @@ def test_a_follower_that_wants_to_is_put_out_of_the_isr_and_comes_back(busy: Any
         assert all(sorted(cluster.isr[other]) == [1, 2, 3] for other in PARTITIONS[1:])
         assert cluster.log(leaver, tp) == held, "nothing is taken in meanwhile"
         assert await producer.send(tp, 5000) is ErrorCode.NONE
-        replicas.follow_again(tp)
+        replicas.requests.follow_again(tp)
         await settle(cluster, producer)
         check(cluster, producer, payload_of)
         for broker in cluster.brokers.values():

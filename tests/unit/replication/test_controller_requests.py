@@ -37,7 +37,7 @@ def world() -> World:
     world.fetching = Fetching()
     world.replicas.use_fetchers(world.fetching)
     world.leadership = Leadership()
-    world.replicas.add_listener(world.leadership)
+    world.replicas.requests.add_listener(world.leadership)
     return world
 
 
@@ -50,7 +50,7 @@ def stop(
     broker_epoch: int = -1,
 ) -> Any:
     order = StopReplicaPartition(tp, leader_epoch, delete)
-    return world.replicas.stop_replicas(StopReplica(1, controller_epoch, broker_epoch, (order,)))
+    return world.replicas.requests.stop_replicas(StopReplica(1, controller_epoch, broker_epoch, (order,)))
 
 
 def errors(answer: Any) -> Any:
@@ -63,7 +63,7 @@ def test_broker_epochs(world: World) -> None:
     assert told == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE]
     assert stop(world, broker_epoch=6).error is ErrorCode.STALE_BROKER_EPOCH
     update = UpdateMetadata(5, 9, 6, (), ())
-    assert world.replicas.update_metadata(update) is ErrorCode.STALE_BROKER_EPOCH
+    assert world.replicas.requests.update_metadata(update) is ErrorCode.STALE_BROKER_EPOCH
     assert world.metadata.controller_id == 1
 
 
@@ -71,8 +71,8 @@ def test_controller_epochs_are_one_for_all_three_requests(world: World) -> None:
     assert world.tell(world.order(), controller_epoch=5).error is ErrorCode.NONE
     assert world.tell(world.order(leader_epoch=9), controller_epoch=4).error is ErrorCode.STALE_CONTROLLER_EPOCH
     assert stop(world, controller_epoch=4).error is ErrorCode.STALE_CONTROLLER_EPOCH
-    assert world.replicas.update_metadata(UpdateMetadata(5, 4, -1, (), ())) is ErrorCode.STALE_CONTROLLER_EPOCH
-    assert world.replicas.update_metadata(UpdateMetadata(5, 6, -1, (), ())) is ErrorCode.NONE
+    assert world.replicas.requests.update_metadata(UpdateMetadata(5, 4, -1, (), ())) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert world.replicas.requests.update_metadata(UpdateMetadata(5, 6, -1, (), ())) is ErrorCode.NONE
     assert stop(world, controller_epoch=5).error is ErrorCode.STALE_CONTROLLER_EPOCH
     assert world.replicas.partition(T0).leader_epoch == 0
 
@@ -297,7 +297,7 @@ def test_what_nobody_foresaw_costs_one_partition_of_an_order(world: World) -> No
 def test_a_directory_that_fails_later(world: World) -> None:
     world.tell(world.order())
     pending = produce(world, acks=-1)
-    world.replicas.log_dir_failed([T0])
+    world.replicas.requests.take_offline([T0])
     assert pending.result()[0].error is ErrorCode.KAFKA_STORAGE_ERROR
     assert produce(world)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.leadership.heard[-1] == ("follower", T0, 0)

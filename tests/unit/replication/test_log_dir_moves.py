@@ -49,7 +49,7 @@ class Broker:
             self.clock,
             self.run,
             topic_config=lambda topic: CONFIG,
-            on_offline=lambda path, gone: self.replicas.log_dir_failed(gone),
+            on_offline=lambda path, gone: self.replicas.requests.take_offline(gone),
         )
         settings = ReplicaSettings(broker_id=1, fetch_max_bytes=500, alter_log_dirs_rate=rate)
         no_changes: Any = None
@@ -68,7 +68,7 @@ class Broker:
         self.moves = LogDirMoves(
             self.replicas.hosted, self.store.logs, self.store, self.spawn, self.pause, self.notes.append
         )
-        self.replicas.add_listener(self.moves)
+        self.replicas.requests.add_listener(self.moves)
 
     async def run(self, work: Callable[[], Any]) -> Any:
         await asyncio.sleep(0)
@@ -87,7 +87,7 @@ class Broker:
         update = PartitionUpdate(A0, 1, epoch, (1,), (1,), partition_epoch=epoch)
         self.metadata.apply_update(UpdateMetadata(1, 1, 1, (update,), (broker,)))
         order = LeaderAndIsrPartition(A0, 1, epoch, (1,), (1,), partition_epoch=epoch)
-        self.replicas.become_leader_or_follower(LeaderAndIsr(1, 1, 1, (order,)))
+        self.replicas.requests.become_leader_or_follower(LeaderAndIsr(1, 1, 1, (order,)))
 
     @property
     def log(self) -> PartitionLog:
@@ -97,7 +97,7 @@ class Broker:
 
     def write(self, count: int = 1) -> None:
         for _ in range(count):
-            [result] = self.replicas.append(  # type: ignore[misc]  # acks=1: never a future
+            [result] = self.replicas.producing.append(  # type: ignore[misc]  # acks=1: never a future
                 [(A0, produced([b"v" * 50] * 3))], acks=1, timeout_ms=0, origin=Origin.CLIENT
             )
             assert result.error is ErrorCode.NONE
@@ -195,7 +195,7 @@ async def test_a_replica_that_is_deleted_ends_its_move() -> None:
     broker = await led()
     broker.moves.alter({A0: TWO})
     await asyncio.sleep(0)
-    broker.replicas.stop_replicas(StopReplica(1, 1, 1, (StopReplicaPartition(A0, -2, True),)))
+    broker.replicas.requests.stop_replicas(StopReplica(1, 1, 1, (StopReplicaPartition(A0, -2, True),)))
     await broker.ended()
     assert (broker.store.get(A0), broker.store.logs.future(A0)) == (None, None)
     await broker.stop()

@@ -19,14 +19,16 @@ def world() -> World:
     world = World()
     world.tell(world.order(replicas=(1, 2), leader_epoch=3))
     for timestamp in (100, 300, 200):
-        world.replicas.append([(T0, batch(1, timestamp=timestamp))], acks=1, timeout_ms=0, origin=Origin.CLIENT)
+        world.replicas.producing.append(
+            [(T0, batch(1, timestamp=timestamp))], acks=1, timeout_ms=0, origin=Origin.CLIENT
+        )
     follower_fetch(world, 2, 2, log_start_offset=0)
     return world
 
 
 def listed(world: World, queries: Any, isolation: Any) -> Any:
     """What ListOffsets answers; the thread's work is done here where there is any."""
-    answers = world.replicas.list_offsets(queries, isolation)
+    answers = world.replicas.lookups.list_offsets(queries, isolation)
     if isinstance(answers, list):
         return answers
     assert not answers.done()
@@ -64,7 +66,7 @@ def test_by_time_only_what_is_committed(world: World) -> None:
 def test_segments_are_searched_in_a_thread_the_rest_is_known(world: World) -> None:
     queries = [OffsetQuery(T0, timestamp) for timestamp in (-1, 250, -2, -3, 301)]
     assert [a.offset for a in listed(world, queries, Isolation.READ_UNCOMMITTED)] == [2, 1, 0, 1, -1]
-    assert isinstance(world.replicas.list_offsets(queries[:1], Isolation.LOG_END), list)
+    assert isinstance(world.replicas.lookups.list_offsets(queries[:1], Isolation.LOG_END), list)
 
 
 def test_a_new_leader_does_not_know_yet_what_is_committed(world: World) -> None:
@@ -84,14 +86,16 @@ def test_list_offsets_refuses(world: World) -> None:
     assert ask(world, -1, leader_epoch=4) is ErrorCode.UNKNOWN_LEADER_EPOCH
     world.tell(world.order(leader=2, replicas=(1, 2), leader_epoch=4))
     assert ask(world, -1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert world.replicas.list_offsets([OffsetQuery(T0, -2)], Isolation.LOG_END, only_leader=False)[0].offset == 0
+    assert (
+        world.replicas.lookups.list_offsets([OffsetQuery(T0, -2)], Isolation.LOG_END, only_leader=False)[0].offset == 0
+    )
 
 
 def test_ends_of_epochs(world: World) -> None:
     world.tell(world.order(replicas=(1, 2), leader_epoch=7, partition_epoch=1))
 
     def end(epoch: int, current: Any = -1) -> Any:
-        answer = world.replicas.offsets_for_leader_epoch([EpochQuery(T0, epoch, current)])[0]
+        answer = world.replicas.lookups.offsets_for_leader_epoch([EpochQuery(T0, epoch, current)])[0]
         return answer.error if answer.error else (answer.epoch, answer.end_offset)
 
     assert [end(e) for e in (-1, 2, 3, 5, 7, 8)] == [(-1, -1), (2, 0), (3, 3), (3, 3), (7, 3), (-1, -1)]
@@ -103,7 +107,7 @@ def test_ends_of_epochs(world: World) -> None:
 
 
 def delete(world: World, offset: int, tp: TopicPartition = T0, timeout_ms: int = 100, **fields: Any) -> Any:
-    return world.replicas.delete_records([(tp, offset)], timeout_ms=timeout_ms, **fields)
+    return world.replicas.lookups.delete_records([(tp, offset)], timeout_ms=timeout_ms, **fields)
 
 
 def told(results: Any) -> Any:

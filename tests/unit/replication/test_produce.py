@@ -98,7 +98,7 @@ def test_leadership_lost_while_waiting(world: World) -> None:
 
 def test_only_the_partition_that_waits_is_held_back(world: World) -> None:
     world.tell(world.order(T1, isr=(1,)), controller_epoch=1)
-    pending = world.replicas.append(
+    pending = world.replicas.producing.append(
         [(T0, batch()), (T1, batch()), (TopicPartition("none", 0), batch())],
         acks=-1,
         timeout_ms=50,
@@ -136,7 +136,9 @@ def test_what_the_log_refuses_is_told_with_its_text(world: World) -> None:
 def test_what_nobody_foresaw_is_one_partitions_error(world: World) -> None:
     world.tell(world.order(T1, isr=(1,)))
     world.logs.get(T0).refuse = KeyError(1)
-    results = world.replicas.append([(T0, batch()), (T1, batch())], acks=1, timeout_ms=0, origin=Origin.CLIENT)
+    results = world.replicas.producing.append(
+        [(T0, batch()), (T1, batch())], acks=1, timeout_ms=0, origin=Origin.CLIENT
+    )
     assert [r.error for r in results] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
 
 

@@ -50,7 +50,7 @@ async def test_a_request_of_the_past_is_refused_before_zookeeper_is_asked(
     controller_epoch: int, broker_epoch: int, code: ErrorCode
 ) -> None:
     world = World()
-    world.replicas.refusal(LeaderAndIsr(1, 5, 7, ()))
+    world.replicas.requests.admit(LeaderAndIsr(1, 5, 7, ()))
 
     async def refresh(topics: Any) -> None:
         raise AssertionError("ZooKeeper was asked")

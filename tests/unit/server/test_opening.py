@@ -224,11 +224,11 @@ async def test_two_entries_of_one_partition_are_both_looked_through() -> None:
     broker = Broker(**COMPACTED)
     entries = [(T0, memoryview(keyed(20_000))), (T0, memoryview(made(1, 10)))]
     replicas = broker.world.replicas
-    opening = replicas.opening(entries, ())
+    opening = replicas.producing.opening(entries, ())
     assert opening is not None
     fit, opened, refused = await cast(Any, opening)
     assert not refused
-    results = replicas.append(fit, acks=1, timeout_ms=0, origin=Origin.CLIENT, opened=opened)
+    results = replicas.producing.append(fit, acks=1, timeout_ms=0, origin=Origin.CLIENT, opened=opened)
     assert [r.error for r in cast(Any, results)] == [ErrorCode.NONE, ErrorCode.INVALID_RECORD]
 
 
@@ -243,11 +243,11 @@ async def test_message_sets_of_old_clients_are_converted_in_a_thread(magic: int)
     broker = Broker(**COMPACTED)
     replicas = broker.world.replicas
     for data, is_little in ((old(3, 0), True), (old(3, 1), False), (old(1000, 0), False)):
-        opening = replicas.opening([(T0, memoryview(bytearray(data)))], ())
+        opening = replicas.producing.opening([(T0, memoryview(bytearray(data)))], ())
         assert (opening is None) is is_little
         fit, opened = [(T0, memoryview(bytearray(data)))], ()
         if opening is not None:
             fit, opened, _ = await cast(Any, opening)
-        (result,) = cast(Any, replicas.append(fit, acks=1, timeout_ms=0, origin=Origin.CLIENT, opened=opened))
+        (result,) = cast(Any, replicas.producing.append(fit, acks=1, timeout_ms=0, origin=Origin.CLIENT, opened=opened))
         assert result.error is ErrorCode.NONE
     assert [(h.magic, h.count) for h in broker.kept()] == [(2, 3), (2, 3), (2, 1000)]

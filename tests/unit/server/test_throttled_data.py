@@ -99,7 +99,7 @@ def test_a_throttled_session_gets_nothing_and_then_everything() -> None:
     assert size > 11
     opened = broker.fetch(0, 0, 0)
     assert (opened.session_id, opened.throttle_time_ms) == (77, 0)
-    broker.world.replicas.append([(T0, batch())], acks=1, timeout_ms=0, origin=Origin.CLIENT)
+    broker.world.replicas.producing.append([(T0, batch())], acks=1, timeout_ms=0, origin=Origin.CLIENT)
     held = broker.fetch(77, 1)
     assert (held.error_code, held.session_id, records_of(held)) == (0, 77, 0)
     assert held.throttle_time_ms > 0
@@ -112,7 +112,7 @@ def test_a_throttled_session_gets_nothing_and_then_everything() -> None:
 
 def test_a_throttled_fetch_without_a_session_opens_none() -> None:
     broker = Broker(consumer_byte_rate="1")
-    broker.world.replicas.append([(T0, batch())], acks=1, timeout_ms=0, origin=Origin.CLIENT)
+    broker.world.replicas.producing.append([(T0, batch())], acks=1, timeout_ms=0, origin=Origin.CLIENT)
     held = broker.fetch(0, 0, 0)
     assert (held.session_id, held.error_code, records_of(held)) == (0, 0, 0)
     assert held.throttle_time_ms > 0
@@ -121,7 +121,7 @@ def test_a_throttled_fetch_without_a_session_opens_none() -> None:
 def test_followers_are_not_clients() -> None:
     broker = Broker(consumer_byte_rate="1", request_percentage="0.0000001")
     broker.world.tell(broker.world.order(leader_epoch=1, partition_epoch=1))
-    broker.world.replicas.append([(T0, batch())], acks=1, timeout_ms=0, origin=Origin.CLIENT)
+    broker.world.replicas.producing.append([(T0, batch())], acks=1, timeout_ms=0, origin=Origin.CLIENT)
     answer = broker.fetch(0, 0, 0, replica=2)
     assert records_of(answer) == len(batch())
     assert (answer.throttle_time_ms, broker.muted) == (0, [])
@@ -132,9 +132,8 @@ def test_produced_bytes_and_time_are_told_in_the_answer(acks: int, quota: str) -
     broker = Broker(**{quota: "0.0000001"})
     records = batches.batch([batches.Rec(0, None, b"v")]).encode()
     appended = [ProduceResult(T0, ErrorCode.NONE, 0)]
-    broker.services.replicas = SimpleNamespace(  # type: ignore[assignment]
-        append=lambda entries, **how: appended, opening=lambda entries, opened, **how: None
-    )
+    producing = SimpleNamespace(append=lambda entries, **how: appended, opening=lambda entries, opened, **how: None)
+    broker.services.replicas = SimpleNamespace(producing=producing)  # type: ignore[assignment]
     fields = {
         "transactional_id": None,
         "acks": acks,

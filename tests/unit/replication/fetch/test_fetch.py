@@ -10,7 +10,7 @@ from logyard.broker.metadata.updates import PartitionUpdate
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
 from tests.support.memory_log import Aborted, batch, parse
-from tests.support.replica_world import T0, T1, Pending, World, follower_fetch, produce
+from tests.support.replica_world import T0, T1, Pending, World, fetch_once, follower_fetch, produce
 
 MB = 10**6
 
@@ -20,7 +20,7 @@ def ask(offset: int = 0, tp: TopicPartition = T0, max_bytes: int = MB, **fields:
 
 
 def fetch(world: World, *asks: Any, wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = MB, **fields: Any) -> Any:
-    return world.replicas.fetch(FetchParams(wait_ms, min_bytes, max_bytes, **fields), list(asks))
+    return fetch_once(world.replicas, FetchParams(wait_ms, min_bytes, max_bytes, **fields), list(asks))
 
 
 def offsets(result: Any) -> Any:
@@ -93,7 +93,7 @@ def test_followers_serve_new_consumers_only_and_never_followers(world: World) ->
 
 def test_unknown_elsewhere_and_offline(world: World) -> None:
     world.hear([1, 2], [PartitionUpdate(TopicPartition("far", 0), 2, 1, (2,), (2,))])
-    world.replicas.log_dir_failed([T1])
+    world.replicas.requests.take_offline([T1])
     errors = [fetch(world, ask(tp=TopicPartition(*tp)))[0].error for tp in [("none", 0), ("far", 0), T1]]
     assert errors == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -40,13 +40,13 @@ class Client:
     def start(self, *asks: Any, forgotten: Any = ()) -> Any:
         """Begin a fetch; returns (context, answers or a future of them)."""
         context = self.open(asks, forgotten)
-        return context, self.world.replicas.fetch_from(self.params(), context.source)
+        return context, self.world.replicas.fetching.fetch(self.params(), context.source)
 
     def fetch(self, *asks: Any, forgotten: Any = ()) -> Any:
         context = self.open(asks, forgotten)
         if context.error:
             return context.error
-        return self.end(context, self.world.replicas.fetch_from(self.params(), context.source))
+        return self.end(context, self.world.replicas.fetching.fetch(self.params(), context.source))
 
     def end(self, context: Any, answers: Any) -> Any:
         error, self.id, sent = context.finish(answers)
