@@ -1,8 +1,8 @@
-"""What the coordinator needs from the world, and an in-memory twin of its log."""
+"""What the coordinator needs from the world."""
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.event_loop import TimerHandle
@@ -48,33 +48,3 @@ class OffsetsLog(Protocol):
 
 
 CallLater = Callable[[float, Callable[[], None]], TimerHandle]
-
-
-class Answered:
-    """The answer to an append that is known already."""
-
-    def __init__(self, code: ErrorCode) -> None:
-        self._code = code
-
-    def __await__(self) -> Generator[Any, None, ErrorCode]:
-        yield from ()
-        return self._code
-
-
-class MemoryOffsetsLog:
-    """The twin: batches in lists, and an error that the next appends answer with."""
-
-    def __init__(self, partition_count: int = 4) -> None:
-        self.partition_count = partition_count
-        self.partitions: dict[int, list[StoredBatch]] = {}
-        self.failing: ErrorCode = ErrorCode.NONE
-
-    def append(self, partition: int, records: Sequence[KeyValue]) -> Awaitable[ErrorCode]:
-        if self.failing is ErrorCode.NONE:
-            batches = self.partitions.setdefault(partition, [])
-            batches.append(StoredBatch(len(batches), list(records)))
-        return Answered(self.failing)
-
-    async def read(self, partition: int, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> None:
-        for batch in list(self.partitions.get(partition, ())):
-            take(batch)

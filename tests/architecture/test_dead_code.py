@@ -89,8 +89,6 @@ PRODUCT: dict[str, Sequence[str]] = {
         "Memory*",
         "ManualClock",
         "set_wall",
-        "FixedChance",
-        "RecordingPeers",
         "InProcess",
         "heal",
         "lose_replies",

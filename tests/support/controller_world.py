@@ -13,7 +13,6 @@ from logyard.broker.clock import ManualClock
 from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from logyard.broker.controller.effects import Effect
 from logyard.broker.controller.events import AlterPartition, IsrChange
-from logyard.broker.controller.ports import FixedChance, RecordingPeers, SentRequest
 from logyard.broker.controller.queue import Envelope
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import ControllerSettings
@@ -32,6 +31,7 @@ from logyard.broker.znodes import brokers as broker_znode
 from logyard.broker.znodes import partition_state, paths
 from logyard.broker.znodes import topics as topic_znode
 from logyard.broker.znodes.ops import Create, Delete, OpResult, SetData, ZkOp
+from tests.support.controller_ports import FixedChance, RecordingPeers, SentRequest
 
 _QUIET_TURNS = 40
 

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Sequence
 
-from logyard.broker.coordinator.ports import KeyValue, MemoryOffsetsLog
+from logyard.broker.coordinator.ports import KeyValue
 from logyard.broker.errors import ErrorCode
+from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 
 class HeldOffsetsLog(MemoryOffsetsLog):

@@ -14,9 +14,9 @@ import uvloop
 from logyard.broker.clock import SystemClock
 from logyard.broker.coordinator import groups
 from logyard.broker.coordinator.events import Join, Sync
-from logyard.broker.coordinator.ports import MemoryOffsetsLog
 from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.errors import ErrorCode
+from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 SESSION_MS = 800
 

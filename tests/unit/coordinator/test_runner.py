@@ -9,9 +9,10 @@ import structlog.testing
 from logyard.broker.clock import ManualClock
 from logyard.broker.coordinator import groups
 from logyard.broker.coordinator.events import Join, Leaver, OffsetCommit, Sync
-from logyard.broker.coordinator.ports import MemoryOffsetsLog, StoredBatch
+from logyard.broker.coordinator.ports import StoredBatch
 from logyard.broker.coordinator.runner import TURNS_BEFORE_DUE, GroupCoordinator
 from logyard.broker.errors import ErrorCode, StorageError
+from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 JOIN = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
 
