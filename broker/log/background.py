@@ -1,4 +1,4 @@
-"""Work on the event loop that nobody waits for: every so often, after a while, or now."""
+"""Work on the event loop that nobody waits for: periodic, delayed, or at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -11,7 +11,7 @@ NAME = "upkeep of the logs"
 
 
 class BackgroundWork:
-    """Tasks and timers of one owner, ended together. What is known to go wrong in one is said through `note`."""
+    """Tasks and timers of one owner, ended together. An expected error (LogyardError) is passed to `note` as text."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
@@ -19,20 +19,20 @@ class BackgroundWork:
         self._timers: set[asyncio.TimerHandle] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin now."""
+        """Start the work now."""
         self._hold(tasks.spawn(NAME, self._noting(work)))
 
     def every(self, interval_ms: int, work: Callable[[], Awaitable[None]], first_ms: int | None = None) -> None:
-        """Do it again and again, first after `first_ms` (default: the interval)."""
+        """Repeat the work; the first run is after `first_ms` (default: the interval)."""
         first_s = None if first_ms is None else first_ms / 1000
         self._hold(tasks.every(NAME, interval_ms / 1000, lambda: self._noting(work()), first_s))
 
     def keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin what goes on until it returns: whatever goes wrong is told by `tasks`, and it is begun again."""
+        """Start work that goes on until it returns; after an error, which `tasks` logs, it is started again."""
         self._hold(tasks.keep(NAME, work))
 
     def later(self, delay_ms: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do it once, after a while; not at all if `stop` comes first."""
+        """Do the work once, after `delay_ms`; not at all if `stop` comes first."""
 
         def begin() -> None:
             self._timers.discard(timer)
@@ -56,7 +56,7 @@ class BackgroundWork:
         task.add_done_callback(self._tasks.discard)
 
     async def _noting(self, work: Awaitable[None]) -> None:
-        """Say in a line what is known to go wrong; the rest is told by `tasks`."""
+        """Pass an expected error to `note`; `tasks` logs the others."""
         try:
             await work
         except LogyardError as error:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def _go_on() -> None:
-    """Nobody is waiting."""
+    """The default: do not pause."""
 
 
 _between: Callable[[], None] = _go_on

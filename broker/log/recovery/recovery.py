@@ -28,7 +28,7 @@ Note = Callable[[str], None]
 
 
 def unheard(_text: str) -> None:
-    """For callers who do not want to know."""
+    """Ignore what is noted."""
 
 
 @dataclass(slots=True)

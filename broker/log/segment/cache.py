@@ -1,7 +1,7 @@
-"""What is known of one segment's bytes: its indexes once they are loaded, and where recent appends and reads ended.
+"""What is cached of one segment: its indexes once they are loaded, and where recent appends and reads ended.
 
-Rule: whoever cuts a segment, or lets go of it, gives it a new `Known` and never changes the old one. A thread in the
-midst of a look-up keeps what it began with, and what it still finds out is remembered by nobody.
+Rule: whoever cuts a segment, or releases it, gives it a new `SegmentCache` and never changes the old one. A thread in
+the middle of a look-up keeps the one it began with; what it finds after that is not used by anybody else.
 """
 
 from logyard.broker.log.segment.index import OffsetIndex, TimeIndex
@@ -10,7 +10,7 @@ from logyard.broker.log.segment.index import OffsetIndex, TimeIndex
 POSITIONS_KEPT = 32
 
 
-class Known:
+class SegmentCache:
     """`indexes` is None until they are loaded; `is_mended` says that they are not those of the files, which are bad."""
 
     __slots__ = ("_older", "_positions", "indexes", "is_mended")
@@ -23,18 +23,18 @@ class Known:
         self._older: dict[int, int] = {}
 
     def remember(self, offset: int, position: int) -> None:
-        """Keep in mind that the first batch that reaches `offset` is at `position`."""
+        """Cache that the first batch that reaches `offset` is at `position`."""
         positions = self._positions
         positions[offset] = position
         if len(positions) >= POSITIONS_KEPT:
             self._older, self._positions = positions, {}
 
     def position_of(self, offset: int) -> int | None:
-        """Return what `remember` kept."""
+        """Return the cached position, None where there is none."""
         found = self._positions.get(offset)
         return self._older.get(offset) if found is None else found
 
     @property
     def positions(self) -> dict[int, int]:
-        """All that is kept."""
+        """All cached positions by offset."""
         return {**self._older, **self._positions}

@@ -15,7 +15,7 @@ from logyard.broker.errors import CorruptData
 from logyard.broker.log import layout
 from logyard.broker.log.disk.port import Buffer, Disk, DiskFile, read_whole, write_whole
 from logyard.broker.log.segment import scan
-from logyard.broker.log.segment.cache import Known
+from logyard.broker.log.segment.cache import SegmentCache
 from logyard.broker.log.segment.index import (
     OFFSET_ENTRY_SIZE,
     RELATIVE_OFFSET_MAX,
@@ -65,7 +65,7 @@ class Segment:
         self.bytes_since_index = 0
         self.has_aborted = False
         self.unsynced: list[DiskFile] = []
-        self._known = Known()
+        self._known = SegmentCache()
         self._aborted: list[AbortedTxn] | None = None
         self._entries_max = (0, 0)
         self.is_index_full = False
@@ -108,7 +108,7 @@ class Segment:
     def activate(self, config: TopicConfig) -> None:
         """Open for appending: the log file for writing, the index files preallocated."""
         # Its own: a thread that still reads the files must not put what it finds in their place.
-        self._known = Known(self.load_indexes())
+        self._known = SegmentCache(self.load_indexes())
         # The last place of the time index is kept for the entry that sealing adds.
         self._entries_max = (
             config.segment_index_bytes // OFFSET_ENTRY_SIZE,
@@ -146,7 +146,7 @@ class Segment:
     # -- indexes --------------------------------------------------------------------------------------------
 
     @property
-    def known(self) -> Known:
+    def known(self) -> SegmentCache:
         """What is known of its bytes now."""
         return self._known
 
@@ -198,7 +198,7 @@ class Segment:
 
     def reset_indexes(self) -> None:
         """Start both indexes empty, and what goes with them: everything is about to be seen again."""
-        self._known = Known((OffsetIndex(self.base_offset), TimeIndex(self.base_offset)))
+        self._known = SegmentCache((OffsetIndex(self.base_offset), TimeIndex(self.base_offset)))
         self.first_timestamp = self.max_timestamp = -1
         self.max_timestamp_offset = self.base_offset
         self.bytes_since_index = 0
@@ -206,7 +206,7 @@ class Segment:
     def release(self) -> None:
         """Let go of the open file and the indexes of a sealed segment; they come back when they are needed."""
         self.file = None
-        self._known = Known()
+        self._known = SegmentCache()
 
     def note_aborted(self, entry: AbortedTxn) -> None:
         """Add an aborted transaction, to the file as well."""
@@ -355,7 +355,7 @@ class Segment:
     def cut_at(self, position: int, offset: int) -> None:
         """Cut the log file at a batch boundary, and the indexes of what lay behind it."""
         index, times = self.load_indexes()
-        self._known = Known((index.below(offset, position), times.below(offset)))
+        self._known = SegmentCache((index.below(offset, position), times.below(offset)))
         if any(entry.last_offset >= offset for entry in self.aborted):
             self.replace_aborted([entry for entry in self.aborted if entry.last_offset < offset])
         self.log_file().truncate(position)
