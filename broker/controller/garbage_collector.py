@@ -1,8 +1,8 @@
 """Python's garbage collector while a controller loads everything there is, or a very large request is worked on.
 
-Nearly all that a take-over makes stays: looking through it for cycles again and again costs up to half of the time at
-100,000 partitions. A request of many parts makes tens of thousands of objects, and has the collector look through all
-the broker has: a pause of 60 ms. So its looks become rare meanwhile; what is young and garbage still goes.
+Nearly all objects that a take-over makes stay: searching them for cycles takes up to half of the time at 100,000
+partitions. A request of many parts makes tens of thousands of objects, and has the collector look through all
+the broker has: a pause of 60 ms. So full collections become rare meanwhile; young garbage is still collected.
 """
 
 import gc

@@ -101,7 +101,8 @@ class Hosted:
     def find(self, tp: TopicPartition) -> Partition:
         """Return the partition, or raise ApiError as a client should see it.
 
-        56 directory offline; 6 the topic lives elsewhere (or this broker has not been told yet); 3 unknown.
+        KAFKA_STORAGE_ERROR: its directory is offline. NOT_LEADER_OR_FOLLOWER: its replicas are on other brokers, or
+        this broker has not been told yet. UNKNOWN_TOPIC_OR_PARTITION: nobody knows it.
         """
         partition = self.partitions.get(tp)
         if partition is not None:

@@ -205,7 +205,8 @@ class Partition:
         """Append for a client or coordinator; the high watermark may move at once. `now_ms` is wall-clock time.
 
         `opened` says by which of the log's bounds a thread has opened the batches already.
-        Raises ApiError: 6 not leader, 19 too few in sync for acks=-1 (nothing is written), and what the log refuses.
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (for acks=-1; nothing is written), and what the log
+        refuses.
         """
         log = self.log
         if log is None or not self.is_leader:

@@ -7,7 +7,7 @@ from logyard.broker.protocol.produce import NodeEndpoint
 
 
 def endpoints_of(metadata: MetadataCache, listener: str, leaders: Iterable[int]) -> list[NodeEndpoint]:
-    """The addresses of these brokers on the client's listener, each once; who is dead or not on it is left out."""
+    """The addresses of these brokers on the client's listener, each once, without those that are dead or not on it."""
     found = []
     for leader in sorted(set(leaders)):
         broker = metadata.brokers.get(leader)

@@ -2,8 +2,8 @@
 
 Rule 1: what a transport takes without pause is not counted (64 KiB a connection); what lies beyond it is.
 Rule 2: beyond `bytes_max` no connection begins a request whose answer may be large; produces, groups and replication
-        go on. Who waits goes on, first come first served, when others have read.
-Rule 3: meanwhile who reads less than 64 KiB in ten seconds is cut off: a few that stand still must not hold up all.
+        go on. Connections that wait go on, in the order in which they came, when others have read.
+Rule 3: meanwhile a connection that reads less than 64 KiB in ten seconds is cut off: a few must not hold up all.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class Answers:
         self._waiting[retry] = None
 
     def forget(self, retry: Callable[[], None]) -> None:
-        """Who waits is gone."""
+        """A connection that waits is gone."""
         self._waiting.pop(retry, None)
 
     def gauges(self) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 Rule 1: one transaction creates /controller (ephemeral) and raises /controller_epoch on the version just
         read, so that a controller and its epoch come into being together.
-Rule 2: who wins knows the epoch and the version of its znode; every later write checks that version.
+Rule 2: the winner knows the epoch and the version of its znode; every later write checks that version.
 Rule 3: a lost reply is told from a lost race by reading again: we hold it, in this session, with the
         epoch that we tried.
 Rule 4: a broker whose own session holds /controller without acting as controller lets go of it.

@@ -1,7 +1,7 @@
 """From candidate to controller and back: standing, taking over, resigning.
 
 Rule 1: a broker acts as controller exactly between a finished take-over and the next resignation.
-Rule 2: who resigns forgets everything and drops its senders before it stands again.
+Rule 2: a broker that resigns forgets everything and drops its senders before it stands again.
 Rule 3: /controller is watched all the time, so that a vacancy is never missed.
 """
 

@@ -103,7 +103,7 @@ def on_failover(context: ControllerContext) -> Steps[None]:
 
 
 def _end_moves(context: ControllerContext) -> Steps[None]:
-    """What is to be deleted moves no more; /admin/reassign_partitions is looked at again, and loses its entries."""
+    """End the moves of topics that are to be deleted; /admin/reassign_partitions is read again."""
     ended = [tp for tp in context.reassigning if context.is_deleting(tp.topic)]
     for tp in ended:
         del context.reassigning[tp]

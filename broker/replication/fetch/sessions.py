@@ -278,8 +278,8 @@ class FetchSessions:
     ) -> FetchContext:
         """Resolve a request. Partitions asked by an unknown topic id have the empty topic name.
 
-        `allowed` says which topics the asker may read. Session errors: 70 unknown id, 71 wrong epoch, 106 ids mixed
-        with names.
+        `allowed` says which topics the asker may read. Session errors: FETCH_SESSION_ID_NOT_FOUND,
+        INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR (ids mixed with names).
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
