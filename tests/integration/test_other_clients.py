@@ -1,6 +1,5 @@
 """Stock clients of other languages, unmodified, against three real brokers: kafkajs, kafka-go and sarama."""
 
-import random
 import signal
 import time
 import uuid
@@ -130,12 +129,14 @@ def test_sarama_at_every_level_of_the_protocol(cluster: RealCluster, topic: str,
 @pytest.mark.long
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_one_broker_lost_while_it_sends(client: Client, own_cluster: RealCluster, topic: str, idempotent: bool) -> None:
-    own_cluster.create(topic, 3, 3, min_insync_replicas="2")
+    # kafkajs never sends what is for a partition whose leader moves, while it sends, to a broker that has answered the
+    # same send already (its sendMessages.js): it loses that on any cluster, and says that it was sent.
+    own_cluster.create(topic, 1 if client.name == "kafkajs" else 3, 3, min_insync_replicas="2")
     own_cluster.create(f"{topic}-group", 1, 1)
     wanted = {"bootstrap": own_cluster.bootstrap, "topic": topic, "count": 2000, "batch": 10, "prefix": "v"}
     sending = client.start("produce", pause_ms=20, idempotent=idempotent, retries=30, **wanted)
     eventually(lambda: len(own_cluster.consume(topic, 200, 2.0)) >= 200, "it sends")
-    lost = random.Random(client.name).randrange(3)
+    lost = own_cluster.describe(topic)[0].leader
     own_cluster.cluster.stop_broker(lost, signal.SIGKILL)
     try:
         answer = answer_of(sending, 2 * VERB_S)
@@ -145,5 +146,5 @@ def test_one_broker_lost_while_it_sends(client: Client, own_cluster: RealCluster
     # More than were sent, so that all is read: who sends plainly may send twice.
     messages = [message.value().decode() for message in own_cluster.consume(topic, 4000, 15)]
     assert set(messages) == sent("v", 2000)
-    if idempotent:
+    if idempotent and client.name != "kafka-go":  # which has no idempotent producer
         assert len(messages) == 2000, "each once"
