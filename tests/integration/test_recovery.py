@@ -44,7 +44,7 @@ def test_a_controller_behind_a_firewall_is_left_alone(cluster: RealCluster, unto
     holder, _ = cluster.controller()
     with firewall() as wall:
         wall.ports = {port_of(cluster, holder)}
-        with pytest.raises(NotRecovered, match=r"works and does not answer from here.*done: nothing"):
+        with pytest.raises(NotRecovered, match=r"works but does not answer from here.*done: nothing"):
             recover(cluster, expected(cluster), limits=QUICK)
     assert untouched()
     assert recover(cluster, expected(cluster)).actions == ()
@@ -69,7 +69,7 @@ def test_a_zookeeper_of_another_cluster_has_nothing_done(cluster: RealCluster, u
     """As where the connection's chroot was edited: there, none of these brokers is registered."""
     elsewhere = f"{str(cluster.description['zookeeper']).split('/')[0]}/another"
     settings = settings_of(cluster, zookeeper=elsewhere)
-    with pytest.raises(NotRecovered, match=r"it lives and is not registered.*done: nothing"):
+    with pytest.raises(NotRecovered, match=r"it is alive but not registered.*done: nothing"):
         recover(cluster, expected(cluster), limits=QUICK, settings=settings)
     assert untouched()
 

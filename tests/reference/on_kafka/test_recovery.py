@@ -70,7 +70,7 @@ def test_a_controller_behind_a_firewall_is_left_alone(cluster: RealCluster) -> N
     holder = next(b for b in cluster.description["brokers"] if b["id"] == before[0])
     with firewall() as wall:
         wall.ports = {int(holder["port"])}
-        with pytest.raises(NotRecovered, match=r"works and does not answer from here.*done: nothing"):
+        with pytest.raises(NotRecovered, match=r"works but does not answer from here.*done: nothing"):
             recover(cluster, Limits(total_s=15, grace_s=4, probe_s=1))
     assert cluster.controller() == before
 
