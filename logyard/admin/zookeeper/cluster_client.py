@@ -17,6 +17,7 @@ from logyard.admin.cluster.snapshot import (
     TopicView,
 )
 from logyard.admin.ports import EnsembleUnreachable
+from logyard.admin.zookeeper.batch import registrations
 from logyard.admin.zookeeper.znodes import ZnodeClient, put, refused
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.model import NO_LEADER, Assignment, BrokerInfo, TopicAssignment, TopicPartition, topic_id_text
@@ -155,16 +156,8 @@ class ZooKeeperClusterClient:
         raise EnsembleUnreachable(f"{path} keeps being changed by somebody else: try again")
 
     def registrations(self) -> dict[int, BrokerInfo]:
-        """The living brokers by id; one whose registration cannot be read has no listeners."""
-        found = {}
-        live = sorted(int(name) for name in self._znodes.children(brokers.IDS_PATH) or () if name.isdecimal())
-        for broker, znode in zip(live, self._znodes.read([brokers.path(b) for b in live]), strict=True):
-            if znode is not None:
-                try:
-                    found[broker] = brokers.decode(broker, znode)
-                except CorruptData:
-                    found[broker] = BrokerInfo(broker, (), epoch=znode.czxid)
-        return found
+        """The living brokers by id (see `batch.registrations`)."""
+        return registrations(self._znodes.children(brokers.IDS_PATH) or (), self._znodes.read)
 
     def controller_epoch(self) -> int | None:
         znode = self._znodes.read([controller.EPOCH_PATH])[0]

@@ -12,11 +12,10 @@ from typing import Any
 from logyard.admin.ports import EnsembleUnreachable, PartitionsView
 from logyard.admin.recovery import journal as step_journal
 from logyard.admin.recovery.witnesses import FENCE, ControllerView, Journal
-from logyard.admin.zookeeper.batch import read_znodes
+from logyard.admin.zookeeper.batch import read_znodes, registrations
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicPartition
 from logyard.broker.znodes import (
-    brokers,
     cluster_id,
     controller,
     delete_topics,
@@ -232,16 +231,7 @@ class KazooEnsemble:
         return EnsembleUnreachable(f"ZooKeeper {self._connect} does not answer: {what}")
 
     def _brokers(self) -> dict[int, BrokerInfo]:
-        ids = sorted(int(name) for name in self._children(BROKER_IDS) if name.isdecimal())
-        found: dict[int, BrokerInfo] = {}
-        for broker, znode in zip(ids, self._read([brokers.path(broker) for broker in ids]), strict=True):
-            if znode is not None:
-                try:
-                    found[broker] = brokers.decode(broker, znode)
-                except CorruptData:
-                    # Its ephemeral znode exists, so it is alive; only its addresses are unknown.
-                    found[broker] = BrokerInfo(broker, (), epoch=znode.czxid)
-        return found
+        return registrations(self._children(BROKER_IDS), self._read)
 
     def _children(self, path: str) -> list[str]:
         from kazoo.exceptions import NoNodeError
