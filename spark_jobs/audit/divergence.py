@@ -94,14 +94,14 @@ def compare(replicas: Sequence[Replica], rows: Iterable[Row], extents: Sequence[
     for offset in sorted(by_offset):
         held = by_offset[offset]
         if len({row.digest for row in held.values()}) > 1:
-            findings.append(_finding(replicas[0], offset, "replicas hold different records", held))
+            findings.append(_finding(BAD, replicas[0], offset, f"replicas hold different records {_holders(held)}"))
         for replica in replicas:
             if replica.broker_id in held:
                 continue
             if _may_be_missing(replica, offset, held, last_of_key):
                 excused[replica.broker_id] += 1
             else:
-                findings.append(_finding(replica, offset, "the record is missing here", held))
+                findings.append(_finding(BAD, replica, offset, f"the record is missing here {_holders(held)}"))
     return [*_cut(findings), *(_excused(r, excused[r.broker_id]) for r in replicas if excused[r.broker_id])]
 
 
@@ -126,10 +126,16 @@ def _may_be_missing(replica: Replica, offset: int, held: Mapping[int, Row], last
     return row.special or not row.key or not row.has_value or last_of_key[row.key] > offset
 
 
-def _finding(replica: Replica, offset: int, text: str, held: Mapping[int, Row]) -> Finding:
-    holders = ", ".join(str(b) for b in sorted(held))
+def _excused(replica: Replica, count: int) -> Finding:
+    text = (
+        f"{count} records that cleaning removed here are held by other replicas: the next compaction makes them level"
+    )
+    return _finding(WARN, replica, replica.clean_offset, text)
+
+
+def _finding(level: str, replica: Replica, offset: int, text: str) -> Finding:
     return Finding(
-        BAD,
+        level,
         "replicas",
         replica.topic,
         replica.partition,
@@ -137,25 +143,12 @@ def _finding(replica: Replica, offset: int, text: str, held: Mapping[int, Row]) 
         replica.directory,
         -1,
         offset,
-        f"{text} (held by {holders})",
-    )
-
-
-def _excused(replica: Replica, count: int) -> Finding:
-    text = (
-        f"{count} records that cleaning removed here are held by other replicas: the next compaction makes them level"
-    )
-    return Finding(
-        WARN,
-        "replicas",
-        replica.topic,
-        replica.partition,
-        replica.broker_id,
-        replica.directory,
-        -1,
-        replica.clean_offset,
         text,
     )
+
+
+def _holders(held: Mapping[int, Row]) -> str:
+    return f"(held by {', '.join(str(broker) for broker in sorted(held))})"
 
 
 def _cut(findings: list[Finding]) -> list[Finding]:
