@@ -92,9 +92,7 @@ def _portions(parts: list[Part]) -> Iterator[list[Part]]:
 
 
 async def _answer(services: Services, request: Request, acks: int, results: Results) -> Encoded:
-    quotas, throttle_ms = services.quotas, 0
-    if quotas.produce is not None or quotas.request is not None:
-        throttle_ms = produce_throttle_ms(quotas, request, acks)
+    throttle_ms = produce_throttle_ms(services.quotas, request, acks)
     if acks == 0:
         producing.must_be_well(results)
         return None
