@@ -31,7 +31,6 @@ EXCEPTIONS = {
     "tests/unit/config/test_topic_settings_act.py": "a case for every setting of a topic",
     "tests/unit/controller/partitions/test_reassignment.py": "one procedure's cases",
     "tests/unit/log/recovery/test_recovery.py": "one procedure's cases",
-    "tests/unit/log/test_store.py": "to be divided as the store was: registry, checkpoints, flusher",
     "tests/unit/server/test_connection.py": "one protocol's cases, on one stand-in of a transport",
     "tests/unit/server/test_every_api.py::test_a_group_from_its_first_member_to_its_end": "one history, told in order",
 }

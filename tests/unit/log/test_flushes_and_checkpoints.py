@@ -1,0 +1,272 @@
+"""What a store does from time to time: flushes, checkpoints, retention, producers that are forgotten."""
+
+import asyncio
+import errno
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from logyard.broker import tasks
+from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.topic import TopicConfig
+from logyard.broker.errors import StorageError
+from logyard.broker.log.disk.port import DiskError
+from logyard.broker.log.expiry import Expiry
+from logyard.broker.log.layout import CHECKPOINTS
+from logyard.broker.log.recovery.replay import Reload
+from logyard.broker.log.settings import settings_from
+from logyard.broker.log.store import StoreSettings
+from logyard.broker.model import TopicPartition
+from tests.support.logs import content, names, produced
+from tests.support.stores import A0, CONFIG, ID, ONE, House, settled, until, write
+
+
+class TestFlushesAndCheckpoints:
+    async def test_sealed_segments_are_flushed_and_old_ones_removed(self, house: House) -> None:
+        store = await house.loaded()
+        config = TopicConfig(segment_bytes=1000, file_delete_delay_ms=20, retention_bytes=1500)
+        log = store.logs.get_or_create(A0, ID, config, is_new=True)
+        store.start()
+        write(store, A0, 40)
+        await until(lambda: log.recovery_point == log.segments.active.base_offset > 0)
+        await until(lambda: log.log_start_offset > 0)
+        await until(lambda: not any(name.endswith(".deleted") for name in names(house.disk, log.directory)))
+        assert f"{log.segments[0].base_offset:020d}.log" in names(house.disk, log.directory)
+
+    async def test_checkpoints_are_written_from_time_to_time(self, house: House) -> None:
+        settings = StoreSettings(
+            (ONE,),
+            recovery_point_checkpoint_interval_ms=5,
+            log_start_checkpoint_interval_ms=5,
+            high_watermark_checkpoint_interval_ms=5,
+        )
+        store = await house.loaded(settings)
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        store.start()
+        write(store, A0, 10)
+        log.advance_log_start(3)
+        log.flush()
+        await until(lambda: store.checkpointed(A0)["recovery-point-offset-checkpoint"] == 20)
+        await until(lambda: store.checkpointed(A0)["log-start-offset-checkpoint"] == 3)
+        await until(lambda: store.checkpointed(A0)["replication-offset-checkpoint"] == 20)
+        assert house.text(f"{ONE}/log-start-offset-checkpoint") == "0\n1\na 0 3\n"
+        operations = house.disk.operations
+        await asyncio.sleep(0.02)
+        assert house.disk.operations == operations, "what has not changed is not written again"
+
+    async def test_flush_ms_is_kept(self, house: House) -> None:
+        store = await house.loaded(StoreSettings((ONE,), flush_scheduler_interval_ms=5))
+        log = store.logs.get_or_create(A0, ID, TopicConfig(flush_ms=1000), is_new=True)
+        store.start()
+        write(store, A0)
+        house.clock.set_wall(3600)
+        await asyncio.sleep(0.02)
+        assert log.recovery_point == 0
+        house.clock.set_wall(-7200)
+        house.clock.advance(2)
+        await until(lambda: log.recovery_point == 2)
+
+    async def test_silent_producers_are_forgotten(self, house: House) -> None:
+        store = await house.loaded(
+            StoreSettings((ONE,), initial_task_delay_ms=0, producer_id_expiration_check_interval_ms=5)
+        )
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=0, timestamp=house.clock.now_ms())
+        log.append_as_leader(data, 0, now_ms=house.clock.now_ms())
+        store.start()
+        await asyncio.sleep(0.02)
+        assert len(log.producers) == 1
+        house.clock.advance(60)
+        await asyncio.sleep(0.02)
+        assert len(log.producers) == 1
+        store.producer_id_expiration_ms = 60_000  # changed while the broker runs
+        await until(lambda: len(log.producers) == 0)
+
+    async def test_a_truncation_below_the_checkpoint_rewrites_it_first(self, house: House) -> None:
+        store = await house.loaded()
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        write(store, A0, 20)
+        log.flush()
+        await store.checkpoints.write_everywhere("recovery-point-offset-checkpoint")
+        assert house.text(f"{ONE}/recovery-point-offset-checkpoint") == "0\n1\na 0 40\n"
+        log.truncate_to(11)
+        assert house.text(f"{ONE}/recovery-point-offset-checkpoint") == "0\n1\na 0 10\n"
+        assert house.cuts == [(A0, 10)]
+
+    async def test_what_a_truncation_takes_back_is_read_again_in_a_thread(self, house: House) -> None:
+        store = await house.loaded()
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        for sequence in range(20):
+            data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
+            log.append_as_leader(data, 0, now_ms=0)
+        log.truncate_to(11)
+        assert log.reload is not None
+        await until(lambda: log.reload is None)
+        assert log.producers.entries[1].last_sequence == 10
+        log.truncate_to(6)
+        log.truncate_to(3)
+        assert log.reload is not None
+        data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=3, transactional=True)
+        log.append_as_leader(data, 0, now_ms=0)  # who cannot wait reads on the spot
+        await settled()
+        assert log.producers.entries[1].last_sequence == 3
+
+    async def test_what_could_not_be_read_again_is_tried_again(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A follower takes nothing in until it is: for want of a descriptor it would have stood still for ever."""
+        monkeypatch.setattr(tasks, "PAUSE_S", 0.01)
+        store = await house.loaded()
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        for sequence in range(20):
+            data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
+            log.append_as_leader(data, 0, now_ms=0)
+        run, tries = Reload.run, []
+
+        def fails_first(reload: Reload) -> None:
+            tries.append(reload)
+            if len(tries) == 1:
+                raise DiskError("/x", OSError(errno.EMFILE, "too many open files"))
+            run(reload)
+
+        monkeypatch.setattr(Reload, "run", fails_first)
+        log.truncate_to(11)
+        await until(lambda: log.reload is None)
+        assert log.producers.entries[1].last_sequence == 10
+
+    async def test_a_log_whose_files_were_taken_away_keeps_no_directory_locked(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = await house.loaded()
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+
+        def gone() -> None:
+            raise FileNotFoundError(log.directory)
+
+        monkeypatch.setattr(log, "close", gone)
+        await store.close()
+        assert any("not closed cleanly" in note for note in house.notes)
+        assert (await house.loaded()).get(A0) is not None
+
+    async def test_one_log_that_cannot_be_flushed_keeps_no_other_from_it(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = await house.loaded()
+        bad, good = (store.logs.get_or_create(TopicPartition("a", n), ID, CONFIG, is_new=True) for n in (0, 1))
+        for log in (bad, good):
+            log.append_as_leader(produced([b"v"]), 0, now_ms=0)
+
+        def gone(up_to: int | None = None) -> None:
+            raise FileNotFoundError(bad.directory)
+
+        monkeypatch.setattr(bad, "prepare_flush", gone)
+        bad.host.listener.cut(bad, 1)
+        good.host.listener.cut(good, 1)
+        await store.flusher.flush_waiting()
+        assert good.recovery_point == 1
+        good.append_as_leader(produced([b"v"]), 0, now_ms=0)
+        for log in (bad, good):
+            log.config = replace(log.config, flush_ms=0)
+        await store.flusher.flush_overdue()
+        assert good.recovery_point == 2
+
+    async def test_a_checkpoint_under_way_does_not_bring_the_old_point_back(self, house: House) -> None:
+        store = await house.loaded()
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        write(store, A0, 20)
+        log.flush()
+        writing = asyncio.ensure_future(store.checkpoints.write_everywhere("recovery-point-offset-checkpoint"))
+        for _ in range(50):
+            if house.disk.exists(f"{ONE}/recovery-point-offset-checkpoint.tmp"):
+                break
+            await asyncio.sleep(0)
+        log.truncate_to(10)
+        await writing
+        assert not house.disk.exists(f"{ONE}/recovery-point-offset-checkpoint")
+        await store.checkpoints.write_everywhere("recovery-point-offset-checkpoint")
+        assert house.text(f"{ONE}/recovery-point-offset-checkpoint") == "0\n1\na 0 10\n"
+
+    async def test_the_cleaners_offset_is_durable_and_falls_with_the_log(self, house: House) -> None:
+        store = await house.loaded()
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        write(store, A0, 20)
+        await store.set_cleaner_offset(A0, 30)
+        assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n1\na 0 30\n"
+        assert store.cleaner_offset(A0) == 30
+        log.truncate_to(10)
+        assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n1\na 0 10\n"
+        store.logs.delete(A0)
+        with pytest.raises(StorageError):
+            await store.set_cleaner_offset(A0, 5)
+
+    @pytest.mark.parametrize("killed_between", [False, True])
+    async def test_a_new_topic_has_nothing_of_a_deleted_one_of_its_name(
+        self, house: House, killed_between: bool
+    ) -> None:
+        store = await house.loaded()
+        log = store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        write(store, A0, 20)
+        await store.set_cleaner_offset(A0, 30)
+        log.advance_log_start(25)
+        await store.flusher.flush(log)
+        for name in CHECKPOINTS:
+            await store.checkpoints.write_everywhere(name)
+            assert "a 0 " in house.text(f"{ONE}/{name}")
+        store.logs.delete(A0)
+        if killed_between:
+            await store.abandon()
+            house.disk.restart()
+            store = await house.loaded()
+        log = store.logs.get_or_create(A0, None, CONFIG, is_new=True)
+        assert set(store.checkpointed(A0).values()) == {None}
+        write(store, A0, 5)
+        kept = content(log)
+        await store.abandon()
+        house.disk.restart()
+        again = await house.loaded()
+        found = again.get(A0)
+        assert found is not None
+        assert (found.log_start_offset, content(found)) == (0, kept)
+        assert again.logs.high_watermark_at_start(A0) == 0
+        assert again.cleaner_offset(A0) is None
+
+    async def test_a_deleted_one_is_taken_out_of_the_cleaner_s_checkpoint(self, house: House) -> None:
+        store = await house.loaded()
+        store.logs.get_or_create(A0, ID, CONFIG, is_new=True)
+        write(store, A0, 20)
+        await store.set_cleaner_offset(A0, 30)
+        store.logs.delete(A0)
+        await store.checkpoints.write_everywhere("cleaner-offset-checkpoint")
+        assert house.text(f"{ONE}/cleaner-offset-checkpoint") == "0\n0\n"
+
+
+async def test_retention_takes_many_segments_in_pieces(house: House) -> None:
+    store = await house.loaded()
+    log = store.logs.get_or_create(A0, ID, replace(CONFIG, segment_bytes=100), is_new=True)
+    write(store, A0, 40)
+    log.set_high_watermark(log.log_end_offset)
+    log.advance_log_start(log.log_end_offset)
+    left = [len(log.segments)]
+
+    async def paused() -> None:
+        left.append(len(log.segments))
+
+    await Expiry(house.clock, lambda: [log], paused).delete_old_segments()
+    assert len(log.segments) == 1
+    assert max(before - after for before, after in pairwise(left)) == 4
+
+
+async def test_the_first_look_for_old_segments_is_soon_after_the_start(house: House) -> None:
+    store = await house.loaded(StoreSettings((ONE,), initial_task_delay_ms=20, retention_check_interval_ms=3_600_000))
+    log = store.logs.get_or_create(A0, ID, replace(CONFIG, segment_bytes=200), is_new=True)
+    write(store, A0, 20)
+    log.set_high_watermark(log.log_end_offset)
+    log.advance_log_start(30)
+    store.start()
+    await until(lambda: log.segments[0].base_offset > 0)
+
+
+def test_the_delay_of_the_first_look_is_the_configured_one() -> None:
+    config = BrokerConfig.parse("broker.id=1\nzookeeper.connect=z:1\nlog.dirs=/d\nlog.initial.task.delay.ms=7\n")
+    assert settings_from(config, 1000).initial_task_delay_ms == 7
