@@ -22,8 +22,8 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
-from logyard.broker.coordinator.leadership import coordinator_for
 from logyard.broker.environment import Environment
+from logyard.broker.groups.leadership import coordinator_for
 from logyard.broker.http.service import HttpService
 from logyard.broker.leases import restart
 from logyard.broker.leases.leases import LeasePorts

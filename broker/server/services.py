@@ -11,8 +11,8 @@ from logyard.broker.config.broker import DEFAULT_ENTITY, BrokerConfig
 from logyard.broker.config.entries import ConfigEntry, ConfigSource
 from logyard.broker.controller.policies import ConfigRequest
 from logyard.broker.controller.runner import ControllerRunner
-from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.errors import CorruptData, ErrorCode
+from logyard.broker.groups.runner import GroupCoordinator
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache

@@ -30,7 +30,7 @@ def test_planted_violations_are_found() -> None:
     assert floors.violations(inside_a_function, "broker.metadata.cache")
     relative = "from ..server import dispatch\n"
     assert floors.violations(relative, "broker.log.layout")
-    neighbour = "from logyard.broker.coordinator import groups\n"
+    neighbour = "from logyard.broker.groups import groups\n"
     assert floors.violations(neighbour, "broker.controller.topics")
     impure = "import time\n"
     assert floors.violations(impure, "broker.controller.topics")

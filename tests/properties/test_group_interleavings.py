@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.coordinator import groups, loading, record_format
-from logyard.broker.coordinator.events import Join, Joined, Leaver, OffsetCommit, Sync
-from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups import loading, membership, record_format
+from logyard.broker.groups.events import Join, Joined, Leaver, OffsetCommit, Sync
+from logyard.broker.groups.runner import GroupCoordinator
 from tests.support.held_offsets import HeldOffsetsLog
 
 DAY_S = 86_400.0
@@ -72,7 +72,7 @@ class History:
             self.clock,
             self.timers.call_later,
             lambda: str(next(ids)),
-            groups.Rules(initial_delay_ms=0),
+            membership.Rules(initial_delay_ms=0),
             RETENTION_MS,
         )
         self.numbers = itertools.count(1)

@@ -7,8 +7,8 @@ session is not thrown out, and who is silent is out of the group when its sessio
 from collections.abc import MutableMapping
 from typing import Any
 
-from logyard.broker.coordinator.members import GroupState
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups.members import GroupState
 from logyard.broker.replication.ports import LinkError
 from tests.simulation.clients import TROUBLE, Client
 from tests.simulation.cluster import Cluster

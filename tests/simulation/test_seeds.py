@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from logyard.broker.coordinator.runner import GroupCoordinator
+from logyard.broker.groups.runner import GroupCoordinator
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.replication.events import PartitionFetch
 from logyard.broker.replication.follower.answers import FetchState

@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.server", "broker.http"),
     ("broker.security",),
     ("broker.zk", "broker.client"),
-    ("broker.controller", "broker.coordinator", "broker.leases"),
+    ("broker.controller", "broker.groups", "broker.transactions", "broker.leases"),
     ("broker.replication",),
     ("broker.metadata",),
     ("broker.log",),
@@ -65,7 +65,8 @@ NARROW = {
 
 PURE_PACKAGES = (
     "broker.controller",
-    "broker.coordinator",
+    "broker.groups",
+    "broker.transactions",
     "broker.leases.book",
     "broker.leases.requests",
     "broker.replication",

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Sequence
 
-from logyard.broker.coordinator.ports import KeyValue
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups.ports import KeyValue
 from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 

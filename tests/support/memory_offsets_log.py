@@ -6,8 +6,8 @@
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
-from logyard.broker.coordinator.ports import KeyValue, StoredBatch
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups.ports import KeyValue, StoredBatch
 
 
 class Answered:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from logyard.broker.coordinator.record_format import partition_for
 from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.groups.record_format import partition_for
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request

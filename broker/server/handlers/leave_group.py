@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from logyard.broker.coordinator.events import Leaver
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups.events import Leaver
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services

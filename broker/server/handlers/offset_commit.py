@@ -5,8 +5,8 @@ Partitions the broker does not know are refused one by one (error 3) without har
 
 from typing import Any
 
-from logyard.broker.coordinator.events import OffsetCommit
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.model import TopicPartition
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request

@@ -4,8 +4,8 @@ v8 several groups (KIP-709)."""
 from collections.abc import Sequence
 from typing import Any
 
-from logyard.broker.coordinator.events import OffsetCommit
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from logyard.broker.coordinator.events import Sync
+from logyard.broker.groups.events import Sync
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from logyard.broker.coordinator import record_format
-from logyard.broker.coordinator.events import OffsetCommit
+from logyard.broker.groups import record_format
+from logyard.broker.groups.events import OffsetCommit
 from logyard.cli.dump_log import offsets
 
 

@@ -1,9 +1,9 @@
 """Which groups are ours, and may be served now."""
 
-from logyard.broker.coordinator import record_format
-from logyard.broker.coordinator.members import Group
-from logyard.broker.coordinator.ports import OffsetsLog
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups import record_format
+from logyard.broker.groups.members import Group
+from logyard.broker.groups.ports import OffsetsLog
 
 
 class Roster:

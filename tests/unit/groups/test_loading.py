@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.coordinator import loading, record_format
-from logyard.broker.coordinator.events import OffsetCommit
-from logyard.broker.coordinator.members import Group
-from logyard.broker.coordinator.offsets_log import ReplicatedOffsets
+from logyard.broker.groups import loading, record_format
+from logyard.broker.groups.events import OffsetCommit
+from logyard.broker.groups.members import Group
+from logyard.broker.groups.offsets_log import ReplicatedOffsets
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.records import batch
 from logyard.broker.records.batch import Record

@@ -8,12 +8,12 @@ Rule 3: a waiting request is answered exactly once; whoever takes its ticket cle
 
 from dataclasses import dataclass
 
-from logyard.broker.coordinator import effects as fx
-from logyard.broker.coordinator import rebalance
-from logyard.broker.coordinator.events import Join, Joined, Leaver, Sync, Synced, Ticket
-from logyard.broker.coordinator.members import Group, GroupState, Member, Now
-from logyard.broker.coordinator.rebalance import JOIN_TIMER, SYNC_TIMER, session_timer, touch
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups import effects as fx
+from logyard.broker.groups import rebalance
+from logyard.broker.groups.events import Join, Joined, Leaver, Sync, Synced, Ticket
+from logyard.broker.groups.members import Group, GroupState, Member, Now
+from logyard.broker.groups.rebalance import JOIN_TIMER, SYNC_TIMER, session_timer, touch
 
 
 @dataclass(frozen=True, slots=True)

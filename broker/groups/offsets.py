@@ -7,7 +7,7 @@ them. Rule 2: what a transaction has committed lies apart until its marker comes
 
 from collections.abc import Callable, Iterable, Mapping
 
-from logyard.broker.coordinator.events import OffsetCommit
+from logyard.broker.groups.events import OffsetCommit
 
 # Topic and partition.
 Place = tuple[str, int]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import structlog.testing
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.coordinator import groups
-from logyard.broker.coordinator.events import Join, Leaver, OffsetCommit, Sync
-from logyard.broker.coordinator.ports import StoredBatch
-from logyard.broker.coordinator.runner import TURNS_BEFORE_DUE, GroupCoordinator
 from logyard.broker.errors import ErrorCode, StorageError
+from logyard.broker.groups import membership
+from logyard.broker.groups.events import Join, Leaver, OffsetCommit, Sync
+from logyard.broker.groups.ports import StoredBatch
+from logyard.broker.groups.runner import TURNS_BEFORE_DUE, GroupCoordinator
 from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 JOIN = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
@@ -24,7 +24,7 @@ def coordinator(log: MemoryOffsetsLog) -> GroupCoordinator:
         ManualClock(),
         asyncio.get_running_loop().call_later,
         lambda: str(next(ids)),
-        groups.Rules(initial_delay_ms=0),
+        membership.Rules(initial_delay_ms=0),
     )
 
 
@@ -68,7 +68,7 @@ async def test_not_coordinator_before_leading_and_after_resigning() -> None:
     assert made.availability("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert made.heartbeat("g", "a", None, 1) is ErrorCode.NONE
     await asyncio.sleep(0)
-    held = groups.Rules(initial_delay_ms=3000)
+    held = membership.Rules(initial_delay_ms=3000)
     made._rules = held
     waiting = asyncio.ensure_future(made.join("g", JOIN))
     await asyncio.sleep(0)
@@ -154,7 +154,7 @@ async def test_metadata_is_bounded_in_characters() -> None:
 async def test_a_wall_clock_that_is_set_neither_keeps_dead_members_nor_throws_out_living_ones() -> None:
     clock, timers = ManualClock(), ManualTimers()
     made = GroupCoordinator(
-        MemoryOffsetsLog(1), clock, timers.call_later, lambda: "id", groups.Rules(initial_delay_ms=0)
+        MemoryOffsetsLog(1), clock, timers.call_later, lambda: "id", membership.Rules(initial_delay_ms=0)
     )
     made.on_leader(0)
     await asyncio.sleep(0)

@@ -7,10 +7,10 @@ Rule 3: assignments are answered only after they were stored.
 
 from dataclasses import replace
 
-from logyard.broker.coordinator import effects as fx
-from logyard.broker.coordinator.events import Joined, Synced
-from logyard.broker.coordinator.members import Group, GroupState, Member, Now
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups import effects as fx
+from logyard.broker.groups.events import Joined, Synced
+from logyard.broker.groups.members import Group, GroupState, Member, Now
 
 JOIN_TIMER: fx.TimerName = ("join",)
 SYNC_TIMER: fx.TimerName = ("sync",)

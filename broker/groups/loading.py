@@ -7,11 +7,11 @@ abort drops it, and what has no marker yet stays apart.
 
 from collections.abc import Callable
 
-from logyard.broker.coordinator import record_format
-from logyard.broker.coordinator.events import OffsetCommit
-from logyard.broker.coordinator.members import Group
-from logyard.broker.coordinator.ports import OffsetsLog, StoredBatch
 from logyard.broker.errors import CorruptData
+from logyard.broker.groups import record_format
+from logyard.broker.groups.events import OffsetCommit
+from logyard.broker.groups.members import Group
+from logyard.broker.groups.ports import OffsetsLog, StoredBatch
 
 # A commit, and the offset of the batch it came in.
 _Found = tuple[int, OffsetCommit]

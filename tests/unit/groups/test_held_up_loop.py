@@ -12,10 +12,10 @@ import pytest
 import uvloop
 
 from logyard.broker.clock import SystemClock
-from logyard.broker.coordinator import groups
-from logyard.broker.coordinator.events import Join, Sync
-from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups import membership
+from logyard.broker.groups.events import Join, Sync
+from logyard.broker.groups.runner import GroupCoordinator
 from tests.support.memory_offsets_log import MemoryOffsetsLog
 
 SESSION_MS = 800
@@ -53,7 +53,7 @@ class Peers:
 
 
 async def state_after_a_hold_up(*, beats: bool) -> str:
-    rules = groups.Rules(initial_delay_ms=0, session_timeout_ms_min=1)
+    rules = membership.Rules(initial_delay_ms=0, session_timeout_ms_min=1)
     loop = asyncio.get_running_loop()
     made = GroupCoordinator(MemoryOffsetsLog(1), SystemClock(), loop.call_later, lambda: "id", rules)
     made.on_leader(0)

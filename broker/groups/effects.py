@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from logyard.broker.coordinator.events import Joined, Synced, Ticket
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups.events import Joined, Synced, Ticket
 
 # ("session", member id), ("pending", member id), ("join",), ("sync",): one timer each per group.
 TimerName = tuple[str, ...]

@@ -8,11 +8,11 @@ import pytest
 import structlog.testing
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.coordinator import groups
-from logyard.broker.coordinator.events import Join, Leaver, OffsetCommit, Sync
-from logyard.broker.coordinator.members import Group
-from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups import membership
+from logyard.broker.groups.events import Join, Leaver, OffsetCommit, Sync
+from logyard.broker.groups.members import Group
+from logyard.broker.groups.runner import GroupCoordinator
 from tests.support.held_offsets import HeldOffsetsLog
 
 JOIN = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
@@ -32,7 +32,7 @@ class World:
             self.clock,
             asyncio.get_running_loop().call_later,
             lambda: str(next(ids)),
-            groups.Rules(initial_delay_ms=0),
+            membership.Rules(initial_delay_ms=0),
             RETENTION_MS,
         )
 

@@ -1,19 +1,19 @@
-"""A consumer group and its members as data: what they are, not what moves them (that is groups.py)."""
+"""A consumer group and its members as data: what they are, not what moves them (that is membership.py)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from logyard.broker.coordinator.events import (
+from logyard.broker.errors import ErrorCode, IllegalTransition
+from logyard.broker.groups.events import (
     GroupDescription,
     Joined,
     JoinedMember,
     MemberDescription,
     Ticket,
 )
-from logyard.broker.coordinator.offsets import GroupOffsets
-from logyard.broker.errors import ErrorCode, IllegalTransition
+from logyard.broker.groups.offsets import GroupOffsets
 
 
 class GroupState(Enum):

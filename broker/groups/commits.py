@@ -11,14 +11,14 @@ from typing import Any
 import structlog
 
 from logyard.broker.clock import Clock, passed_ms
-from logyard.broker.coordinator import groups, offsets, record_format, subscription
-from logyard.broker.coordinator.append_errors import answer_for
-from logyard.broker.coordinator.events import OffsetCommit
-from logyard.broker.coordinator.members import Group, GroupState
-from logyard.broker.coordinator.offsets import Place
-from logyard.broker.coordinator.owned_groups import Roster
-from logyard.broker.coordinator.ports import KeyValue, OffsetsLog
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups import membership, offsets, record_format, subscription
+from logyard.broker.groups.append_errors import answer_for
+from logyard.broker.groups.events import OffsetCommit
+from logyard.broker.groups.members import Group, GroupState
+from logyard.broker.groups.offsets import Place
+from logyard.broker.groups.owned_groups import Roster
+from logyard.broker.groups.ports import KeyValue, OffsetsLog
 
 log = structlog.get_logger("logyard.groups")
 
@@ -59,7 +59,7 @@ class Commits:
             else:
                 group = Group(group_id, state_since_ms=self._clock.now_ms())
         if code is ErrorCode.NONE and group is not None:
-            code = groups.commit_refusal(group, member_id, instance_id, generation, passed_ms(self._clock))
+            code = membership.commit_refusal(group, member_id, instance_id, generation, passed_ms(self._clock))
         if code is not ErrorCode.NONE or group is None:
             return [code] * len(commits)
         longest = self._metadata_chars_max  # characters, whatever the setting is called: Kafka counts those

@@ -2,14 +2,14 @@
 
 import pytest
 
-from logyard.broker.coordinator import effects as fx
-from logyard.broker.coordinator import groups, rebalance
-from logyard.broker.coordinator.events import Join, Joined, Leaver, Sync, Synced
-from logyard.broker.coordinator.members import Group, GroupState, Member, Now
 from logyard.broker.errors import ErrorCode, IllegalTransition
+from logyard.broker.groups import effects as fx
+from logyard.broker.groups import membership, rebalance
+from logyard.broker.groups.events import Join, Joined, Leaver, Sync, Synced
+from logyard.broker.groups.members import Group, GroupState, Member, Now
 
-RULES = groups.Rules()
-AT_ONCE = groups.Rules(initial_delay_ms=0)
+RULES = membership.Rules()
+AT_ONCE = membership.Rules(initial_delay_ms=0)
 
 
 def at(ms: int) -> Now:
@@ -37,13 +37,13 @@ def stores(effects: fx.Effects) -> fx.StoreGroup:
 def stable_pair() -> Group:
     """Members a (leader) and b in a Stable group of generation 1 with assignments A and B."""
     group = Group("g")
-    groups.join(group, request(), 1, "a", at(0), RULES)
-    groups.join(group, request(), 2, "b", at(0), RULES)
-    groups.timer_fired(group, ("join",), at(3000), RULES)
-    groups.timer_fired(group, ("join",), at(6000), RULES)
-    (store,) = groups.sync(group, Sync("a", None, 1, assignments=(("a", b"A"), ("b", b"B"))), 3, 6000)
+    membership.join(group, request(), 1, "a", at(0), RULES)
+    membership.join(group, request(), 2, "b", at(0), RULES)
+    membership.timer_fired(group, ("join",), at(3000), RULES)
+    membership.timer_fired(group, ("join",), at(6000), RULES)
+    (store,) = membership.sync(group, Sync("a", None, 1, assignments=(("a", b"A"), ("b", b"B"))), 3, 6000)
     assert isinstance(store, fx.StoreGroup)
-    groups.sync(group, Sync("b", None, 1), 4, 6000)
+    membership.sync(group, Sync("b", None, 1), 4, 6000)
     answers = synced(rebalance.stored(group, store, ErrorCode.NONE, at(6000), 3000))
     assert {ticket: answer.assignment for ticket, answer in answers.items()} == {3: b"A", 4: b"B"}
     assert group.state is GroupState.STABLE
@@ -52,12 +52,12 @@ def stable_pair() -> Group:
 
 def test_first_join_is_held_open_and_prolonged_while_members_arrive() -> None:
     group = Group("g")
-    effects = groups.join(group, request(), 1, "a", at(0), RULES)
+    effects = membership.join(group, request(), 1, "a", at(0), RULES)
     assert fx.StartTimer(("join",), 3000) in effects
     assert joined(effects) == {}
-    assert joined(groups.join(group, request(), 2, "b", at(1000), RULES)) == {}
-    assert groups.timer_fired(group, ("join",), at(3000), RULES) == [fx.StartTimer(("join",), 3000)]
-    answers = joined(groups.timer_fired(group, ("join",), at(6000), RULES))
+    assert joined(membership.join(group, request(), 2, "b", at(1000), RULES)) == {}
+    assert membership.timer_fired(group, ("join",), at(3000), RULES) == [fx.StartTimer(("join",), 3000)]
+    answers = joined(membership.timer_fired(group, ("join",), at(6000), RULES))
     assert {a.generation for a in answers.values()} == {1}
     assert [m.member_id for m in answers[1].members] == ["a", "b"]
     assert answers[2].members == ()
@@ -66,81 +66,84 @@ def test_first_join_is_held_open_and_prolonged_while_members_arrive() -> None:
 
 def test_dynamic_member_is_sent_back_for_its_id() -> None:
     group = Group("g")
-    effects = groups.join(group, request(needs_known_id=True), 1, "a", at(0), RULES)
+    effects = membership.join(group, request(needs_known_id=True), 1, "a", at(0), RULES)
     assert joined(effects)[1] == Joined(ErrorCode.MEMBER_ID_REQUIRED, "a")
-    effects = groups.join(group, request("a", needs_known_id=True), 2, "unused", at(0), AT_ONCE)
+    effects = membership.join(group, request("a", needs_known_id=True), 2, "unused", at(0), AT_ONCE)
     assert joined(effects)[2].error is ErrorCode.NONE
-    assert joined(groups.join(group, request("stranger"), 3, "x", at(0), RULES))[3].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (
+        joined(membership.join(group, request("stranger"), 3, "x", at(0), RULES))[3].error
+        is ErrorCode.UNKNOWN_MEMBER_ID
+    )
 
 
 def test_heartbeat_answers_by_state() -> None:
     group = stable_pair()
-    assert groups.heartbeat(group, "a", None, 1, 7000) is ErrorCode.NONE
-    assert groups.heartbeat(group, "a", None, 0, 7000) is ErrorCode.ILLEGAL_GENERATION
-    assert groups.heartbeat(group, "z", None, 1, 7000) is ErrorCode.UNKNOWN_MEMBER_ID
-    groups.join(group, request(), 9, "c", at(7000), RULES)
+    assert membership.heartbeat(group, "a", None, 1, 7000) is ErrorCode.NONE
+    assert membership.heartbeat(group, "a", None, 0, 7000) is ErrorCode.ILLEGAL_GENERATION
+    assert membership.heartbeat(group, "z", None, 1, 7000) is ErrorCode.UNKNOWN_MEMBER_ID
+    membership.join(group, request(), 9, "c", at(7000), RULES)
     assert group.state is GroupState.PREPARING
-    assert groups.heartbeat(group, "a", None, 1, 7000) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert membership.heartbeat(group, "a", None, 1, 7000) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_leaving_and_expiry_open_a_round_and_the_last_one_empties_the_group() -> None:
     group = stable_pair()
-    code, _ = groups.leave(group, Leaver("b"), at(7000), RULES)
+    code, _ = membership.leave(group, Leaver("b"), at(7000), RULES)
     assert code is ErrorCode.NONE
     assert group.state is GroupState.PREPARING
-    answers = joined(groups.join(group, request("a"), 9, "x", at(7000), RULES))
+    answers = joined(membership.join(group, request("a"), 9, "x", at(7000), RULES))
     assert answers[9].generation == 2
-    effects = groups.timer_fired(group, ("session", "a"), at(8000), RULES)
+    effects = membership.timer_fired(group, ("session", "a"), at(8000), RULES)
     assert effects == [fx.StartTimer(("session", "a"), 9000)]
-    groups.timer_fired(group, ("session", "a"), at(17_000), RULES)
+    membership.timer_fired(group, ("session", "a"), at(17_000), RULES)
     assert group.state is GroupState.EMPTY
     assert group.generation == 3
 
 
 def test_member_that_does_not_rejoin_is_dropped_at_the_deadline() -> None:
     group = stable_pair()
-    groups.join(group, request(), 9, "c", at(7000), RULES)
-    groups.join(group, request("a"), 10, "x", at(7000), RULES)
-    answers = joined(groups.timer_fired(group, ("join",), at(67_000), RULES))
+    membership.join(group, request(), 9, "c", at(7000), RULES)
+    membership.join(group, request("a"), 10, "x", at(7000), RULES)
+    answers = joined(membership.timer_fired(group, ("join",), at(67_000), RULES))
     assert set(answers) == {9, 10}
     assert list(group.members) == ["a", "c"]
 
 
 def test_member_without_sync_is_dropped_and_the_round_starts_again() -> None:
     group = stable_pair()
-    groups.leave(group, Leaver("b"), at(7000), RULES)
-    groups.join(group, request("a"), 9, "x", at(7000), RULES)
+    membership.leave(group, Leaver("b"), at(7000), RULES)
+    membership.join(group, request("a"), 9, "x", at(7000), RULES)
     assert group.state is GroupState.COMPLETING
-    groups.timer_fired(group, ("sync",), at(70_000), RULES)
+    membership.timer_fired(group, ("sync",), at(70_000), RULES)
     assert group.state is GroupState.EMPTY
 
 
 def test_static_member_comes_back_without_a_rebalance_and_its_old_id_is_fenced() -> None:
     group = Group("g")
-    groups.join(group, request(instance_id="i"), 1, "i-1", at(0), AT_ONCE)
-    (store,) = groups.sync(group, Sync("i-1", "i", 1, assignments=(("i-1", b"A"),)), 2, 0)
+    membership.join(group, request(instance_id="i"), 1, "i-1", at(0), AT_ONCE)
+    (store,) = membership.sync(group, Sync("i-1", "i", 1, assignments=(("i-1", b"A"),)), 2, 0)
     assert isinstance(store, fx.StoreGroup)
     rebalance.stored(group, store, ErrorCode.NONE, at(0), 0)
-    effects = groups.join(group, request(instance_id="i"), 3, "i-2", at(0), AT_ONCE)
+    effects = membership.join(group, request(instance_id="i"), 3, "i-2", at(0), AT_ONCE)
     assert joined(effects) == {}
     answers = joined(rebalance.stored(group, stores(effects), ErrorCode.NONE, at(0), 0))
     assert answers[3].generation == 1
     assert group.state is GroupState.STABLE
-    assert groups.heartbeat(group, "i-1", "i", 1, 0) is ErrorCode.FENCED_INSTANCE_ID
-    assert groups.heartbeat(group, "i-2", "i", 1, 0) is ErrorCode.NONE
+    assert membership.heartbeat(group, "i-1", "i", 1, 0) is ErrorCode.FENCED_INSTANCE_ID
+    assert membership.heartbeat(group, "i-2", "i", 1, 0) is ErrorCode.NONE
 
 
 def static_leader_returns(**more: bool) -> tuple[Group, fx.StoreGroup]:
     """A settled group of the static leader i-1 and of b; the leader comes back as i-2, which is to be stored."""
     group = Group("g")
-    groups.join(group, request(instance_id="i"), 1, "i-1", at(0), RULES)
-    groups.join(group, request(), 2, "b", at(0), RULES)
-    groups.timer_fired(group, ("join",), at(3000), RULES)
-    groups.timer_fired(group, ("join",), at(6000), RULES)
-    (store,) = groups.sync(group, Sync("i-1", "i", 1, assignments=(("i-1", b"A"),)), 3, 6000)
+    membership.join(group, request(instance_id="i"), 1, "i-1", at(0), RULES)
+    membership.join(group, request(), 2, "b", at(0), RULES)
+    membership.timer_fired(group, ("join",), at(3000), RULES)
+    membership.timer_fired(group, ("join",), at(6000), RULES)
+    (store,) = membership.sync(group, Sync("i-1", "i", 1, assignments=(("i-1", b"A"),)), 3, 6000)
     assert isinstance(store, fx.StoreGroup)
     rebalance.stored(group, store, ErrorCode.NONE, at(6000), 3000)
-    return group, stores(groups.join(group, request(instance_id="i", **more), 4, "i-2", at(7000), RULES))
+    return group, stores(membership.join(group, request(instance_id="i", **more), 4, "i-2", at(7000), RULES))
 
 
 def test_static_leader_that_came_back_is_not_asked_to_assign_anew() -> None:
@@ -157,7 +160,7 @@ def test_static_member_whose_new_id_was_not_stored_keeps_the_old_one() -> None:
     group, store = static_leader_returns()
     answer = joined(rebalance.stored(group, store, ErrorCode.COORDINATOR_NOT_AVAILABLE, at(7000), 3000))[4]
     assert (answer.error, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
-    assert groups.heartbeat(group, "i-1", "i", 1, 7000) is ErrorCode.NONE
+    assert membership.heartbeat(group, "i-1", "i", 1, 7000) is ErrorCode.NONE
     assert group.leader_id == "i-1"
 
 
@@ -165,34 +168,34 @@ def test_static_member_that_came_back_with_another_subscription_opens_no_round()
     """As in Kafka: while the group's protocol stays what it is, the assignment stands."""
     group, _ = static_leader_returns()
     other = Join("", "i", "client", "/h", 10_000, 60_000, "consumer", (("range", b"other"),))
-    effects = groups.join(group, other, 5, "i-3", at(8000), RULES)
+    effects = membership.join(group, other, 5, "i-3", at(8000), RULES)
     answer = joined(rebalance.stored(group, stores(effects), ErrorCode.NONE, at(8000), 3000))[5]
     assert (answer.generation, answer.member_id, group.state) == (1, "i-3", GroupState.STABLE)
     unlike = Join("", "i", "client", "/h", 10_000, 60_000, "consumer", (("sticky", b""), ("range", b"")))
-    groups.join(group, unlike, 6, "i-4", at(9000), RULES)
+    membership.join(group, unlike, 6, "i-4", at(9000), RULES)
     assert group.state is GroupState.STABLE  # b knows range alone
 
 
 def test_a_request_that_is_sent_again_takes_the_place_of_the_one_that_waits() -> None:
     group = Group("g")
-    groups.join(group, request(), 1, "a", at(0), RULES)
-    again = joined(groups.join(group, request("a"), 2, "x", at(0), RULES))
+    membership.join(group, request(), 1, "a", at(0), RULES)
+    again = joined(membership.join(group, request("a"), 2, "x", at(0), RULES))
     assert again[1].error is ErrorCode.REBALANCE_IN_PROGRESS
-    groups.join(group, request(), 3, "b", at(0), RULES)
-    groups.timer_fired(group, ("join",), at(3000), RULES)
-    groups.timer_fired(group, ("join",), at(6000), RULES)
-    assert groups.sync(group, Sync("b", None, 1), 4, 6000) == []
-    again_synced = synced(groups.sync(group, Sync("b", None, 1), 5, 6000))
+    membership.join(group, request(), 3, "b", at(0), RULES)
+    membership.timer_fired(group, ("join",), at(3000), RULES)
+    membership.timer_fired(group, ("join",), at(6000), RULES)
+    assert membership.sync(group, Sync("b", None, 1), 4, 6000) == []
+    again_synced = synced(membership.sync(group, Sync("b", None, 1), 5, 6000))
     assert again_synced[4].error is ErrorCode.REBALANCE_IN_PROGRESS
-    store = stores(groups.sync(group, Sync("a", None, 1, assignments=(("b", b"B"),)), 6, 6000))
+    store = stores(membership.sync(group, Sync("a", None, 1, assignments=(("b", b"B"),)), 6, 6000))
     answers = synced(rebalance.stored(group, store, ErrorCode.NONE, at(6000), 3000))
     assert {ticket: answer.assignment for ticket, answer in answers.items()} == {5: b"B", 6: b""}
 
 
 def test_failed_store_sends_everyone_round_again() -> None:
     group = Group("g")
-    groups.join(group, request(), 1, "a", at(0), AT_ONCE)
-    (store,) = groups.sync(group, Sync("a", None, 1, assignments=(("a", b"A"),)), 2, 0)
+    membership.join(group, request(), 1, "a", at(0), AT_ONCE)
+    (store,) = membership.sync(group, Sync("a", None, 1, assignments=(("a", b"A"),)), 2, 0)
     assert isinstance(store, fx.StoreGroup)
     answers = synced(rebalance.stored(group, store, ErrorCode.NOT_COORDINATOR, at(0), 0))
     assert answers[2].error is ErrorCode.NOT_COORDINATOR
@@ -201,23 +204,23 @@ def test_failed_store_sends_everyone_round_again() -> None:
 
 def test_refusals() -> None:
     group = stable_pair()
-    other = groups.join(group, request(protocols="sticky"), 5, "c", at(0), RULES)
+    other = membership.join(group, request(protocols="sticky"), 5, "c", at(0), RULES)
     assert joined(other)[5].error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    small = groups.Rules(size_max=2)
-    assert joined(groups.join(group, request(), 6, "c", at(0), small))[6].error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    small = membership.Rules(size_max=2)
+    assert joined(membership.join(group, request(), 6, "c", at(0), small))[6].error is ErrorCode.GROUP_MAX_SIZE_REACHED
     short = Join("", None, "c", "h", 10, 10, "consumer", (("range", b""),))
-    assert joined(groups.join(group, short, 7, "c", at(0), RULES))[7].error is ErrorCode.INVALID_SESSION_TIMEOUT
-    assert groups.commit_refusal(group, "", None, -1, 0) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert groups.commit_refusal(group, "a", None, 0, 0) is ErrorCode.ILLEGAL_GENERATION
-    assert groups.commit_refusal(group, "a", None, 1, 0) is ErrorCode.NONE
-    assert groups.commit_refusal(Group("e"), "", None, -1, 0) is ErrorCode.NONE
+    assert joined(membership.join(group, short, 7, "c", at(0), RULES))[7].error is ErrorCode.INVALID_SESSION_TIMEOUT
+    assert membership.commit_refusal(group, "", None, -1, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert membership.commit_refusal(group, "a", None, 0, 0) is ErrorCode.ILLEGAL_GENERATION
+    assert membership.commit_refusal(group, "a", None, 1, 0) is ErrorCode.NONE
+    assert membership.commit_refusal(Group("e"), "", None, -1, 0) is ErrorCode.NONE
 
 
 def test_protocol_is_the_one_most_members_prefer() -> None:
     group = Group("g")
-    groups.join(group, request(protocols="range sticky"), 1, "a", at(0), RULES)
-    groups.join(group, request(protocols="sticky range"), 2, "b", at(0), RULES)
-    groups.join(group, request(protocols="sticky range"), 3, "c", at(0), RULES)
+    membership.join(group, request(protocols="range sticky"), 1, "a", at(0), RULES)
+    membership.join(group, request(protocols="sticky range"), 2, "b", at(0), RULES)
+    membership.join(group, request(protocols="sticky range"), 3, "c", at(0), RULES)
     assert group.select_protocol() == "sticky"
 
 
@@ -228,8 +231,8 @@ def test_unlisted_move_raises() -> None:
 
 def test_resignation_answers_everyone_who_waits() -> None:
     group = Group("g")
-    groups.join(group, request(), 1, "a", at(0), RULES)
-    effects = groups.resign(group, at(0))
+    membership.join(group, request(), 1, "a", at(0), RULES)
+    effects = membership.resign(group, at(0))
     assert fx.AnswerError(1, ErrorCode.NOT_COORDINATOR) in effects
     assert group.state is GroupState.DEAD
 
@@ -237,7 +240,7 @@ def test_resignation_answers_everyone_who_waits() -> None:
 def test_the_end_of_a_round_costs_as_much_as_it_has_members(monkeypatch: pytest.MonkeyPatch) -> None:
     group, looks = Group("g"), 0
     for number in range(50):
-        groups.join(group, request(), number, f"m{number}", at(0), RULES)
+        membership.join(group, request(), number, f"m{number}", at(0), RULES)
     whole = Member.metadata
 
     def counted(member: Member, protocol: str | None) -> bytes:
@@ -246,7 +249,7 @@ def test_the_end_of_a_round_costs_as_much_as_it_has_members(monkeypatch: pytest.
         return whole(member, protocol)
 
     monkeypatch.setattr(Member, "metadata", counted)
-    groups.timer_fired(group, ("join",), at(3000), RULES)
-    answers = joined(groups.timer_fired(group, ("join",), at(6000), RULES))
+    membership.timer_fired(group, ("join",), at(3000), RULES)
+    answers = joined(membership.timer_fired(group, ("join",), at(6000), RULES))
     assert (len(answers), len(answers[0].members)) == (50, 50)
     assert looks == 50

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 from logyard.broker.clock import Clock
-from logyard.broker.coordinator.ports import KeyValue, StoredBatch
 from logyard.broker.errors import CorruptData, ErrorCode, StorageError
 from logyard.broker.event_loop import Pending, SubmitBlocking
+from logyard.broker.groups.ports import KeyValue, StoredBatch
 from logyard.broker.log.producers import Origin
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition

@@ -7,9 +7,9 @@ Written: offset v3 (v1 where an explicit expiry was asked for) and group v3. A n
 import struct
 from dataclasses import dataclass
 
-from logyard.broker.coordinator.events import OffsetCommit
-from logyard.broker.coordinator.members import Group, GroupState, Member
 from logyard.broker.errors import CorruptData
+from logyard.broker.groups.events import OffsetCommit
+from logyard.broker.groups.members import Group, GroupState, Member
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2

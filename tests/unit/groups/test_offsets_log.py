@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker.clock import ManualClock
-from logyard.broker.coordinator.offsets_log import READS_IN_VAIN_MAX, ReplicatedOffsets
-from logyard.broker.coordinator.ports import KeyValue, StoredBatch
 from logyard.broker.errors import StorageError
+from logyard.broker.groups.offsets_log import READS_IN_VAIN_MAX, ReplicatedOffsets
+from logyard.broker.groups.ports import KeyValue, StoredBatch
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.replication.replicas import Replicas
 from tests.support.logs import NOW, new_log, produced

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from logyard.broker.clock import Clock
 from logyard.broker.config.broker import BrokerConfig
-from logyard.broker.coordinator import groups
-from logyard.broker.coordinator.offsets_log import ReplicatedOffsets
-from logyard.broker.coordinator.ports import CallLater
-from logyard.broker.coordinator.runner import GroupCoordinator
 from logyard.broker.event_loop import SubmitBlocking
+from logyard.broker.groups import membership
+from logyard.broker.groups.offsets_log import ReplicatedOffsets
+from logyard.broker.groups.ports import CallLater
+from logyard.broker.groups.runner import GroupCoordinator
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import OFFSETS_TOPIC, TopicPartition
 from logyard.broker.replication.replicas import Replicas
@@ -33,7 +33,7 @@ def coordinator_for(
         lambda: config.int("offsets.topic.num.partitions"),
         config.int("offsets.commit.timeout.ms"),
     )
-    rules = groups.Rules(
+    rules = membership.Rules(
         initial_delay_ms=config.int("group.initial.rebalance.delay.ms"),
         size_max=config.int("group.max.size"),
         session_timeout_ms_min=config.int("group.min.session.timeout.ms"),

@@ -1,6 +1,6 @@
 """The shell of the group coordinator: leadership and loading, who waits, timers. What is committed is commits.py's.
 
-Decides nothing about groups: that is groups.py. Everything runs on one event loop; between two awaits
+Decides nothing about groups: that is membership.py. Everything runs on one event loop; between two awaits
 a group is never seen half-changed.
 """
 
@@ -12,16 +12,16 @@ import structlog
 
 from logyard.broker import tasks
 from logyard.broker.clock import Clock, passed_ms
-from logyard.broker.coordinator import effects as fx
-from logyard.broker.coordinator import groups, loading, rebalance, record_format
-from logyard.broker.coordinator.append_errors import answer_for_group
-from logyard.broker.coordinator.commits import Commits
-from logyard.broker.coordinator.events import GroupDescription, Join, Joined, Leaver, Sync, Synced
-from logyard.broker.coordinator.members import Group, Now
-from logyard.broker.coordinator.owned_groups import Roster
-from logyard.broker.coordinator.ports import CallLater, KeyValue, OffsetsLog
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.event_loop import TimerHandle
+from logyard.broker.groups import effects as fx
+from logyard.broker.groups import loading, membership, rebalance, record_format
+from logyard.broker.groups.append_errors import answer_for_group
+from logyard.broker.groups.commits import Commits
+from logyard.broker.groups.events import GroupDescription, Join, Joined, Leaver, Sync, Synced
+from logyard.broker.groups.members import Group, Now
+from logyard.broker.groups.owned_groups import Roster
+from logyard.broker.groups.ports import CallLater, KeyValue, OffsetsLog
 
 log = structlog.get_logger("logyard.groups")
 
@@ -42,7 +42,7 @@ class GroupCoordinator:
         clock: Clock,
         call_later: CallLater,
         new_id: Callable[[], str],
-        rules: groups.Rules | None = None,
+        rules: membership.Rules | None = None,
         offsets_retention_ms: int = 7 * 86_400_000,
         metadata_chars_max: int = 4096,
     ) -> None:
@@ -50,7 +50,7 @@ class GroupCoordinator:
         self._clock = clock
         self._call_later = call_later
         self._new_id = new_id
-        self._rules = rules or groups.Rules()
+        self._rules = rules or membership.Rules()
         self._roster = Roster(offsets_log)
         self.commits = Commits(self._roster, offsets_log, clock, self._spawn, offsets_retention_ms, metadata_chars_max)
         self._tickets: dict[int, asyncio.Future[Any]] = {}
@@ -81,7 +81,7 @@ class GroupCoordinator:
 
     def _resign(self, gone: Iterable[Group]) -> None:
         for group in gone:
-            self._perform(group, groups.resign(group, self._now()))
+            self._perform(group, membership.resign(group, self._now()))
 
     def _read(self, partition: int, token: object) -> None:
         if self._roster.is_current(partition, token):
@@ -131,7 +131,7 @@ class GroupCoordinator:
             self._roster.add(group)
         stem = (request.instance_id or request.client_id)[:STEM_CHARS_MAX]
         ticket, answer = self._wait()
-        effects = groups.join(group, request, ticket, f"{stem}-{self._new_id()}", self._now(), self._rules)
+        effects = membership.join(group, request, ticket, f"{stem}-{self._new_id()}", self._now(), self._rules)
         self._perform(group, effects)
         outcome = await answer
         return outcome if isinstance(outcome, Joined) else Joined(outcome, request.member_id)
@@ -147,7 +147,7 @@ class GroupCoordinator:
         if group is None:
             return Synced(ErrorCode.UNKNOWN_MEMBER_ID)
         ticket, answer = self._wait()
-        self._perform(group, groups.sync(group, request, ticket, self._now_ms()))
+        self._perform(group, membership.sync(group, request, ticket, self._now_ms()))
         outcome = await answer
         return outcome if isinstance(outcome, Synced) else Synced(outcome)
 
@@ -159,7 +159,7 @@ class GroupCoordinator:
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return ErrorCode.NONE
             return code if code is not ErrorCode.NONE else ErrorCode.UNKNOWN_MEMBER_ID
-        return groups.heartbeat(group, member_id, instance_id, generation, self._now_ms())
+        return membership.heartbeat(group, member_id, instance_id, generation, self._now_ms())
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, list[ErrorCode]]:
         """Return the answer for the group, and one for each leaver."""
@@ -171,7 +171,7 @@ class GroupCoordinator:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers)
         answers = []
         for leaver in leavers:
-            answer, effects = groups.leave(group, leaver, self._now(), self._rules)
+            answer, effects = membership.leave(group, leaver, self._now(), self._rules)
             self._perform(group, effects)
             answers.append(answer)
         return ErrorCode.NONE, answers
@@ -263,7 +263,7 @@ class GroupCoordinator:
             return
         self._timers.pop(key, None)
         if self._roster.has(group):
-            self._perform(group, groups.timer_fired(group, name, self._now(), self._rules))
+            self._perform(group, membership.timer_fired(group, name, self._now(), self._rules))
 
     def _store(self, group: Group, effect: fx.StoreGroup) -> None:
         """Append the group as it stands now; what comes of it is heard later."""

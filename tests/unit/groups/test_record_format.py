@@ -2,10 +2,10 @@
 
 import pytest
 
-from logyard.broker.coordinator import record_format
-from logyard.broker.coordinator.events import OffsetCommit
-from logyard.broker.coordinator.members import Group, GroupState, Member
 from logyard.broker.errors import CorruptData
+from logyard.broker.groups import record_format
+from logyard.broker.groups.events import OffsetCommit
+from logyard.broker.groups.members import Group, GroupState, Member
 
 
 def test_offset_record_is_kafkas_bytes() -> None:

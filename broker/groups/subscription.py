@@ -2,7 +2,7 @@
 
 import struct
 
-from logyard.broker.coordinator.members import Group
+from logyard.broker.groups.members import Group
 
 CONSUMER = "consumer"
 
