@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.model import TopicPartition
 from logyard.broker.replication.events import FetchParams, PartitionFetch, StopReplica, StopReplicaPartition
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.replication.purgatory import Delayed, Purgatory
@@ -139,6 +138,6 @@ def test_a_deletion_waits_for_every_living_replica() -> None:
     assert not deleted.done()
     told.world.hear((1, 2))
     follower_fetch(told.world, 2, 1, log_start_offset=1)
-    told.world.replicas.hosted.watermark_moved(told.world.replicas.partition(TopicPartition("flights", 0)))
+    told.world.replicas.hosted.watermark_moved(told.world.partition())
     assert deleted.done(), "who is dead is not waited for"
     assert deleted.result()[0].low_watermark == 1

@@ -1,14 +1,18 @@
 """One leader under any history of appends, fetches, time and answers of the controller (facts §10, §23)."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.ports import IsrChangeResult
-from tests.support.replica_world import T0, World, follower_fetch, produce
+from tests.support.replica_world import T0, Pending, World, follower_fetch, produce
 
 FOLLOWERS = (2, 3)
+
+Step = tuple[Any, ...]  # what is done, and its figures
 
 steps = st.one_of(
     st.tuples(st.just("produce"), st.sampled_from([-1, 1])),
@@ -35,11 +39,11 @@ class History:
         self.world.replicas.start()
         self.epoch = 0
         self.world.tell(self.world.order())
-        self.waiting: list[tuple[int, object]] = []
+        self.waiting: list[tuple[int, Pending]] = []
         self.held = {2: 0, 3: 0}  # how far each follower's log really goes
 
-    def do(self, step: tuple) -> None:
-        log = self.world.logs.get(T0)
+    def do(self, step: Step) -> None:
+        log = self.world.log(T0)
         match step:
             case "produce", acks:
                 result = produce(self.world, acks=acks, timeout_ms=300)
@@ -57,7 +61,7 @@ class History:
             case "alive", brokers:
                 self.world.hear(brokers)
             case "elect", isr:
-                partition = self.world.replicas.partition(T0)
+                partition = self.world.partition(T0)
                 self.epoch += 1
                 order = self.world.order(
                     leader_epoch=self.epoch, isr=isr, partition_epoch=partition.partition_epoch + 1
@@ -65,8 +69,8 @@ class History:
                 self.world.tell(order)
 
     def check(self, before: int) -> None:
-        partition = self.world.replicas.partition(T0)
-        log, isr = partition.log, partition.isr
+        partition = self.world.partition(T0)
+        log, isr = self.world.log(T0), partition.isr
         assert log.high_watermark >= before, "the watermark went back"
         if log.high_watermark > before:
             assert len(isr.committed) >= partition.min_isr, "moved under the minimum"
@@ -81,10 +85,10 @@ class History:
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(1, 3), st.lists(steps, max_size=40))
-def test_the_watermark_keeps_its_promises(min_isr: int, history: list[tuple]) -> None:
+def test_the_watermark_keeps_its_promises(min_isr: int, history: list[Step]) -> None:
     told = History(min_isr)
     for step in history:
-        before = told.world.logs.get(T0).high_watermark
+        before = told.world.log(T0).high_watermark
         told.do(step)
         told.check(before)
     told.world.replicas.close()

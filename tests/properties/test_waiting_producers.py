@@ -9,7 +9,7 @@ in the epoch of the last question about it (facts §10). It knows no heartbeats,
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,16 +20,18 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.events import FetchParams, Isolation, PartitionFetch
 from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.replication.ports import IsrChangeResult
-from tests.support.replica_world import T0, T1, World, produce
+from tests.support.replica_world import T0, T1, Pending, World, produce
 
 LAG_MS = 100
 NEVER = -(10**9)
 FOLLOWERS = (2, 3)
 
+Step = tuple[Any, ...]  # what is done, and its figures
+
 ISRS = ((1,), (1, 2), (1, 3), (1, 2, 3))
 
 
-def history(seed: int, steps: int = 80) -> Iterator[tuple]:
+def history(seed: int, steps: int = 80) -> Iterator[Step]:
     """Steps as a cluster takes them: mostly requests of followers that are up to date."""
     chance = random.Random(seed)
     for _ in range(steps):
@@ -80,11 +82,12 @@ class Session:
         self.params = FetchParams(0, 1, 10**6, follower, isolation=Isolation.LOG_END)
         self.id = self.epoch = 0
 
-    def request(self, *asks: PartitionFetch, forgotten: tuple = (), anew: bool = False) -> None:
+    def request(self, *asks: PartitionFetch, forgotten: Sequence[tuple[str, int]] = (), anew: bool = False) -> None:
         if anew or self.id == 0:
             self.epoch, asks = 0, (*asks, PartitionFetch(T1, 0, 10**6))
         context = self.sessions.open(self.params, self.id, self.epoch, asks, forgotten, uses_topic_ids=False)
         answers = self.world.replicas.fetching.fetch(self.params, context.source)
+        assert isinstance(answers, list), "it asks without waiting"
         error, self.id, _ = context.finish(answers)
         assert error is ErrorCode.NONE
         self.epoch += 1
@@ -102,7 +105,7 @@ class History:
         self.model = {follower: Modelled() for follower in FOLLOWERS}
         self.alive: tuple[int, ...] = (1, 2, 3)
         self.epoch = self.watermark = 0
-        self.waiting: list[tuple[int, object]] = []
+        self.waiting: list[tuple[int, Pending]] = []
         self.world.tell(self.world.order(), self.world.order(T1))
         self.elect((1, 2, 3))
 
@@ -114,7 +117,7 @@ class History:
     def now_ms(self) -> int:
         return self.world.replicas.hosted.now_ms()
 
-    def do(self, step: tuple) -> None:
+    def do(self, step: Step) -> None:
         match step:
             case "produce", acks:
                 result = produce(self.world, acks=acks, timeout_ms=1000)

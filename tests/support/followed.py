@@ -1,13 +1,22 @@
 """A broker that follows: real fetchers on a virtual loop, and a leader whose answers are scripted."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition
-from logyard.broker.replication.events import EpochAnswer, FetchedPartition, FollowerFetchAnswer, OffsetAnswer
+from logyard.broker.replication.events import (
+    EpochAnswer,
+    EpochQuery,
+    FetchedPartition,
+    FollowerFetch,
+    FollowerFetchAnswer,
+    OffsetAnswer,
+    OffsetQuery,
+)
 from logyard.broker.replication.follower.fetcher_manager import ReplicaFetchers
-from tests.support.memory_log import HEADER
+from tests.support.memory_log import HEADER, MemoryLog
 from tests.support.replica_world import T0, World
 from tests.support.virtual_loop import VirtualLoop
 
@@ -25,15 +34,15 @@ class Leader:
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
-        self.script = []
-        self.answering = lambda request: ()
-        self.asked = []
-        self.times = []
-        self.epochs = {}
-        self.ends = {}
-        self.starts = {}
+        self.script: list[Any] = []
+        self.answering: Callable[[FollowerFetch], Sequence[FetchedPartition]] = lambda request: ()
+        self.asked: list[FollowerFetch] = []
+        self.times: list[float] = []
+        self.epochs: dict[int, tuple[ErrorCode, int, int]] = {}
+        self.ends: dict[TopicPartition, tuple[Any, ...]] = {}
+        self.starts: dict[TopicPartition, tuple[Any, ...]] = {}
 
-    async def fetch(self, request: Any) -> Any:
+    async def fetch(self, request: FollowerFetch) -> FollowerFetchAnswer:
         self.asked.append(request)
         self.times.append(self.loop.time())
         if not self.script:
@@ -46,12 +55,12 @@ class Leader:
             raise answer
         return answer if isinstance(answer, FollowerFetchAnswer) else FollowerFetchAnswer(ErrorCode.NONE, 7, answer)
 
-    async def list_offsets(self, queries: Any) -> Any:
+    async def list_offsets(self, queries: Sequence[OffsetQuery]) -> list[OffsetAnswer]:
         await asyncio.sleep(0.001)
         known = self.ends if queries[0].timestamp == -1 else self.starts
         return [OffsetAnswer(q.tp, *known[q.tp]) for q in queries]
 
-    async def offsets_for_leader_epoch(self, queries: Any) -> Any:
+    async def offsets_for_leader_epoch(self, queries: Sequence[EpochQuery]) -> list[EpochAnswer]:
         await asyncio.sleep(0.001)
         return [EpochAnswer(q.tp, *self.epochs[q.epoch]) for q in queries]
 
@@ -63,7 +72,7 @@ class Followed:
         self.loop = loop
         self.world = World(**settings)
         self.leader = Leader(loop)
-        self.progressed = []
+        self.progressed: list[TopicPartition] = []
         self.fetchers = ReplicaFetchers(
             lambda broker: self.leader,
             self.world.replicas.settings,
@@ -75,8 +84,8 @@ class Followed:
         )
         self.world.replicas.use_fetchers(self.fetchers)
 
-    def log(self, tp: TopicPartition = T0) -> Any:
-        return self.world.logs.get(tp)
+    def log(self, tp: TopicPartition = T0) -> MemoryLog:
+        return self.world.log(tp)
 
     def follow(self, tp: TopicPartition = T0, leader_epoch: int = 0, **fields: Any) -> None:
         self.world.tell(self.world.order(tp, leader=2, leader_epoch=leader_epoch), **fields)

@@ -179,11 +179,11 @@ class Cluster:
         self.loss = 0.0
         self.config = config
         self.settings = settings
-        self.ids = (1, 2, 3)
-        self.replicas = dict.fromkeys(partitions, self.ids)
+        self.ids: tuple[int, ...] = (1, 2, 3)
+        self.replicas: dict[TopicPartition, tuple[int, ...]] = dict.fromkeys(partitions, self.ids)
         self.leader = {tp: 1 + i % 3 for i, tp in enumerate(partitions)}
         self.epoch = dict.fromkeys(partitions, 0)
-        self.isr = dict.fromkeys(partitions, self.ids)
+        self.isr: dict[TopicPartition, tuple[int, ...]] = dict.fromkeys(partitions, self.ids)
         self.partition_epoch = dict.fromkeys(partitions, 0)
         self.dead_fetchers: list[ReplicaFetchers] = []
         self.brokers = {b: Broker(self, b, make_logs(), config, **settings) for b in self.ids}

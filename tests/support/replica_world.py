@@ -13,10 +13,11 @@ from logyard.broker.metadata.updates import PartitionUpdate, UpdateMetadata
 from logyard.broker.model import BrokerInfo, Endpoint, TopicId, TopicPartition
 from logyard.broker.replication.events import FetchParams, LeaderAndIsr, LeaderAndIsrPartition, PartitionFetch
 from logyard.broker.replication.fetch.fetch import Sessionless
+from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.replication.settings import ReplicaSettings
-from tests.support.memory_log import MemoryLogs, batch
+from tests.support.memory_log import MemoryLog, MemoryLogs, batch
 
 T0 = TopicPartition("flights", 0)
 T1 = TopicPartition("flights", 1)
@@ -137,6 +138,20 @@ class World:
         pending = Pending()
         self.blocked.append((work, pending))
         return pending
+
+    # Looking
+
+    def log(self, tp: TopicPartition = T0) -> MemoryLog:
+        """The log of a replica that is here."""
+        log = self.logs.get(tp)
+        assert log is not None, f"no log of {tp}"
+        return log
+
+    def partition(self, tp: TopicPartition = T0) -> Partition:
+        """A replica that is here."""
+        partition = self.replicas.partition(tp)
+        assert partition is not None, f"no replica of {tp}"
+        return partition
 
     # Driving
 

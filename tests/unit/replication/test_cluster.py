@@ -24,8 +24,8 @@ class Producer:
         self.cluster = cluster
         self.make_batch = make_batch
         self.number = 0
-        self.acknowledged = {}
-        self.refused = {}
+        self.acknowledged: dict[tuple[TopicPartition, int], bytes] = {}
+        self.refused: dict[ErrorCode, int] = {}
 
     async def send(self, tp: TopicPartition, timeout_ms: int = 500) -> Any:
         self.number += 1

@@ -19,7 +19,7 @@ class Fetching:
     failed_count = 0
 
     def __init__(self) -> None:
-        self.log = []
+        self.log: list[tuple[Any, ...]] = []
 
     def start(self, partitions: Any) -> None:
         self.log += [("start", p.tp, p.leader, p.leader_epoch) for p in partitions]
@@ -31,14 +31,20 @@ class Fetching:
         self.log += [("ids", p.tp, p.topic_id) for p in partitions]
 
 
+class ControlledWorld(World):
+    """A world whose fetchers and listener of leadership write down what they are told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetching = Fetching()
+        self.replicas.use_fetchers(self.fetching)
+        self.leadership = Leadership()
+        self.replicas.requests.add_listener(self.leadership)
+
+
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.fetching = Fetching()
-    world.replicas.use_fetchers(world.fetching)
-    world.leadership = Leadership()
-    world.replicas.requests.add_listener(world.leadership)
-    return world
+def world() -> ControlledWorld:
+    return ControlledWorld()
 
 
 def stop(
@@ -58,7 +64,7 @@ def errors(answer: Any) -> Any:
     return list(answer.partitions.values())
 
 
-def test_broker_epochs(world: World) -> None:
+def test_broker_epochs(world: ControlledWorld) -> None:
     told = [world.tell(world.order(), broker_epoch=e).error for e in (6, 7, 8, -1)]
     assert told == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE]
     assert stop(world, broker_epoch=6).error is ErrorCode.STALE_BROKER_EPOCH
@@ -67,84 +73,84 @@ def test_broker_epochs(world: World) -> None:
     assert world.metadata.controller_id == 1
 
 
-def test_controller_epochs_are_one_for_all_three_requests(world: World) -> None:
+def test_controller_epochs_are_one_for_all_three_requests(world: ControlledWorld) -> None:
     assert world.tell(world.order(), controller_epoch=5).error is ErrorCode.NONE
     assert world.tell(world.order(leader_epoch=9), controller_epoch=4).error is ErrorCode.STALE_CONTROLLER_EPOCH
     assert stop(world, controller_epoch=4).error is ErrorCode.STALE_CONTROLLER_EPOCH
     assert world.replicas.requests.update_metadata(UpdateMetadata(5, 4, -1, (), ())) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert world.replicas.requests.update_metadata(UpdateMetadata(5, 6, -1, (), ())) is ErrorCode.NONE
     assert stop(world, controller_epoch=5).error is ErrorCode.STALE_CONTROLLER_EPOCH
-    assert world.replicas.partition(T0).leader_epoch == 0
+    assert world.partition(T0).leader_epoch == 0
 
 
-def test_leader_epochs(world: World) -> None:
+def test_leader_epochs(world: ControlledWorld) -> None:
     assert errors(world.tell(world.order(leader_epoch=3))) == [ErrorCode.NONE]
     again = [errors(world.tell(world.order(leader_epoch=e)))[0] for e in (2, 3, 4)]
     assert again == [ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.NONE]
 
 
-def test_not_one_of_the_replicas(world: World) -> None:
+def test_not_one_of_the_replicas(world: ControlledWorld) -> None:
     told = errors(world.tell(world.order(leader=2, replicas=(2, 3))))
     assert told == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert world.replicas.partition(T0) is None
 
 
-def test_the_epochs_start_is_recorded_though_nothing_is_appended(world: World) -> None:
+def test_the_epochs_start_is_recorded_though_nothing_is_appended(world: ControlledWorld) -> None:
     world.tell(world.order(leader_epoch=3))
     produce(world, count=4)
     world.tell(world.order(leader_epoch=5, partition_epoch=1))
-    assert world.logs.get(T0).epochs.entries == ((3, 0), (5, 4))
-    assert world.replicas.partition(T0).epoch_start == 4
+    assert world.log(T0).epochs.entries == ((3, 0), (5, 4))
+    assert world.partition(T0).epoch_start == 4
 
 
-def test_followers_ends_are_forgotten_by_a_new_leader_only(world: World) -> None:
+def test_followers_ends_are_forgotten_by_a_new_leader_only(world: ControlledWorld) -> None:
     world.tell(world.order(leader_epoch=3))
     produce(world)
     follower_fetch(world, 2, 1)
     world.tell(world.order(leader_epoch=4, partition_epoch=1))
-    assert world.replicas.partition(T0).remotes[2].log_end_offset == 1
+    assert world.partition(T0).remotes[2].log_end_offset == 1
     world.tell(world.order(leader=2, leader_epoch=5, partition_epoch=2))
     world.tell(world.order(leader_epoch=6, partition_epoch=3))
-    assert world.replicas.partition(T0).remotes[2].log_end_offset == -1
+    assert world.partition(T0).remotes[2].log_end_offset == -1
 
 
-def test_a_smaller_partition_epoch_changes_nothing(world: World) -> None:
+def test_a_smaller_partition_epoch_changes_nothing(world: ControlledWorld) -> None:
     world.tell(world.order(isr=(1, 2), partition_epoch=5))
     assert errors(world.tell(world.order(leader_epoch=1, isr=(1,), partition_epoch=4))) == [ErrorCode.NONE]
-    partition = world.replicas.partition(T0)
+    partition = world.partition(T0)
     assert (partition.leader_epoch, partition.isr.committed, partition.partition_epoch) == (0, (1, 2), 5)
 
 
-def test_an_isr_of_one_commits_what_is_there(world: World) -> None:
+def test_an_isr_of_one_commits_what_is_there(world: ControlledWorld) -> None:
     world.tell(world.order())
     produce(world)
-    assert world.logs.get(T0).high_watermark == 0
+    assert world.log(T0).high_watermark == 0
     world.tell(world.order(isr=(1,), leader_epoch=1, partition_epoch=1))
-    assert world.logs.get(T0).high_watermark == 1
+    assert world.log(T0).high_watermark == 1
 
 
-def test_following(world: World) -> None:
+def test_following(world: ControlledWorld) -> None:
     world.tell(world.order())
     produce(world)
     world.fetching.log.clear()
     world.tell(world.order(leader=2, leader_epoch=1))
-    partition = world.replicas.partition(T0)
+    partition = world.partition(T0)
     assert (partition.is_leader, partition.leader, partition.isr.committed) == (False, 2, ())
     assert world.fetching.log == [("stop", T0), ("start", T0, 2, 1)]
     world.tell(world.order(leader=1, leader_epoch=2))
     assert world.fetching.log[2:] == [("stop", T0)]
 
 
-def test_an_unknown_leader_is_not_followed_but_the_log_is_there(world: World) -> None:
+def test_an_unknown_leader_is_not_followed_but_the_log_is_there(world: ControlledWorld) -> None:
     """KAFKA-1647: the high watermark has to be checkpointed all the same."""
     world.logs.checkpoint[T0] = 0
     world.tell(world.order(leader=9, leader_epoch=4, replicas=(1, 9)))
     assert world.logs.get(T0) is not None
     assert {tp: p.log.high_watermark for tp, p in world.replicas.hosted.partitions.items() if p.log} == {T0: 0}
-    assert (world.replicas.partition(T0).leader_epoch, world.fetching.log) == (-1, [])
+    assert (world.partition(T0).leader_epoch, world.fetching.log) == (-1, [])
 
 
-def test_the_watermark_comes_back_from_the_checkpoint_within_bounds(world: World) -> None:
+def test_the_watermark_comes_back_from_the_checkpoint_within_bounds(world: ControlledWorld) -> None:
     world.tell(world.order())
     for _ in range(3):
         produce(world)
@@ -152,16 +158,16 @@ def test_the_watermark_comes_back_from_the_checkpoint_within_bounds(world: World
         later = World()
         later.logs.logs = world.logs.logs
         later.logs.checkpoint[T0] = saved
-        later.logs.get(T0).high_watermark = 0
+        later.log(T0).high_watermark = 0
         later.tell(later.order(leader=2))
-        assert later.logs.get(T0).high_watermark == restored
+        assert later.log(T0).high_watermark == restored
 
 
-def test_the_checkpoint_is_history_once_the_log_is_in_use(world: World) -> None:
+def test_the_checkpoint_is_history_once_the_log_is_in_use(world: ControlledWorld) -> None:
     """The log was cut and filled anew since: what was committed at the start says nothing of that."""
     world.logs.checkpoint[T0] = 3
     world.tell(world.order(leader=2))
-    log = world.logs.get(T0)
+    log = world.log(T0)
     world.tell(world.order(leader=1, leader_epoch=1))
     for _ in range(3):
         produce(world)
@@ -170,17 +176,17 @@ def test_the_checkpoint_is_history_once_the_log_is_in_use(world: World) -> None:
     assert log.high_watermark == 0
 
 
-def test_topic_ids(world: World) -> None:
+def test_topic_ids(world: ControlledWorld) -> None:
     mine, other = uuid.UUID(int=1), uuid.UUID(int=2)
     world.tell(world.order(), topic_ids={"flights": mine})
-    assert world.logs.get(T0).topic_id == mine
+    assert world.log(T0).topic_id == mine
     answer = world.tell(world.order(leader_epoch=1), topic_ids={"flights": other})
     assert errors(answer) == [ErrorCode.INCONSISTENT_TOPIC_ID]
     assert answer.topic_ids == {"flights": other}
     assert errors(world.tell(world.order(leader_epoch=1))) == [ErrorCode.NONE]
 
 
-def test_a_log_of_an_earlier_topic_of_that_name(world: World) -> None:
+def test_a_log_of_an_earlier_topic_of_that_name(world: ControlledWorld) -> None:
     world.tell(world.order(), topic_ids={"flights": uuid.UUID(int=1)})
     later = World()
     later.logs.logs = world.logs.logs
@@ -190,18 +196,18 @@ def test_a_log_of_an_earlier_topic_of_that_name(world: World) -> None:
     assert not later.replicas.hosted.offline
 
 
-def test_an_id_that_comes_late_is_adopted(world: World) -> None:
+def test_an_id_that_comes_late_is_adopted(world: ControlledWorld) -> None:
     mine = uuid.UUID(int=1)
     world.tell(world.order(leader=2))
     assert errors(world.tell(world.order(leader=2), topic_ids={"flights": mine})) == [ErrorCode.NONE]
-    assert world.logs.get(T0).topic_id == mine
+    assert world.log(T0).topic_id == mine
     assert world.fetching.log[-1] == ("ids", T0, mine)
     assert errors(world.tell(world.order(leader=2))) == [ErrorCode.NONE]
     assert len(world.fetching.log) == 4
     assert errors(world.tell(world.order(leader=2), topic_ids={"flights": mine})) == [ErrorCode.STALE_CONTROLLER_EPOCH]
 
 
-def test_the_coordinators_hear_of_changes_of_leadership(world: World) -> None:
+def test_the_coordinators_hear_of_changes_of_leadership(world: ControlledWorld) -> None:
     world.tell(world.order(), world.order(T1, leader=2))
     world.tell(world.order(leader_epoch=1), world.order(T1, leader=1, leader_epoch=1))
     world.tell(world.order(leader=3, leader_epoch=2))
@@ -215,7 +221,7 @@ def test_the_coordinators_hear_of_changes_of_leadership(world: World) -> None:
     ]
 
 
-def test_stop_without_deletion_only_stops_fetching(world: World) -> None:
+def test_stop_without_deletion_only_stops_fetching(world: ControlledWorld) -> None:
     world.tell(world.order(leader=2))
     world.fetching.log.clear()
     assert errors(stop(world)) == [ErrorCode.NONE]
@@ -224,13 +230,13 @@ def test_stop_without_deletion_only_stops_fetching(world: World) -> None:
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(2, 74), (3, 0), (4, 0), (-1, 0), (-2, 0)])
-def test_stop_and_leader_epochs(world: World, epoch: int, error: ErrorCode) -> None:
+def test_stop_and_leader_epochs(world: ControlledWorld, epoch: int, error: ErrorCode) -> None:
     world.tell(world.order(leader_epoch=3))
     assert errors(stop(world, leader_epoch=epoch, delete=True)) == [error]
     assert (world.logs.get(T0) is None) == (error == 0)
 
 
-def test_deletion_answers_who_waits(world: World) -> None:
+def test_deletion_answers_who_waits(world: ControlledWorld) -> None:
     world.tell(world.order())
     pending = produce(world, acks=-1)
     stop(world, leader_epoch=-2, delete=True)
@@ -238,7 +244,7 @@ def test_deletion_answers_who_waits(world: World) -> None:
     assert world.logs.deleted == [T0]
 
 
-def test_a_log_that_was_never_led_since_start_is_deleted_too(world: World) -> None:
+def test_a_log_that_was_never_led_since_start_is_deleted_too(world: ControlledWorld) -> None:
     world.tell(world.order())
     later = World()
     later.logs.logs = world.logs.logs
@@ -247,7 +253,7 @@ def test_a_log_that_was_never_led_since_start_is_deleted_too(world: World) -> No
     assert errors(stop(later, TopicPartition("never", 0), delete=True)) == [ErrorCode.NONE]
 
 
-def test_a_directory_that_fails_on_creation(world: World) -> None:
+def test_a_directory_that_fails_on_creation(world: ControlledWorld) -> None:
     world.logs.failing[T0] = StorageError("no space")
     assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     assert errors(world.tell(world.order(leader_epoch=1))) == [ErrorCode.KAFKA_STORAGE_ERROR]
@@ -261,7 +267,7 @@ def out_of_descriptors() -> Any:
     return trouble
 
 
-def test_a_replica_without_a_descriptor_left_is_followed_later(world: World) -> None:
+def test_a_replica_without_a_descriptor_left_is_followed_later(world: ControlledWorld) -> None:
     world.logs.failing[T0] = out_of_descriptors()
     orders = world.order(leader=2), world.order(T1, leader=2)
     assert errors(world.tell(*orders)) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
@@ -274,7 +280,7 @@ def test_a_replica_without_a_descriptor_left_is_followed_later(world: World) -> 
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_what_the_controller_says_since_counts(world: World, leaves: Any) -> None:
+def test_what_the_controller_says_since_counts(world: ControlledWorld, leaves: Any) -> None:
     world.logs.failing[T0] = out_of_descriptors()
     world.tell(world.order(leader=2))
     world.logs.failing.clear()
@@ -287,14 +293,14 @@ def test_what_the_controller_says_since_counts(world: World, leaves: Any) -> Non
     assert started == ([] if leaves else [3])
 
 
-def test_what_nobody_foresaw_costs_one_partition_of_an_order(world: World) -> None:
+def test_what_nobody_foresaw_costs_one_partition_of_an_order(world: ControlledWorld) -> None:
     world.logs.failing[T0] = KeyError(1)
     assert errors(world.tell(world.order(), world.order(T1))) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     world.logs.failing[T0] = FileNotFoundError()
     assert errors(world.tell(world.order(leader=2))) == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
-def test_a_directory_that_fails_later(world: World) -> None:
+def test_a_directory_that_fails_later(world: ControlledWorld) -> None:
     world.tell(world.order())
     pending = produce(world, acks=-1)
     world.replicas.requests.take_offline([T0])
@@ -303,26 +309,26 @@ def test_a_directory_that_fails_later(world: World) -> None:
     assert world.leadership.heard[-1] == ("follower", T0, 0)
 
 
-def test_settings_that_change_let_the_watermark_go(world: World) -> None:
+def test_settings_that_change_let_the_watermark_go(world: ControlledWorld) -> None:
     world.config = TopicConfig(min_insync_replicas=2)
     world.tell(world.order(isr=(1,)), world.order(T1, isr=(1,)))
     produce(world)
     produce(world, tp=T1)
     world.config = TopicConfig()
     world.replicas.topic_configs_changed(["other"])
-    assert world.logs.get(T0).high_watermark == 0
+    assert world.log(T0).high_watermark == 0
     world.replicas.topic_configs_changed(None)
-    assert [world.logs.get(tp).high_watermark for tp in (T0, T1)] == [1, 1]
+    assert [world.log(tp).high_watermark for tp in (T0, T1)] == [1, 1]
 
 
-def test_gauges(world: World) -> None:
+def test_gauges(world: ControlledWorld) -> None:
     world.tell(world.order(isr=(1,)), world.order(T1, leader=2))
     gauges = world.replicas.gauges()
     assert (gauges["leader_count"], gauges["partition_count"], gauges["under_replicated_partitions"]) == (1, 2, 1)
     assert (gauges["at_min_isr_partition_count"], gauges["under_min_isr_partition_count"]) == (1, 0)
 
 
-def test_an_order_that_comes_again_after_a_deletion_makes_nothing(world: World) -> None:
+def test_an_order_that_comes_again_after_a_deletion_makes_nothing(world: ControlledWorld) -> None:
     """The controller sent it twice, and the first copy waited here for something else."""
     topic = {"flights": uuid.UUID(int=7)}
     order = world.order(leader_epoch=3)

@@ -118,18 +118,18 @@ def test_expansion_counts_at_once_and_commits_with_the_answer(world: World) -> N
     world.tell(world.order(isr=(1, 2), partition_epoch=4))
     produce(world)
     follower_fetch(world, 2, 1)
-    assert world.logs.get(T0).high_watermark == 1
+    assert world.log(T0).high_watermark == 1
     follower_fetch(world, 3, 1)
     (change,) = world.submitted
     assert (change.new_isr, change.partition_epoch, change.leader_epoch) == ((1, 2, 3), 4, 0)
     produce(world)
     follower_fetch(world, 2, 2)
-    assert world.logs.get(T0).high_watermark == 1, "waits for the one that is joining"
+    assert world.log(T0).high_watermark == 1, "waits for the one that is joining"
     change.accept()
-    partition = world.replicas.partition(T0)
+    partition = world.partition(T0)
     assert (partition.isr.committed, partition.partition_epoch) == ((1, 2, 3), 5)
     follower_fetch(world, 3, 2)
-    assert world.logs.get(T0).high_watermark == 2
+    assert world.log(T0).high_watermark == 2
     assert world.replicas.counters.isr_expands == 1
 
 
@@ -178,7 +178,7 @@ def test_refused_as_ineligible_it_is_tried_again_with_the_next_fetch(world: Worl
     world.tell(world.order(isr=(1, 2)))
     follower_fetch(world, 3, 0)
     world.submitted.pop().callback(IsrChangeResult(ErrorCode.INELIGIBLE_REPLICA))
-    assert world.replicas.partition(T0).isr.pending is None
+    assert world.partition(T0).isr.pending is None
     follower_fetch(world, 3, 0)
     assert len(world.submitted) == 1
     assert world.replicas.counters.failed_isr_updates == 1
@@ -207,7 +207,7 @@ def test_an_answer_after_the_next_leader_and_isr_is_about_the_past(world: World)
     follower_fetch(world, 3, 0)
     world.tell(world.order(isr=(1,), leader_epoch=1, partition_epoch=3))
     world.submitted.pop().accept()
-    partition = world.replicas.partition(T0)
+    partition = world.partition(T0)
     assert (partition.isr.committed, partition.partition_epoch) == ((1,), 3)
 
 
@@ -228,9 +228,9 @@ def test_the_watermark_stands_still_under_the_minimum_and_moves_on_after(world: 
     world.tell(world.order(isr=(1,)))
     produce(world)
     follower_fetch(world, 2, 1)
-    assert world.logs.get(T0).high_watermark == 0
+    assert world.log(T0).high_watermark == 0
     world.submitted[0].accept()
-    assert world.logs.get(T0).high_watermark == 1
+    assert world.log(T0).high_watermark == 1
 
 
 def test_it_waits_for_who_is_about_to_join_if_alive(world: World) -> None:
@@ -238,12 +238,12 @@ def test_it_waits_for_who_is_about_to_join_if_alive(world: World) -> None:
     world.tell(world.order(isr=(1,)))
     follower_fetch(world, 2, 0)
     world.submitted.pop().callback(IsrChangeResult(ErrorCode.INVALID_UPDATE_VERSION))
-    world.replicas.partition(T0).isr.withdraw()
+    world.partition(T0).isr.withdraw()
     produce(world)
-    assert world.logs.get(T0).high_watermark == 0
+    assert world.log(T0).high_watermark == 0
     world.hear([1, 3])
     produce(world)
-    assert world.logs.get(T0).high_watermark == 2
+    assert world.log(T0).high_watermark == 2
 
 
 # Whatever can hold the watermark back also wakes it
@@ -302,7 +302,7 @@ def test_the_timer_of_a_closed_broker_does_nothing(world: World) -> None:
     world.replicas.close()
     assert pending.result()[0].error == ErrorCode.REQUEST_TIMED_OUT
     world.advance(10_000)
-    assert world.logs.get(T0).high_watermark == 0
+    assert world.log(T0).high_watermark == 0
 
 
 def test_the_first_of_those_about_to_join_to_lag_is_looked_at_first(world: World) -> None:

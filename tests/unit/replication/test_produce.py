@@ -28,7 +28,7 @@ def test_acks_one_answers_at_once_with_the_offsets(world: World) -> None:
 @pytest.mark.parametrize("acks", [-2, 2, 3])
 def test_other_acks_are_refused_and_nothing_is_written(world: World, acks: int) -> None:
     assert [r.error for r in produce(world, acks=acks)] == [ErrorCode.INVALID_REQUIRED_ACKS]
-    assert world.logs.get(T0).log_end_offset == 0
+    assert world.log(T0).log_end_offset == 0
 
 
 def test_a_lone_replica_commits_at_once() -> None:
@@ -36,7 +36,7 @@ def test_a_lone_replica_commits_at_once() -> None:
     world.tell(world.order(replicas=(1,)))
     result = produce(world, acks=-1)
     assert result[0].error == ErrorCode.NONE
-    assert world.logs.get(T0).high_watermark == 1
+    assert world.log(T0).high_watermark == 1
 
 
 def test_acks_all_waits_for_every_member_of_the_isr(world: World) -> None:
@@ -46,7 +46,7 @@ def test_acks_all_waits_for_every_member_of_the_isr(world: World) -> None:
     follower_fetch(world, 3, 2)
     assert pending.result()[0].error == ErrorCode.NONE
     assert pending.result()[0].base_offset == 0
-    assert world.logs.get(T0).high_watermark == 2
+    assert world.log(T0).high_watermark == 2
 
 
 def test_acks_all_times_out_and_the_record_stays(world: World) -> None:
@@ -55,7 +55,7 @@ def test_acks_all_times_out_and_the_record_stays(world: World) -> None:
     assert not pending.done()
     world.advance(1)
     assert pending.result()[0].error == ErrorCode.REQUEST_TIMED_OUT
-    assert world.logs.get(T0).log_end_offset == 1
+    assert world.log(T0).log_end_offset == 1
 
 
 def test_a_timeout_of_zero_does_not_wait(world: World) -> None:
@@ -67,9 +67,9 @@ def test_under_min_isr_nothing_is_written_for_acks_all_only() -> None:
     world.config = TopicConfig(min_insync_replicas=2)
     world.tell(world.order(isr=(1,)))
     assert produce(world, acks=-1)[0].error == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert world.logs.get(T0).log_end_offset == 0
+    assert world.log(T0).log_end_offset == 0
     assert produce(world, acks=1)[0].error == ErrorCode.NONE
-    assert world.logs.get(T0).high_watermark == 0, "the watermark stands still under the minimum (3.9)"
+    assert world.log(T0).high_watermark == 0, "the watermark stands still under the minimum (3.9)"
 
 
 def test_the_minimum_is_never_more_than_the_replicas_there_are() -> None:
@@ -80,11 +80,11 @@ def test_the_minimum_is_never_more_than_the_replicas_there_are() -> None:
 
 
 def test_committed_but_the_isr_shrank_below_the_minimum_meanwhile(world: World) -> None:
-    world.logs.get(T0).config = TopicConfig(min_insync_replicas=2)
+    world.log(T0).config = TopicConfig(min_insync_replicas=2)
     pending = produce(world, acks=-1)
     follower_fetch(world, 2, 1)
-    partition = world.replicas.partition(T0)
-    partition.log.set_high_watermark(1)
+    partition = world.partition(T0)
+    world.log(T0).set_high_watermark(1)
     partition.isr.commit((1,))
     world.replicas.hosted.watermark_moved(partition)
     assert pending.result()[0].error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -104,6 +104,7 @@ def test_only_the_partition_that_waits_is_held_back(world: World) -> None:
         timeout_ms=50,
         origin=Origin.CLIENT,
     )
+    assert isinstance(pending, Pending)
     world.advance(50)
     assert [r.error for r in pending.result()] == [
         ErrorCode.REQUEST_TIMED_OUT,
@@ -126,19 +127,20 @@ def test_internal_topics_are_for_the_broker_alone(world: World) -> None:
 
 
 def test_what_the_log_refuses_is_told_with_its_text(world: World) -> None:
-    world.logs.get(T0).refuse = ApiError(ErrorCode.CORRUPT_MESSAGE, "crc")
+    world.log(T0).refuse = ApiError(ErrorCode.CORRUPT_MESSAGE, "crc")
     result = produce(world)[0]
     assert (result.error, result.message, result.base_offset) == (ErrorCode.CORRUPT_MESSAGE, "crc", -1)
-    world.logs.get(T0).refuse = StorageError("disk full")
+    world.log(T0).refuse = StorageError("disk full")
     assert produce(world)[0].error == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_what_nobody_foresaw_is_one_partitions_error(world: World) -> None:
     world.tell(world.order(T1, isr=(1,)))
-    world.logs.get(T0).refuse = KeyError(1)
+    world.log(T0).refuse = KeyError(1)
     results = world.replicas.producing.append(
         [(T0, batch()), (T1, batch())], acks=1, timeout_ms=0, origin=Origin.CLIENT
     )
+    assert isinstance(results, list)
     assert [r.error for r in results] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
 
 
@@ -151,7 +153,7 @@ def test_closing_answers_who_waits(world: World) -> None:
 
 
 def test_changed_settings_count_at_once(world: World) -> None:
-    log = world.logs.get(T0)
+    log = world.log(T0)
     log.config = dataclasses.replace(log.config, min_insync_replicas=3)
-    world.replicas.partition(T0).isr.commit((1, 2))
+    world.partition(T0).isr.commit((1, 2))
     assert produce(world, acks=-1)[0].error == ErrorCode.NOT_ENOUGH_REPLICAS

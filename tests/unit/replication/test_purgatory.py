@@ -1,6 +1,6 @@
 """Waiting: exactly once, by key, by time."""
 
-from typing import Any
+from collections.abc import Hashable
 
 from logyard.broker.replication.purgatory import Delayed, Purgatory
 from tests.support.replica_world import World
@@ -10,14 +10,14 @@ class Wish(Delayed):
     def __init__(self) -> None:
         super().__init__()
         self.granted = False
-        self.answers = []
-        self.asked = []
+        self.answers: list[bool] = []
+        self.asked: list[Hashable | None] = []
 
-    def is_ready(self, key: Any) -> Any:
+    def is_ready(self, key: Hashable | None) -> bool:
         self.asked.append(key)
         return self.granted
 
-    def answer(self, *, expired: Any) -> None:
+    def answer(self, *, expired: bool) -> None:
         self.answers.append(expired)
 
 
@@ -55,12 +55,17 @@ def test_time_answers_once_and_cleans_up() -> None:
 def test_an_answer_may_check_the_same_key_again() -> None:
     """Completing one may make the next ready: no operation is lost or answered twice."""
     purgatory = Purgatory(World())
-    first, second = Wish(), Wish()
+    told = []
+
+    class Waking(Wish):
+        def answer(self, *, expired: bool) -> None:
+            told.append("first")
+            purgatory.check("a")
+
+    first, second = Waking(), Wish()
     for wish in (first, second):
         purgatory.try_complete_else_watch(wish, ["a"], 100)
         wish.granted = True
-    told = []
-    first.answer = lambda *, expired: (told.append("first"), purgatory.check("a"))  # type: ignore[method-assign]
     purgatory.check("a")
     assert (told, second.answers) == (["first"], [False])
 

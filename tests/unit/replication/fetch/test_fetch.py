@@ -54,7 +54,7 @@ def test_a_follower_and_the_debugging_consumer_see_everything(world: World) -> N
 def test_read_committed_ends_at_the_last_stable_offset_and_names_aborted_transactions(world: World) -> None:
     for _ in range(3):
         produce(world)
-    log = world.logs.get(T0)
+    log = world.log(T0)
     log.open_transaction, log.aborted = 2, [Aborted(9, 1), Aborted(8, 2)]
     result = fetch(world, ask(), isolation=Isolation.READ_COMMITTED)[0]
     assert (offsets(result), result.last_stable_offset, result.aborted) == ([0, 1], 2, [(9, 1)])
@@ -104,7 +104,7 @@ def test_unknown_elsewhere_and_offline(world: World) -> None:
 
 def test_another_topic_of_the_same_name(world: World) -> None:
     mine, other = uuid.uuid4(), uuid.uuid4()
-    world.logs.get(T0).topic_id = mine
+    world.log(T0).topic_id = mine
     assert fetch(world, ask(topic_id=other))[0].error == ErrorCode.INCONSISTENT_TOPIC_ID
     assert fetch(world, ask(topic_id=mine))[0].error == ErrorCode.NONE
 
@@ -174,7 +174,7 @@ def test_an_error_anywhere_ends_the_waiting_at_once(world: World) -> None:
 
 def test_cold_data_is_read_elsewhere_and_answered_later(world: World) -> None:
     produce(world)
-    world.logs.get(T0).cold = True
+    world.log(T0).cold = True
     pending = fetch(world, ask())
     assert not pending.done()
     work, reading = world.blocked.pop()
@@ -184,7 +184,7 @@ def test_cold_data_is_read_elsewhere_and_answered_later(world: World) -> None:
 
 def test_cold_data_of_a_past_epoch_is_thrown_away(world: World) -> None:
     produce(world)
-    world.logs.get(T0).cold = True
+    world.log(T0).cold = True
     pending = fetch(world, ask())
     world.tell(world.order(leader=2, leader_epoch=1, replicas=(1, 2)))
     work, reading = world.blocked.pop()
@@ -198,7 +198,7 @@ def test_diverging_epoch_and_no_progress_noted(world: World) -> None:
     produce(world, count=2)
     world.tell(world.order(leader_epoch=3, replicas=(1, 2), isr=(1,)))
     produce(world, count=2)
-    partition = world.replicas.partition(T0)
+    partition = world.partition(T0)
 
     def told(offset: int, epoch: int) -> Any:
         result = follower_fetch(world, 2, offset, last_fetched_epoch=epoch)[0]
@@ -219,7 +219,7 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
     world.tell(world.order(replicas=(1, 2, 3), isr=(1,)))
     produce(world)
     follower_fetch(world, 2, 1)
-    asked = {"rack": "rack2", "listener": "PLAINTEXT", "only_leader": False}
+    asked: dict[str, Any] = {"rack": "rack2", "listener": "PLAINTEXT", "only_leader": False}
     result = fetch(world, ask(), **asked)[0]
     assert (result.preferred_read_replica, result.records) == (2, b"")
     assert fetch(world, ask(), **{**asked, "rack": "rack3"})[0].preferred_read_replica == -1
@@ -238,7 +238,7 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
 def test_whatever_one_log_raises_is_its_own_answer(world: World, trouble: Any, code: ErrorCode) -> None:
     produce(world)
     produce(world, tp=T1)
-    world.logs.get(T0).unreadable = trouble
+    world.log(T0).unreadable = trouble
     broken, sound = fetch(world, ask(), ask(tp=T1), replica_id=2)
     assert (broken.error, offsets(sound)) == (code, [0])
     waiting = fetch(world, ask(1), ask(1, T1), wait_ms=500, min_bytes=2)
@@ -249,7 +249,7 @@ def test_whatever_one_log_raises_is_its_own_answer(world: World, trouble: Any, c
 def test_whatever_a_thread_raises_answers_the_fetch(world: World) -> None:
     produce(world)
     produce(world, tp=T1)
-    world.logs.get(T0).cold = world.logs.get(T1).cold = True
+    world.log(T0).cold = world.log(T1).cold = True
     pending = fetch(world, ask(), ask(tp=T1))
     (_, first), (work, second) = world.blocked
     first.fail(KeyError(1))

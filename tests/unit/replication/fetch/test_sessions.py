@@ -17,11 +17,20 @@ from tests.support.replica_world import T0, T1, World, follower_fetch, produce
 MB = 10**6
 
 
+class SessionWorld(World):
+    """A leader of two partitions, with two slots for fetch sessions."""
+
+    def __init__(self) -> None:
+        super().__init__(fetch_session_slots_max=2, fetch_session_eviction_ms=1000)
+        self.sessions = FetchSessions(self.replicas.hosted, itertools.count(100).__next__)
+        self.tell(self.order(replicas=(1, 2), isr=(1, 2)), self.order(T1, replicas=(1, 2), isr=(1, 2)))
+
+
 class Client:
     """One fetching client: remembers its session's id and epoch."""
 
     def __init__(
-        self, world: World, replica: int = -1, wait_ms: int = 0, by_id: bool = False, allowed: Any = None
+        self, world: SessionWorld, replica: int = -1, wait_ms: int = 0, by_id: bool = False, allowed: Any = None
     ) -> None:
         self.world, self.replica, self.wait_ms, self.by_id = world, replica, wait_ms, by_id
         self.id = self.epoch = 0
@@ -61,14 +70,11 @@ def ask(tp: TopicPartition = T0, offset: int = 0, **fields: Any) -> Any:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World(fetch_session_slots_max=2, fetch_session_eviction_ms=1000)
-    world.sessions = FetchSessions(world.replicas.hosted, itertools.count(100).__next__)
-    world.tell(world.order(replicas=(1, 2), isr=(1, 2)), world.order(T1, replicas=(1, 2), isr=(1, 2)))
-    return world
+def world() -> SessionWorld:
+    return SessionWorld()
 
 
-def test_a_session_answers_only_what_changed(world: World) -> None:
+def test_a_session_answers_only_what_changed(world: SessionWorld) -> None:
     client = Client(world, replica=2)
     assert set(client.fetch(ask(), ask(T1))) == {T0, T1}
     assert client.id == 100
@@ -79,7 +85,7 @@ def test_a_session_answers_only_what_changed(world: World) -> None:
     assert set(answers) == {T1}
 
 
-def test_what_is_not_taken_comes_again(world: World) -> None:
+def test_what_is_not_taken_comes_again(world: SessionWorld) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     produce(world)
@@ -89,7 +95,7 @@ def test_what_is_not_taken_comes_again(world: World) -> None:
     assert client.fetch() == {}
 
 
-def test_what_is_asked_anew_is_told_anew(world: World) -> None:
+def test_what_is_asked_anew_is_told_anew(world: SessionWorld) -> None:
     """A follower that enters a new epoch drops the answer on its way to it, and with it a high watermark."""
     client = Client(world, replica=2)
     assert set(client.fetch(ask(), ask(T1))) == {T0, T1}
@@ -97,7 +103,7 @@ def test_what_is_asked_anew_is_told_anew(world: World) -> None:
     assert client.fetch() == {}
 
 
-def test_the_high_watermark_alone_is_news(world: World) -> None:
+def test_the_high_watermark_alone_is_news(world: SessionWorld) -> None:
     client = Client(world)
     client.fetch(ask(offset=0))
     produce(world)
@@ -106,7 +112,7 @@ def test_the_high_watermark_alone_is_news(world: World) -> None:
     assert client.fetch()[T0].high_watermark == 1
 
 
-def test_quiet_partitions_are_not_looked_at(world: World) -> None:
+def test_quiet_partitions_are_not_looked_at(world: SessionWorld) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     client.fetch()
@@ -118,7 +124,7 @@ def test_quiet_partitions_are_not_looked_at(world: World) -> None:
     assert [a.tp for a in context.source.candidates()] == [T0]
 
 
-def test_a_quiet_follower_stays_caught_up_by_fetching_at_all(world: World) -> None:
+def test_a_quiet_follower_stays_caught_up_by_fetching_at_all(world: SessionWorld) -> None:
     world.replicas.start()
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
@@ -132,7 +138,7 @@ def test_a_quiet_follower_stays_caught_up_by_fetching_at_all(world: World) -> No
     assert [s.tp for s in world.submitted] == [T0], "now it is behind, in this partition alone"
 
 
-def test_who_left_the_isr_is_not_in_sync_because_its_session_lives_on(world: World) -> None:
+def test_who_left_the_isr_is_not_in_sync_because_its_session_lives_on(world: SessionWorld) -> None:
     """A follower that shuts down is put out of the ISR; until it has ended, other partitions keep its session busy."""
     client = Client(world, replica=2)
     client.fetch(ask(leader_epoch=0), ask(T1, leader_epoch=0))
@@ -143,17 +149,17 @@ def test_who_left_the_isr_is_not_in_sync_because_its_session_lives_on(world: Wor
     assert produce(world, acks=-1)[0].error is ErrorCode.NONE
 
 
-def test_a_request_that_forgets_a_partition_is_no_fetch_of_it(world: World) -> None:
+def test_a_request_that_forgets_a_partition_is_no_fetch_of_it(world: SessionWorld) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     client.fetch()
     fetched = world.replicas.hosted.now_ms()
     world.advance(1000)
     client.fetch(forgotten=[("flights", 0)])
-    assert world.replicas.partition(T0).remotes[2].last_caught_up_ms == fetched
+    assert world.partition(T0).remotes[2].last_caught_up_ms == fetched
 
 
-def test_a_follower_outside_the_isr_is_looked_at_each_time(world: World) -> None:
+def test_a_follower_outside_the_isr_is_looked_at_each_time(world: SessionWorld) -> None:
     world.tell(world.order(replicas=(1, 2), isr=(1,), leader_epoch=1, partition_epoch=1))
     world.hear([1])
     client = Client(world, replica=2)
@@ -165,7 +171,7 @@ def test_a_follower_outside_the_isr_is_looked_at_each_time(world: World) -> None
     assert [s.new_isr for s in world.submitted] == [(1, 2)]
 
 
-def test_errors_are_repeated_and_their_end_is_news(world: World) -> None:
+def test_errors_are_repeated_and_their_end_is_news(world: SessionWorld) -> None:
     far = TopicPartition("far", 0)
     client = Client(world)
     client.fetch(ask(far), ask())
@@ -176,7 +182,7 @@ def test_errors_are_repeated_and_their_end_is_news(world: World) -> None:
     assert client.fetch() == {}
 
 
-def test_retention_is_news_after_a_while(world: World) -> None:
+def test_retention_is_news_after_a_while(world: SessionWorld) -> None:
     world.replicas.start()
     for _ in range(2):
         produce(world)
@@ -184,14 +190,14 @@ def test_retention_is_news_after_a_while(world: World) -> None:
     client = Client(world)
     client.fetch(ask(offset=2))
     client.fetch()
-    world.logs.get(T0).advance_log_start(1)
+    world.log(T0).advance_log_start(1)
     assert client.fetch() == {}
     world.advance(15_000)
     assert client.fetch()[T0].log_start_offset == 1
     assert client.fetch() == {}
 
 
-def test_waiting_in_a_session(world: World) -> None:
+def test_waiting_in_a_session(world: SessionWorld) -> None:
     client = Client(world, replica=2, wait_ms=500)
     client.wait_ms = 0
     client.fetch(ask(), ask(T1))
@@ -206,7 +212,7 @@ def test_waiting_in_a_session(world: World) -> None:
     assert {tp: a.high_watermark for tp, a in client.end(context, pending.result()).items()} == {T1: 1}
 
 
-def test_a_follower_is_hurried_when_it_has_something_new_to_follow(world: World) -> None:
+def test_a_follower_is_hurried_when_it_has_something_new_to_follow(world: SessionWorld) -> None:
     follower, consumer = Client(world, replica=2), Client(world)
     for client in (follower, consumer):
         client.fetch(ask(), ask(T1))
@@ -220,7 +226,7 @@ def test_a_follower_is_hurried_when_it_has_something_new_to_follow(world: World)
     assert (follower.end(context, waiting.result()), patient.done()) == ({}, False)
 
 
-def test_losing_the_leader_wakes_a_session(world: World) -> None:
+def test_losing_the_leader_wakes_a_session(world: SessionWorld) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     client.fetch()
@@ -230,19 +236,19 @@ def test_losing_the_leader_wakes_a_session(world: World) -> None:
     assert client.end(context, pending.result())[T0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_forgetting(world: World) -> None:
+def test_forgetting(world: SessionWorld) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     client.fetch(forgotten=[("flights", 1)])
     produce(world, tp=T1)
     assert client.fetch() == {}
-    assert world.replicas.partition(T1).observers == {}
-    assert world.replicas.partition(T1).remotes[2].heartbeat is None
+    assert world.partition(T1).observers == {}
+    assert world.partition(T1).remotes[2].heartbeat is None
     client.fetch(forgotten=[("flights", 0)])
     assert len(world.sessions) == 0, "an empty session is closed"
 
 
-def test_session_errors(world: World) -> None:
+def test_session_errors(world: SessionWorld) -> None:
     client = Client(world)
     client.fetch(ask())
     client.epoch = 5
@@ -253,7 +259,7 @@ def test_session_errors(world: World) -> None:
     assert client.fetch() is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_overtaken_by_its_own_next_request(world: World) -> None:
+def test_overtaken_by_its_own_next_request(world: SessionWorld) -> None:
     client = Client(world)
     client.fetch(ask())
     context, answers = client.start()
@@ -262,7 +268,7 @@ def test_overtaken_by_its_own_next_request(world: World) -> None:
     assert context.finish(answers)[0] is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_a_full_request_closes_the_old_session(world: World) -> None:
+def test_a_full_request_closes_the_old_session(world: SessionWorld) -> None:
     client = Client(world)
     client.fetch(ask())
     client.epoch = 0
@@ -273,7 +279,7 @@ def test_a_full_request_closes_the_old_session(world: World) -> None:
     assert (client.id, len(world.sessions)) == (0, 0)
 
 
-def test_topic_ids_that_are_not_known_yet(world: World) -> None:
+def test_topic_ids_that_are_not_known_yet(world: SessionWorld) -> None:
     mine = uuid.UUID(int=5)
     client = Client(world, by_id=True)
     unnamed = ask(TopicPartition("", 0), topic_id=mine)
@@ -281,18 +287,18 @@ def test_topic_ids_that_are_not_known_yet(world: World) -> None:
     assert (answer.error, answer.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, mine)
     (answer,) = client.fetch().values()
     assert answer.error is ErrorCode.UNKNOWN_TOPIC_ID
-    world.logs.get(T0).topic_id = mine
+    world.log(T0).topic_id = mine
     world.hear([1, 2], [PartitionUpdate(T0, 1, 0, (1, 2), (1, 2))], topic_ids={"flights": mine})
     assert client.fetch()[T0].error is ErrorCode.NONE
 
 
-def test_a_topic_made_anew_is_another_topic(world: World) -> None:
+def test_a_topic_made_anew_is_another_topic(world: SessionWorld) -> None:
     old, new = uuid.UUID(int=5), uuid.UUID(int=6)
-    world.logs.get(T0).topic_id = old
+    world.log(T0).topic_id = old
     world.hear([1, 2], [PartitionUpdate(T0, 1, 0, (1, 2), (1, 2))], topic_ids={"flights": old})
     client = Client(world, by_id=True)
     client.fetch(ask(topic_id=old))
-    world.logs.get(T0).topic_id = new
+    world.log(T0).topic_id = new
     world.hear([1, 2], [PartitionUpdate(T0, 1, 0, (1, 2), (1, 2))], topic_ids={"flights": new})
     answers = client.fetch(ask(topic_id=new), forgotten=[(old, 0)])
     assert {(a.topic_id, a.error) for a in answers.values()} == {(new, ErrorCode.NONE)}
@@ -301,23 +307,23 @@ def test_a_topic_made_anew_is_another_topic(world: World) -> None:
     assert len(parse(client.fetch()[T0].records)) == 1
 
 
-def test_a_topic_whose_name_is_lost_is_forgotten_for_good(world: World) -> None:
+def test_a_topic_whose_name_is_lost_is_forgotten_for_good(world: SessionWorld) -> None:
     """It is deleted, its id means nothing any more, and its partition still moves once when it is stopped."""
     mine, other = uuid.UUID(int=5), uuid.UUID(int=6)
-    world.logs.get(T0).topic_id = mine
+    world.log(T0).topic_id = mine
     world.hear([1, 2], [PartitionUpdate(T0, 1, 0, (1, 2), (1, 2))], topic_ids={"flights": mine})
     client = Client(world, by_id=True)
     client.fetch(ask(topic_id=mine), ask(TopicPartition("", 0), topic_id=other))
     client.fetch()
-    assert len(world.replicas.partition(T0).observers) == 1
+    assert len(world.partition(T0).observers) == 1
     world.hear([1, 2], [PartitionUpdate(T0, LEADER_DURING_DELETE, 0, (1, 2), (1, 2))], topic_ids={"flights": mine})
     client.fetch(ask(TopicPartition("", 0), topic_id=mine))
     client.fetch(forgotten=[(mine, 0)])
-    assert world.replicas.partition(T0).observers == {}
-    world.replicas.hosted.transitioned(world.replicas.partition(T0))
+    assert world.partition(T0).observers == {}
+    world.replicas.hosted.transitioned(world.partition(T0))
 
 
-def test_what_one_may_not_read(world: World) -> None:
+def test_what_one_may_not_read(world: SessionWorld) -> None:
     client = Client(world, allowed=lambda topic: False)
     client.wait_ms = 500
     assert client.fetch(ask())[T0].error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -326,7 +332,7 @@ def test_what_one_may_not_read(world: World) -> None:
     assert client.fetch()[T0].error is ErrorCode.NONE
 
 
-def test_nobody_starves_behind_a_busy_partition(world: World) -> None:
+def test_nobody_starves_behind_a_busy_partition(world: SessionWorld) -> None:
     client = Client(world, replica=2)
     client.fetch(ask(), ask(T1))
     for tp in (T0, T1):
@@ -339,7 +345,7 @@ def test_nobody_starves_behind_a_busy_partition(world: World) -> None:
     assert [tp for tp, a in second.items() if a.records] == [T1 if served == T0 else T0]
 
 
-def test_slots_and_eviction(world: World) -> None:
+def test_slots_and_eviction(world: SessionWorld) -> None:
     def fresh(replica: int = -1, partitions: int = 1) -> Any:
         client = Client(world, replica=replica)
         client.fetch(*[ask(TopicPartition("flights", n)) for n in range(partitions)])

@@ -341,7 +341,9 @@ def test_old_protocols_ask_for_epochs_first(loop: VirtualLoop) -> None:
     run(loop, story, truncates_on_fetch=False)
 
 
-def test_a_disk_that_fails_while_epochs_are_asked_for_costs_one_partition(loop: VirtualLoop) -> None:
+def test_a_disk_that_fails_while_epochs_are_asked_for_costs_one_partition(
+    loop: VirtualLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story(f: Followed) -> None:
         def broken(offset: int) -> None:
             raise StorageError("disk")
@@ -349,7 +351,7 @@ def test_a_disk_that_fails_while_epochs_are_asked_for_costs_one_partition(loop: 
         f.world.tell(f.world.order(leader=9, replicas=(1, 9)), f.world.order(T1, leader=9, replicas=(1, 9)))
         for tp in (T0, T1):
             f.log(tp).append_as_follower(memoryview(b"".join(stored(n, 1) for n in range(4))))
-        f.log(T0).truncate_to = broken
+        monkeypatch.setattr(f.log(T0), "truncate_to", broken)
         f.leader.epochs = {1: (ErrorCode.NONE, 1, 2)}
         f.world.tell(f.world.order(leader=2, leader_epoch=5), f.world.order(T1, leader=2, leader_epoch=5))
         await asyncio.sleep(0.1)

@@ -22,7 +22,7 @@ def loop() -> Iterator[VirtualLoop]:
     ("leader_start", "leader_end", "then"),
     [(0, 1, (0, 1)), (5, 9, (5, 5)), (2, 9, (0, 2)), (0, 2, (0, 2))],
 )
-def test_out_of_range(loop: VirtualLoop, leader_start: int, leader_end: int, then: int) -> None:
+def test_out_of_range(loop: VirtualLoop, leader_start: int, leader_end: int, then: tuple[int, int]) -> None:
     async def story(f: Followed) -> None:
         f.world.tell(f.world.order(leader=9, replicas=(1, 9)))
         f.log().append_as_follower(memoryview(stored(0, 0) + stored(1, 0)))

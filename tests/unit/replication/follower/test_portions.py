@@ -44,7 +44,7 @@ def test_what_is_no_batch_comes_as_it_is() -> None:
         assert [bytes(each) for each in portions(data, 1)] == [data]
 
 
-class Told(list):
+class Told(list[TopicPartition]):
     """Calls `act` on the loop's next turn when the first portion is in."""
 
     def __init__(self, loop: VirtualLoop, act: Any) -> None:
