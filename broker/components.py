@@ -47,6 +47,7 @@ from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.settings_changes import SettingsChanges
+from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
 from logyard.broker.zk.producer_id_blocks import ZooKeeperBlocks
@@ -234,6 +235,9 @@ class Components:
             groups=self.groups,
             controller=self.controller,
             producer_ids=self.producer_ids,
+            transaction_partitions=Partitioning(
+                self.metadata, lambda: config.int("transaction.state.log.num.partitions")
+            ),
             auto_create=AutoCreate(config, self.metadata, self.to_controller),
             topic_waits=TopicWaits(self.metadata),
             log_dir_moves=self.log_dir_moves,

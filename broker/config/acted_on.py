@@ -124,6 +124,11 @@ ACTED_ON: Mapping[str, str] = {
     "offsets.topic.replication.factor": "How many replicas the offsets topic has.",
     "offsets.topic.num.partitions": "How many partitions the offsets topic has.",
     "offsets.topic.segment.bytes": "The segment size of the offsets topic.",
+    # Transactions
+    "transaction.state.log.num.partitions": "How many partitions the topic of transactions' states has.",
+    "transaction.state.log.replication.factor": "How many replicas it has.",
+    "transaction.state.log.min.isr": "How many replicas have to be in sync for a change of a transaction.",
+    "transaction.state.log.segment.bytes": "Its segment size.",
     "offsets.retention.minutes": "How long offsets of an empty group are kept.",
     "offsets.commit.timeout.ms": "How long a commit waits for the replicas.",
     # Our own

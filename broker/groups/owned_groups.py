@@ -1,9 +1,9 @@
 """Which groups are ours, and may be served now."""
 
 from logyard.broker.errors import ErrorCode
-from logyard.broker.groups import record_format
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.ports import OffsetsLog
+from logyard.broker.metadata.coordinators import partition_for
 
 
 class Roster:
@@ -20,7 +20,7 @@ class Roster:
         self._led: dict[int, object | None] = {}
 
     def partition_for(self, group_id: str) -> int:
-        return record_format.partition_for(group_id, self._log.partition_count)
+        return partition_for(group_id, self._log.partition_count)
 
     def availability(self, group_id: str) -> ErrorCode:
         """NONE where this broker may answer for the group now."""

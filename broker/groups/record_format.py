@@ -170,17 +170,3 @@ def _decode_member(reader: _Reader, version: int, protocol_type: str, protocol: 
         ((protocol, metadata),),
         assignment,
     )
-
-
-def partition_for(name: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` (or `__transaction_state`) that holds a group or transactional id.
-
-    The absolute value of Java's String.hashCode, with 0 for the one hash that has none (facts §16).
-    """
-    hashed = 0
-    raw = name.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(raw), 2):
-        hashed = (31 * hashed + (raw[index] << 8 | raw[index + 1])) & 0xFFFFFFFF
-    if hashed == 0x80000000:
-        return 0
-    return (hashed if hashed < 0x80000000 else 0x100000000 - hashed) % partitions

@@ -9,7 +9,7 @@ from logyard.broker.client.controller_link import ToController
 from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.errors import CorruptData, ErrorCode
 from logyard.broker.metadata.cache import MetadataCache
-from logyard.broker.model import OFFSETS_TOPIC
+from logyard.broker.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from logyard.broker.replication.ports import LinkError
 
 CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 5
@@ -32,25 +32,47 @@ class AutoCreate:
         return await self._make({"name": name, "num_partitions": -1, "replication_factor": -1})
 
     async def create_internal(self, name: str) -> ErrorCode:
-        """Make `__consumer_offsets`; INVALID_REPLICATION_FACTOR while too few brokers live for its replicas."""
-        if name != OFFSETS_TOPIC:
+        """Make an internal topic with its settings.
+
+        INVALID_REPLICATION_FACTOR while too few brokers live for its replicas, UNKNOWN_TOPIC_OR_PARTITION for a topic
+        that is not internal.
+        """
+        if name == OFFSETS_TOPIC:
+            topic = self._offsets_topic()
+        elif name == TRANSACTIONS_TOPIC:
+            topic = self._transactions_topic()
+        else:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        replication_factor = self._config.int("offsets.topic.replication.factor")
-        if len(self._metadata.brokers) < replication_factor:
+        if len(self._metadata.brokers) < topic["replication_factor"]:
             return ErrorCode.INVALID_REPLICATION_FACTOR
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(self._config.int("offsets.topic.segment.bytes")),
+        configs = [{"name": key, "value": str(value)} for key, value in topic["configs"].items()]
+        return await self._make({**topic, "name": name, "configs": configs})
+
+    def _offsets_topic(self) -> dict[str, Any]:
+        config = self._config
+        return {
+            "num_partitions": config.int("offsets.topic.num.partitions"),
+            "replication_factor": config.int("offsets.topic.replication.factor"),
+            "configs": {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": config.int("offsets.topic.segment.bytes"),
+            },
         }
-        return await self._make(
-            {
-                "name": name,
-                "num_partitions": self._config.int("offsets.topic.num.partitions"),
-                "replication_factor": replication_factor,
-                "configs": [{"name": key, "value": value} for key, value in configs.items()],
-            }
-        )
+
+    def _transactions_topic(self) -> dict[str, Any]:
+        config = self._config
+        return {
+            "num_partitions": config.int("transaction.state.log.num.partitions"),
+            "replication_factor": config.int("transaction.state.log.replication.factor"),
+            "configs": {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": config.int("transaction.state.log.min.isr"),
+                "segment.bytes": config.int("transaction.state.log.segment.bytes"),
+                "unclean.leader.election.enable": "false",
+            },
+        }
 
     async def _make(self, topic: dict[str, Any]) -> ErrorCode:
         name = topic["name"]

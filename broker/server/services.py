@@ -26,6 +26,7 @@ from logyard.broker.server.answer_cache import KeptAnswers
 from logyard.broker.server.auto_creation import AutoCreate
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.server.turns import Turns
+from logyard.broker.transactions.partitioning import Partitioning
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
 
@@ -48,6 +49,7 @@ class Services:
     groups: GroupCoordinator
     controller: ControllerRunner
     producer_ids: ProducerIds
+    transaction_partitions: Partitioning
     auto_create: AutoCreate
     topic_waits: TopicWaits
     log_dir_moves: LogDirMoves

@@ -27,6 +27,8 @@ SETTINGS = {
     "zookeeper.connect": "in.memory:2181",
     "log.cleaner.enable": "false",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
 }
 
 

@@ -1,4 +1,4 @@
-"""The bytes of __consumer_offsets, and the partition a group lives in."""
+"""The bytes of __consumer_offsets."""
 
 import pytest
 
@@ -42,12 +42,3 @@ def test_cut_record_is_refused(size: int) -> None:
     group.add(Member("a", None, "c", "/h", 10, 20, "consumer", (("range", b"meta"),)))
     with pytest.raises(CorruptData):
         record_format.decode_group("g", record_format.group_value(group, {})[:size], 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "java_hash"),
-    [("", 0), ("a", 97), ("hello", 99162322), ("polygenelubricants", -(2**31)), ("zzzzzz", -685785664)],
-)
-def test_partition_is_the_absolute_java_hash(name: str, java_hash: int) -> None:
-    expected = 0 if java_hash == -(2**31) else abs(java_hash) % 50
-    assert record_format.partition_for(name, 50) == expected

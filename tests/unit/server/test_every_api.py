@@ -116,6 +116,26 @@ def test_what_a_handler_raises_is_told_in_every_version(api: Api) -> None:
             assert ErrorCode.KAFKA_STORAGE_ERROR in told, version
 
 
+async def test_the_first_question_for_a_coordinator_makes_its_topic(ask: Asking) -> None:
+    for _ in range(200):
+        found = await ask("FindCoordinator", coordinator_keys=["x", "y"], key_type=1)
+        codes = {c.error_code for c in found.coordinators}
+        assert codes <= {NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        if codes == {NONE}:
+            break
+        await asyncio.sleep(0.02)
+    assert [(c.key, c.node_id) for c in found.coordinators] == [("x", 1), ("y", 1)]
+    assert (await ask("FindCoordinator", 3, key="x", key_type=1)).node_id == 1
+    known = await ask("Metadata", topics=None, allow_auto_topic_creation=False)
+    assert {(t.name, len(t.partitions)) for t in known.topics if t.is_internal} == {("__transaction_state", 50)}
+    asked = {"resource_type": 2, "resource_name": "__transaction_state", "configuration_keys": None}
+    (described,) = (await ask("DescribeConfigs", resources=[asked])).results
+    held = {c.name: c.value for c in described.configs}
+    chosen = ("cleanup.policy", "compression.type", "unclean.leader.election.enable", "min.insync.replicas")
+    assert [held[name] for name in chosen] == ["compact", "uncompressed", "false", "1"]
+    assert held["segment.bytes"] == "104857600"
+
+
 async def test_a_group_from_its_first_member_to_its_end(ask: Asking) -> None:
     for _ in range(100):
         found = await ask("FindCoordinator", coordinator_keys=[GROUP], key_type=0)
