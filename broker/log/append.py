@@ -1,7 +1,7 @@
-"""What becomes of batches before they are written: checked, numbered, stamped, and summed up in one `Chunk`.
+"""The steps before batches are written: check them, assign offsets, stamp them, and sum them up in a `Chunk`.
 
-Rule 1: nothing is numbered, and no producer's state changes, before every batch of the call has passed.
-Rule 2: the stamps go into the caller's buffer, and that buffer is written: no copy is made.
+Rule 1: no offset is assigned, and no producer's state changes, before every batch of the call has passed its checks.
+Rule 2: batches are stamped in the caller's buffer, which is then written without a copy.
 """
 
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ NO_TIME = -1
 
 
 class AppendInfo(NamedTuple):
-    """What an append did. `append_time_ms` is -1 with CreateTime; `start_offset` the log start; `size` in bytes.
+    """The result of an append. `append_time_ms` is -1 with CreateTime; `start_offset` is the log's; `size` in bytes.
 
-    For a `duplicate` the offsets are those of the first time, and nothing was written.
+    For a `duplicate` nothing was written, and the offsets are those of the first append.
     """
 
     first_offset: int
@@ -59,15 +59,15 @@ class AppendInfo(NamedTuple):
 
     @classmethod
     def again(cls, seen: SeenBatch, log_start: int) -> "AppendInfo":
-        """Tell of a duplicate what was told the first time."""
+        """Return the result for a duplicate: that of its first append."""
         return cls(seen.first_offset, seen.last_offset, seen.timestamp, seen.timestamp, log_start, 0, True)
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Batches ready to be written in one piece, and what has to be remembered once they are.
+    """Batches to write at once, and the facts to remember when they are written.
 
-    `epochs` are those behind the last message of an old format, where it `has_old` ones.
+    `epochs` are (leader epoch, first offset); if the chunk `has_old` messages, of magic 0 or 1, only those after them.
     """
 
     data: memoryview
@@ -81,7 +81,7 @@ class Chunk:
 
 
 class Staged:
-    """The producers' entries as they will be after the chunk, over what the log knows now."""
+    """The producers' entries as they will be after the chunk; entries that it does not change come from the log."""
 
     __slots__ = ("_states", "completed", "entries")
 
@@ -95,7 +95,7 @@ class Staged:
         return self._states.entries.get(producer_id) if staged is None else staged
 
     def take(self, header: BatchHeader, batch: memoryview, first_offset: int, origin: Origin, timestamp: int) -> None:
-        """Advance the batch's producer; `batch` is the whole batch, opened only for a marker.
+        """Stage the next entry of the batch's producer; `batch` is the whole batch, and is parsed only for a marker.
 
         Raises ApiError as `advance` and `end_transaction` do, CorruptData for a marker that does not parse.
         """
@@ -121,16 +121,16 @@ class Staged:
         self.entries[header.producer_id] = advance(entry, data, origin)
 
     def commit(self, segment: Segment, high_watermark: int) -> bool:
-        """Keep what was staged, now that the chunk is written to `segment`; returns whether a transaction was aborted.
+        """Store the staged entries once the chunk is in `segment`; returns whether a transaction was aborted.
 
-        Aborted transactions are noted in the segment, those whose markers are not below the high watermark are kept as
-        completed.
+        Aborted transactions are added to the segment's index. Completed ones hold the last stable offset back until
+        their markers are below the high watermark.
         """
         producers = self._states
         for entry in self.entries.values():
             producers.remember(entry)
-        # What ends later in this chunk was still open when an earlier one ended: a search for aborted transactions goes
-        # on from there.
+        # A transaction that ends later in this chunk was still open when an earlier one ended, so it limits the last
+        # stable offset that the earlier one's index entry gets.
         open_from = [done.first_offset for done in self.completed]
         for number in reversed(range(len(open_from) - 1)):
             open_from[number] = min(open_from[number], open_from[number + 1])
@@ -146,7 +146,7 @@ class Staged:
 
 
 def read_marker(header: BatchHeader, batch: memoryview, offset: int) -> Marker | None:
-    """Return the marker in a control batch; None where it is emptied (compaction) or of another kind."""
+    """Return the marker in a control batch; None if compaction emptied the batch, or the marker is of another kind."""
     found = next(iter_records(batch), None)
     if found is None or control_type(found) not in (ABORT, COMMIT):
         return None
@@ -157,7 +157,7 @@ def read_marker(header: BatchHeader, batch: memoryview, offset: int) -> Marker |
 
 
 class Admission(NamedTuple):
-    """What the log says of itself to those who want to append."""
+    """What an append needs to know of the log."""
 
     next_offset: int
     config: TopicConfig
@@ -166,7 +166,7 @@ class Admission(NamedTuple):
 
 
 def bounds_of(config: TopicConfig, *, validate_records: bool) -> Bounds:
-    """Return what the topic's config (and logyard.validate.records) demands of a client's batch."""
+    """Return what the topic's config and logyard.validate.records demand of a client's batch."""
     levels = {"gzip": config.compression_gzip_level, "zstd": config.compression_zstd_level}
     return Bounds(
         max_message_bytes=config.max_message_bytes,
@@ -182,10 +182,11 @@ def bounds_of(config: TopicConfig, *, validate_records: bool) -> Bounds:
 def admit_for_leader(
     data: memoryview, log: Admission, leader_epoch: int, now_ms: int, origin: Origin
 ) -> Chunk | SeenBatch:
-    """Number and stamp what a leader is to append; a SeenBatch is the answer to a duplicate.
+    """Assign offsets to a leader's batches and stamp them; for a duplicate return the batch seen before.
 
-    What comes from a client was checked before (validation.py). Raises ApiError: for other batches what
-    `validate_client_batch` raises; RECORD_LIST_TOO_LARGE, and the producers' refusals.
+    A client's batches were checked before (validation.py); others are checked here. Raises ApiError:
+    RECORD_LIST_TOO_LARGE (larger than segment.bytes), as `advance` and `end_transaction` do, and for batches that are
+    not a client's as `validate_client_batch` does.
     """
     if len(data) > log.config.segment_bytes:
         raise ApiError(
@@ -234,7 +235,7 @@ def _header(data: memoryview, position: int) -> BatchHeader:
 
 
 def base_below(data: memoryview, offset: int) -> int | None:
-    """Return the base offset of the first batch if `offset` lies inside it, behind its first record.
+    """Return the base offset of the first batch if `offset` lies inside it, after its first record; None otherwise.
 
     Raises ApiError(CORRUPT_MESSAGE).
     """
@@ -245,11 +246,11 @@ def base_below(data: memoryview, offset: int) -> int | None:
 
 
 def admit_from_leader(data: memoryview, log: Admission, size_max: int) -> tuple[list[Chunk], int]:
-    """Check what a follower fetched; a batch cut short at the end is left out.
+    """Check the batches that a follower fetched; a partial batch at the end is left out.
 
-    Returns chunks of at most `size_max` bytes each (a larger batch is a chunk of its own), with offsets as they
-    came, and how many bytes they are. Raises ApiError(CORRUPT_MESSAGE) for a wrong CRC or frame, and
-    OFFSET_OUT_OF_RANGE where offsets do not grow.
+    Returns chunks of at most `size_max` bytes each (a larger batch is a chunk of its own), with the leader's offsets,
+    and their total size in bytes. Raises ApiError: CORRUPT_MESSAGE (wrong CRC or framing), OFFSET_OUT_OF_RANGE (an
+    offset is below the log's end or the batch before).
     """
     chunks: list[Chunk] = []
     staged = Staged(log.producers)
@@ -265,13 +266,13 @@ def admit_from_leader(data: memoryview, log: Admission, size_max: int) -> tuple[
                 )
             if not chunks or position + header.length - start > size_max:
                 start = position
-                # An old message says its last offset only: a segment that begins with it begins where the log ended.
+                # An old message has only its last offset: a segment that begins with it takes the log's end as base.
                 first = header.base_offset if header.magic >= 2 else next_offset
                 chunks.append(Chunk(data[:0], first, header.last_offset, NO_TIME, header.last_offset, []))
             chunk = chunks[-1]
             end = position + header.length
             if header.producer_id >= 0:
-                # Chunk by chunk, so that each one's producers are remembered with it.
+                # Each chunk has a stage of its own, so that its producers are remembered when it is written.
                 if chunk.producers is None:
                     chunk.producers = staged = _carry_on(staged, log.producers)
                 staged.take(header, data[position:end], header.base_offset, Origin.LEADER, header.max_timestamp)
@@ -291,7 +292,7 @@ def admit_from_leader(data: memoryview, log: Admission, size_max: int) -> tuple[
 
 
 def _carry_on(before: Staged, states: ProducerStates) -> Staged:
-    """A new stage that starts from where the last one ends."""
+    """Return a new stage that starts with the entries of the last one."""
     after = Staged(states)
     after.entries.update(before.entries)
     return after

@@ -166,13 +166,13 @@ class PartitionLog:
         *,
         now_ms: int,
         origin: Origin = Origin.CLIENT,
-        opened: Bounds | None = None,
+        validated_by: Bounds | None = None,
     ) -> AppendInfo:
         """Check, number, stamp (in place, in `batches`) and write what a client or coordinator sent.
 
-        `opened` are the bounds by which the batches were opened in a thread; where those are not the log's any more,
-        or there are none, they are opened here. Raises ApiError as `admit_for_leader` and `validation.opened` say. The
-        log is not changed then.
+        `validated_by` are the bounds by which a thread has validated the batches. If they are None, or no longer the
+        log's bounds, the batches are validated here. Raises ApiError as `admit_for_leader` and `validation.validate`
+        do; the log is unchanged then.
         """
         if self.failure is not None:
             raise self.failure
@@ -181,8 +181,8 @@ class PartitionLog:
             self.want_producers()
         bounds = self.bounds
         by_client = origin is Origin.CLIENT
-        if (by_client or bounds.recoding is not None) and opened != bounds:
-            batches = validation.opened(batches, bounds, now_ms, from_client=by_client)
+        if (by_client or bounds.recoding is not None) and validated_by != bounds:
+            batches = validation.validate(batches, bounds, now_ms, from_client=by_client)
         admission = Admission(self.log_end_offset, self._config, bounds, self.producers)
         chunk = admit_for_leader(batches, admission, leader_epoch, now_ms, origin)
         if isinstance(chunk, SeenBatch):
@@ -197,14 +197,18 @@ class PartitionLog:
             len(batches),
         )
 
-    def opener(
-        self, batches: memoryview, now_ms: int, opened: Bounds | None, *, always: bool = False
-    ) -> validation.Opener | None:
-        """What to do with these batches in a thread before they are appended, and the bounds to say that it was done.
+    def validation_work(
+        self, batches: memoryview, now_ms: int, validated_by: Bounds | None, *, always: bool = False
+    ) -> validation.ValidationWork | None:
+        """Return the validation that a thread has to do before the append, and the bounds that it checks.
 
-        None where that would not take long (but see `always`), or was done by the same bounds. See `validation.opener`.
+        None if it is short (and not `always`), or was done by the same bounds. See `validation.validation_work`.
         """
-        work = None if opened == self.bounds else validation.opener(batches, self.bounds, now_ms, always=always)
+        work = (
+            None
+            if validated_by == self.bounds
+            else validation.validation_work(batches, self.bounds, now_ms, always=always)
+        )
         return None if work is None else (work, self.bounds)
 
     def append_as_follower(self, data: memoryview, *, now_ms: int | None = None) -> AppendInfo:

@@ -1,8 +1,8 @@
-"""What a log knows of its producers: last batches, open transactions, and the snapshots of both (facts §17).
+"""The producers of one log: their last batches, their open transactions, and the snapshots of both (facts §17).
 
-Rule 1: an entry is an immutable value; a batch is checked and turned into the producer's next entry by
-        `advance`, and nothing is remembered until the bytes are in the log (`ProducerStates.remember`).
-Rule 2: only what a client or the coordinator appends is refused; what a leader already took is followed.
+Rule 1: an entry is an immutable value; `advance` checks a batch and returns the producer's next entry, and nothing
+        is remembered until the bytes are in the log (`ProducerStates.remember`).
+Rule 2: only appends of a client or a coordinator are refused; a follower accepts what its leader appended.
 Rule 3: the first unstable offset is the first offset of the oldest transaction that is open, or that is
         finished but whose marker lies at or above the high watermark.
 """
@@ -29,7 +29,7 @@ _CRC_FROM = 6
 
 
 class Origin(Enum):
-    """Who appends: a client (all checks), a coordinator (epochs only), or the leader we follow (none)."""
+    """Who appends: a client (all checks), a coordinator (only epochs are checked), or our leader (no checks)."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -37,7 +37,7 @@ class Origin(Enum):
 
 
 class SeenBatch(NamedTuple):
-    """One batch a producer wrote, by its end."""
+    """One batch of a producer. `offset_delta` is last offset minus first offset; `timestamp` is its largest, in ms."""
 
     last_sequence: int
     last_offset: int
@@ -69,7 +69,7 @@ class ProducerEntry(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Offset of its last data record, -1 if only markers are known."""
+        """Offset of the last data record; -1 if only markers are known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> SeenBatch | None:
@@ -83,7 +83,7 @@ class ProducerEntry(NamedTuple):
 
 
 class DataBatch(NamedTuple):
-    """What the states need of a data batch: its producer fields and the offsets it has or will have."""
+    """The fields of a data batch that concern its producer, with the offsets that it has or will have."""
 
     producer_id: int
     epoch: int
@@ -96,7 +96,7 @@ class DataBatch(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """What the states need of a transaction marker (a control batch of one record)."""
+    """The fields of a transaction marker (a control batch of one record) that concern its producer."""
 
     producer_id: int
     epoch: int
@@ -116,7 +116,7 @@ class CompletedTxn(NamedTuple):
 
 
 def sequence_before(sequence: int, steps: int) -> int:
-    """Return the sequence number `steps` before: they wrap from 2^31 - 1 to 0."""
+    """Return the sequence number that is `steps` lower; sequences wrap from 2^31 - 1 to 0."""
     return sequence - steps if sequence >= steps else SEQUENCE_MAX - (steps - sequence) + 1
 
 
@@ -189,9 +189,9 @@ def _check_epoch(entry: ProducerEntry, epoch: int, producer_id: int) -> None:
 
 def _check_sequence(entry: ProducerEntry, batch: DataBatch) -> None:
     if entry.epoch == NO_PRODUCER_EPOCH:
-        return  # nothing is known of such a producer, as in Kafka
+        return  # its epoch is unknown: any sequence is accepted, as in Kafka
     last = entry.last_sequence
-    # A new epoch starts at 0, and so does one of which only markers are known (last is -1 then).
+    # A new epoch starts at 0, and so does a producer of which only markers are known (last is -1 then).
     expected = 0 if batch.epoch != entry.epoch or last == SEQUENCE_MAX else last + 1
     if batch.first_sequence != expected:
         raise ApiError(
@@ -202,7 +202,7 @@ def _check_sequence(entry: ProducerEntry, batch: DataBatch) -> None:
 
 
 class ProducerStates:
-    """Every producer of one log, and which of its transactions hold the last stable offset back."""
+    """All producers of one log, and the transactions that hold the last stable offset back."""
 
     __slots__ = ("_finished", "_open", "entries", "first_unstable_offset")
 
@@ -226,7 +226,7 @@ class ProducerStates:
         return dict(self._open)
 
     def remember(self, entry: ProducerEntry) -> None:
-        """Take a producer's next entry: its batch is in the log."""
+        """Store a producer's next entry, once its batch is in the log."""
         self.entries[entry.producer_id] = entry
         if entry.txn_first_offset != NO_OFFSET:
             if self._open.get(entry.producer_id) != entry.txn_first_offset:
@@ -237,23 +237,24 @@ class ProducerStates:
             self._find_first_unstable()
 
     def remember_completed(self, completed: CompletedTxn) -> None:
-        """Hold the last stable offset back until the marker itself is below the high watermark."""
+        """Hold the last stable offset back until the transaction's marker is below the high watermark."""
         self._finished.append(completed)
         self._find_first_unstable()
 
     def stable_offset_after(self, completed: CompletedTxn) -> int:
-        """Return the LSO once this transaction is done: the oldest other open one's start, else past its marker."""
+        """Return the last stable offset after this transaction: the start of the oldest other open one, or past the
+        marker if there is none."""
         others = [first for pid, first in self._open.items() if pid != completed.producer_id]
         return min(others, default=completed.last_offset + 1)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Let go of ended transactions whose markers are replicated now."""
+        """Forget the ended transactions whose markers are below the high watermark now."""
         if self._finished and any(txn.last_offset < high_watermark for txn in self._finished):
             self._finished = [txn for txn in self._finished if txn.last_offset >= high_watermark]
             self._find_first_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers silent for that long, unless they have an open transaction; returns how many."""
+        """Forget producers silent for `expiration_ms`, except with an open transaction; returns how many."""
         silent = [
             entry.producer_id
             for entry in self.entries.values()
@@ -264,10 +265,10 @@ class ProducerStates:
         return len(silent)
 
     def cut(self, end: int) -> bool:
-        """Forget what lies at or above `end`; False, and nothing is changed, where only the log can tell what was.
+        """Forget the batches at or above `end`. Returns False, and changes nothing, if the log has to be read for that.
 
-        That is so with transactions (markers leave no trace of where they were) and where no batch of a producer that
-        is remembered lies below.
+        It has to be read if there were transactions (an entry does not say where its markers are), or if a producer has
+        no remembered batch below `end`.
         """
         kept: dict[int, ProducerEntry] = {}
         for entry in self.entries.values():
@@ -283,7 +284,7 @@ class ProducerStates:
         return True
 
     def replace(self, entries: Iterable[ProducerEntry]) -> None:
-        """Start over from these entries: the log was truncated or reloaded."""
+        """Start over with these entries, after a truncation."""
         fresh = ProducerStates(entries)
         self.entries, self._open, self._finished = fresh.entries, fresh._open, []
         self.first_unstable_offset = fresh.first_unstable_offset
@@ -296,7 +297,7 @@ class ProducerStates:
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """Return a `.snapshot`: only the last batch of each producer is kept in it, as in Kafka."""
+    """Return the bytes of a `.snapshot`: it holds only the last batch of each producer, as in Kafka."""
     body = bytearray(_SNAPSHOT_HEAD.size)
     count = 0
     for entry in entries:
@@ -318,7 +319,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Read a `.snapshot`; raises CorruptData on another version, a wrong CRC or a wrong size."""
+    """Parse a `.snapshot`; raises CorruptData for another version, a wrong CRC or a wrong size."""
     if len(data) < _SNAPSHOT_HEAD.size:
         raise CorruptData(f"producer snapshot: {len(data)} bytes are too few")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)

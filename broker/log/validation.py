@@ -1,8 +1,8 @@
-"""What a leader does with a client's batches before it appends them: all their records are looked at, as in Kafka.
+"""Validation of a client's batches before a leader appends them: every record is checked, as in Kafka.
 
-What is refused, corrected and left alone is listed in docs/records.md. Message sets of old clients become v2 batches,
-and compression.type is seen to. How long that takes is the client's choice, as bytes that come compressed may be of any
-size: only a little of it is done on the event loop (`is_little`).
+docs/records.md lists what is refused, corrected and left unchanged. Message sets of old clients become v2 batches, and
+batches are recompressed as compression.type demands. Compressed bytes can expand to any size, so the client decides
+how long this takes: only short validations run on the event loop (`is_little`).
 """
 
 import struct
@@ -28,7 +28,7 @@ from logyard.broker.records.recompression import is_recoded, recoded
 from logyard.broker.records.record_validation import LITTLE_BYTES, Inspected, inspect
 from logyard.broker.records.record_validation import is_little as is_little_batch
 
-# Old messages are read one by one in Python: 150 of them.
+# Old messages are read one by one in Python: this is about 150 of them.
 LITTLE_OLD_BYTES = 4 * 1024
 
 _INT16 = struct.Struct(">h")
@@ -36,25 +36,25 @@ _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 
 
-Opener = tuple[Callable[[memoryview], memoryview], Bounds]
-"""What to do in a thread with a copy of batches, returning what is to be appended; and the bounds that it goes by."""
+ValidationWork = tuple[Callable[[memoryview], memoryview], Bounds]
+"""A function for a thread that takes a copy of the batches and returns those to append; and the bounds it checks."""
 
 
-def opener(
+def validation_work(
     buf: memoryview, bounds: Bounds, now_ms: int, *, always: bool = False
 ) -> Callable[[memoryview], memoryview] | None:
-    """What to do with these batches in a thread before they are appended; None where that would not take long.
+    """Return the function that validates these batches in a thread; None if that is short enough for the event loop.
 
-    `always` where they are one of many that would together.
-    It takes a copy of them and returns what is to be appended instead; raises ApiError as `opened` does.
+    With `always` it is returned however short it is: many short ones together are long.
+    The function takes a copy of the batches and returns those to append; it raises ApiError as `validate` does.
     """
     if not always and is_little(buf, bounds):
         return None
-    return partial(opened, bounds=bounds, now_ms=now_ms, piecewise=True)
+    return partial(validate, bounds=bounds, now_ms=now_ms, piecewise=True)
 
 
 def is_little(buf: memoryview, bounds: Bounds) -> bool:
-    """Whether `opened` will not take long over these batches; also where it would refuse them at once."""
+    """Whether `validate` is short for these batches, or refuses them at once."""
     size = len(buf)
     if size < HEADER_SIZE or buf[MAGIC_AT] != 2:
         return size <= LITTLE_OLD_BYTES and not any(header.compression for _, header in _whole(buf))
@@ -80,14 +80,14 @@ def _whole(buf: memoryview) -> list[tuple[int, BatchHeader]]:
         return []
 
 
-def opened(
+def validate(
     buf: memoryview, bounds: Bounds, now_ms: int, *, from_client: bool = True, piecewise: bool = False
 ) -> memoryview:
-    """Check batches and their records, correct what Kafka corrects; returns what is to be appended.
+    """Check batches and their records, correct what Kafka corrects, and return the batches to append.
 
-    That is `buf` itself, corrected where it lies, unless batches are made anew. `from_client` False is for what the
-    broker itself appends; `piecewise` for what is not little. Raises ApiError: what `upconvert`,
-    `validate_client_batch`, `inspect` and `recoded` raise.
+    The result is `buf` itself, corrected in place, unless a batch had to be converted or recompressed. `from_client` is
+    False for what the broker itself appends; `piecewise` is for long validations. Raises ApiError as `upconvert`,
+    `validate_client_batch`, `inspect` and `recoded` do.
     """
     if len(buf) > MAGIC_AT and buf[MAGIC_AT] < 2:
         return memoryview(upconvert(buf, bounds, now_ms))
@@ -113,7 +113,7 @@ def _ready(batch: memoryview, header: BatchHeader, bounds: Bounds, found: Inspec
     if bounds.recoding is not None and is_recoded(header, bounds.recoding):
         return recoded(batch, header, bounds.recoding, found, bounds.max_message_bytes)
     if not found.is_dense and header.compression != compression.NONE:
-        # Kafka means to make the batch anew then, and fails over it.
+        # Kafka tries to rebuild such a batch, and fails with this error.
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "offsets of compressed records must count from 0 without gaps")
     if not found.is_dense and bounds.validate_records:
         raise ApiError(ErrorCode.INVALID_RECORD, "the offsets of the records must count from 0 without gaps")

@@ -178,7 +178,7 @@ class ControllerRequests:
         new_leaders: list[Partition] = []
         for partition, order in leading:
             try:
-                log = self._hosted.log_for(partition, request.topic_ids.get(order.tp.topic), order.is_new)
+                log = self._hosted.get_or_create_log(partition, request.topic_ids.get(order.tp.topic), order.is_new)
                 if partition.lead(order, log):
                     new_leaders.append(partition)
                 # The ISR may be down to this broker alone.
@@ -208,7 +208,7 @@ class ControllerRequests:
         restarting: list[Partition] = []
         for partition, order in following:
             try:
-                log = self._hosted.log_for(partition, request.topic_ids.get(order.tp.topic), order.is_new)
+                log = self._hosted.get_or_create_log(partition, request.topic_ids.get(order.tp.topic), order.is_new)
             except Exception as failed:
                 errors[order.tp] = self._storage_failed(order.tp, failed)
                 if isinstance(failed, StorageError) and failed.is_passing:

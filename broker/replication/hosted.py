@@ -60,7 +60,7 @@ class Hosted:
             is_alive=metadata.is_alive,
             isr_changes=isr_changes,
             moved=self.watermark_moved,
-            look_again=self._look_again,
+            check_later=self._check_later,
         )
         self._looks: dict[TopicPartition, tuple[int, TimerHandle]] = {}
         self._alive = frozenset(metadata.brokers)
@@ -121,7 +121,7 @@ class Hosted:
         known = self.metadata.partition(tp)
         return (known.leader, known.leader_epoch) if known is not None else (-1, -1)
 
-    def log_for(self, partition: Partition, topic_id: TopicId | None, is_new: bool) -> PartitionLog:
+    def get_or_create_log(self, partition: Partition, topic_id: TopicId | None, is_new: bool) -> PartitionLog:
         """Return the partition's log, opened or created; the first time its watermark comes from the checkpoint.
 
         Later the checkpoint read at start is history: the log may have been cut since.
@@ -158,7 +158,7 @@ class Hosted:
         """Leadership changed or the replica is gone: whoever waits here learns it now."""
         self.watermark_moved(partition)
 
-    def _look_again(self, partition: Partition, due_ms: int) -> None:
+    def _check_later(self, partition: Partition, due_ms: int) -> None:
         """Look at the watermark at that time: nobody moves then, but one of those who hold it back lags too long."""
         tp = partition.tp
         planned = self._looks.get(tp)

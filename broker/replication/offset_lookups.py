@@ -66,7 +66,7 @@ class Lookups:
     def _offset(self, query: OffsetQuery, isolation: Isolation, only_leader: bool) -> OffsetAnswer | Search:
         try:
             partition = self._hosted.find(query.tp)
-            log = partition.log_for(query.leader_epoch, only_leader)
+            log = partition.readable_log(query.leader_epoch, only_leader)
             return self._find(partition, log, query, isolation)
         except Exception as trouble:
             return OffsetAnswer(query.tp, code_of(trouble, query.tp))
@@ -113,7 +113,7 @@ class Lookups:
 
     def _end_offset(self, query: EpochQuery, only_leader: bool) -> EpochAnswer:
         try:
-            log = self._hosted.find(query.tp).log_for(query.current_leader_epoch, only_leader)
+            log = self._hosted.find(query.tp).readable_log(query.current_leader_epoch, only_leader)
             epoch, end = log.epochs.end_offset_for(query.epoch)
             return EpochAnswer(query.tp, epoch=epoch, end_offset=end)
         except Exception as trouble:

@@ -1,10 +1,10 @@
-"""One replica on this broker: who leads it, how far it and its followers are, and what may be done with it.
+"""One replica on this broker: its role, its log's offsets and its followers', and the operations on it.
 
-Rule 1: leader epoch and partition epoch never go back; what arrives with a smaller partition epoch changes nothing.
-Rule 2: only a leader appends for clients, keeps the ISR and moves the high watermark forward by the rules of
-watermarks.py; a follower's comes from its leader.
-Rule 3: every method is synchronous and leaves the replica consistent; whoever waits is told by the caller through
-what the method returns (or by `ports.moved`, where the controller's answer moved something).
+Rule 1: leader epoch and partition epoch never decrease; an order with a smaller partition epoch changes nothing.
+Rule 2: only a leader appends for clients, maintains the ISR and advances the high watermark by the rules of
+watermarks.py; a follower takes its high watermark from its leader.
+Rule 3: every method is synchronous and leaves the replica consistent. A method returns what has moved, and its caller
+wakes the requests that wait; after an answer of the controller `ports.moved` does.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ from logyard.broker.replication.settings import Counters, ReplicaSettings
 
 
 class Observer(Protocol):
-    """Who wants to hear that a partition has something new for it: a fetch session."""
+    """A fetch session, which is told when a partition has something new for it."""
 
     def __hash__(self) -> int: ...
     def touch(self, tp: TopicPartition) -> None: ...
@@ -34,8 +34,11 @@ class Observer(Protocol):
 
 @dataclass(slots=True)
 class PartitionPorts:
-    """What every partition of a broker shares. `now_ms` never goes back; `moved` is told of a watermark that the
-    controller's answer moved; `look_again` is asked for `advance_high_watermark` at a time that it is given."""
+    """What all partitions of a broker share.
+
+    `now_ms()` is a monotonic clock in ms. `moved(partition)` reports a high watermark that may have moved after an
+    answer of the controller. `check_later(partition, at_ms)` has `advance_high_watermark` called at that time.
+    """
 
     settings: ReplicaSettings
     counters: Counters
@@ -43,11 +46,11 @@ class PartitionPorts:
     is_alive: Callable[[int], bool]
     isr_changes: IsrChanges
     moved: "Callable[[Partition], None]"
-    look_again: "Callable[[Partition, int], None]"
+    check_later: "Callable[[Partition, int], None]"
 
 
 class Partition:
-    """See the head of this file. Public attributes are read everywhere, written only here."""
+    """One replica, by the rules at the head of this file. Other modules read its attributes; only it sets them."""
 
     __slots__ = (
         "adding",
@@ -76,11 +79,11 @@ class Partition:
         self.is_leader = False
         self.leader = NO_LEADER
         self.leader_epoch = -1
-        self.leaves_isr = False  # as a follower: its leader is to put it out
+        self.leaves_isr = False  # as a follower: its leader is to remove it from the ISR
         self.partition_epoch = -1
         self.controller_epoch = -1
         self.epoch_start = -1
-        self.noted_start = 0  # the log start that sessions were last told of
+        self.noted_start = 0  # the log start offset that fetch sessions were last told
         self.replicas: tuple[int, ...] = ()
         self.adding: tuple[int, ...] = ()
         self.removing: tuple[int, ...] = ()
@@ -88,12 +91,12 @@ class Partition:
         self.remotes: dict[int, RemoteReplica] = {}
         self.observers: dict[Observer, None] = {}
 
-    # ControllerRequests (facts §9)
+    # Orders of the controller (facts §9)
 
     def lead(self, order: LeaderAndIsrPartition, log: PartitionLog) -> bool:
-        """Become (or stay) leader as the controller says; returns whether this broker did not lead before.
+        """Become (or stay) leader; returns whether this broker did not lead before.
 
-        The epoch's start is recorded in the log even if nothing is ever appended in it.
+        A new leader epoch is recorded with its start offset in the log, even if nothing is appended in it.
         """
         if order.partition_epoch < self.partition_epoch:
             return False
@@ -118,7 +121,7 @@ class Partition:
         self.epoch_start = start
 
     def follow(self, order: LeaderAndIsrPartition, log: PartitionLog) -> bool:
-        """Become (or stay) follower; returns whether fetching has to start anew: on each new leader epoch."""
+        """Become (or stay) follower; returns whether fetching has to restart, which a new leader epoch requires."""
         if order.partition_epoch < self.partition_epoch:
             return False
         new_epoch = order.leader_epoch > self.leader_epoch
@@ -143,7 +146,7 @@ class Partition:
         self.remotes = {r: known.get(r) or RemoteReplica(r) for r in order.replicas if r != me}
 
     def take_offline(self) -> None:
-        """The log's directory failed, or the replica is being deleted: nobody leads or reads here any more."""
+        """Stop leading and reading: the log's directory failed, or the replica is being deleted."""
         self.is_leader = False
         self.log = None
         self.remotes.clear()
@@ -153,7 +156,7 @@ class Partition:
 
     @property
     def topic_id(self) -> TopicId:
-        """The id the log carries; all zeros where it has none."""
+        """The topic id in the log's partition.metadata; all zeros if it has none."""
         return (self.log.topic_id if self.log is not None else None) or ZERO_TOPIC_ID
 
     @property
@@ -173,10 +176,11 @@ class Partition:
     def is_under_replicated(self) -> bool:
         return self.is_leader and len(self.isr.committed) < len(self.replicas)
 
-    def log_for(self, leader_epoch: int, only_leader: bool) -> PartitionLog:
-        """Return the log for a reader that believes in `leader_epoch` (-1: in none).
+    def readable_log(self, leader_epoch: int, only_leader: bool) -> PartitionLog:
+        """Return the log for a reader that expects `leader_epoch` (-1: any).
 
-        Raises ApiError: FENCED_LEADER_EPOCH (74) older, UNKNOWN_LEADER_EPOCH (75) newer, NOT_LEADER (6).
+        Raises ApiError: FENCED_LEADER_EPOCH (`leader_epoch` is older than ours), UNKNOWN_LEADER_EPOCH (newer),
+        NOT_LEADER_OR_FOLLOWER (no log here, or `only_leader` and another broker leads); facts §10.
         """
         if leader_epoch >= 0 and leader_epoch != self.leader_epoch:
             older = leader_epoch < self.leader_epoch
@@ -189,7 +193,8 @@ class Partition:
     def follower(self, broker_id: int, leader_epoch: int) -> RemoteReplica:
         """Return the follower with that id.
 
-        Raises ApiError for one that is not assigned: it knows a newer assignment (75) or nothing (6), facts §22.
+        Raises ApiError for a broker that is not assigned (facts §22): UNKNOWN_LEADER_EPOCH if it named an epoch, as it
+        may know a newer assignment; otherwise NOT_LEADER_OR_FOLLOWER.
         """
         remote = self.remotes.get(broker_id)
         if remote is None:
@@ -200,13 +205,13 @@ class Partition:
     # Produce
 
     def append(
-        self, batches: memoryview, acks: int, now_ms: int, origin: Origin, opened: Bounds | None = None
+        self, batches: memoryview, acks: int, now_ms: int, origin: Origin, validated_by: Bounds | None = None
     ) -> AppendInfo:
         """Append for a client or coordinator; the high watermark may move at once. `now_ms` is wall-clock time.
 
-        `opened` says by which of the log's bounds a thread has opened the batches already.
-        Raises ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (for acks=-1; nothing is written), and what the log
-        refuses.
+        `validated_by` are the bounds by which a thread has validated the batches, None if none has.
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (for acks=-1; nothing is written), and as
+        `PartitionLog.append_as_leader` does.
         """
         log = self.log
         if log is None or not self.is_leader:
@@ -219,12 +224,17 @@ class Partition:
         end = log.log_end_offset
         for remote in self.remotes.values():
             remote.settle_idle(end)
-        appended = log.append_as_leader(batches, self.leader_epoch, now_ms=now_ms, origin=origin, opened=opened)
+        appended = log.append_as_leader(
+            batches, self.leader_epoch, now_ms=now_ms, origin=origin, validated_by=validated_by
+        )
         self.advance_high_watermark()
         return appended
 
     def acknowledged(self, required_offset: int) -> ErrorCode | None:
-        """Whether acks=all may be answered for records ending before `required_offset`; None: not yet."""
+        """Return the answer to acks=all for records that end before `required_offset`; None: not replicated yet.
+
+        NONE, NOT_ENOUGH_REPLICAS_AFTER_APPEND, or NOT_LEADER_OR_FOLLOWER.
+        """
         log = self.log
         if log is None or not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -251,14 +261,14 @@ class Partition:
             if committed < end and len(members) <= len(remotes):
                 until = watermarks.held_until(end, remotes, members, ports.now_ms(), lag, ports.is_alive)
                 if until is not None:
-                    ports.look_again(self, until)
+                    ports.check_later(self, until)
         if committed <= current:
             return False
         log.set_high_watermark(committed)
         return True
 
     def broker_gone(self, broker_id: int) -> bool:
-        """A broker is no longer alive: nobody waits for it to join; returns whether the high watermark moved."""
+        """Stop waiting for a dead broker to join the ISR; returns whether the high watermark moved."""
         remote = self.remotes.get(broker_id)
         if remote is None:
             return False
@@ -276,9 +286,9 @@ class Partition:
         beat: Heartbeat | None,
         epoch: int,
     ) -> bool:
-        """Note a follower's fetch (= its log end); returns whether the high or low watermark may have moved.
+        """Record a follower's fetch, whose offset is its log end; returns whether a watermark may have moved.
 
-        `leader_end` is the log's end before the read; `epoch` the follower's broker epoch, -1 unknown.
+        `leader_end` is this log's end before the read; `epoch` is the follower's broker epoch, -1 if unknown.
         """
         before = remote.log_end_offset
         start_before = remote.log_start_offset
@@ -292,7 +302,7 @@ class Partition:
         return moved
 
     def follow_leader(self, leader_high_watermark: int, leader_start: int) -> bool:
-        """After a follower's append: take over watermark and log start; returns whether the watermark moved."""
+        """Take the leader's high watermark and log start after an append; returns whether the watermark moved."""
         log = self.log
         assert log is not None, "a follower has a log"
         before = log.high_watermark
@@ -306,7 +316,7 @@ class Partition:
     # The ISR (facts §10, §22)
 
     def expand_isr(self, remote: RemoteReplica) -> None:
-        """Ask for `remote` to be let in, if it has earned it and nothing is under way."""
+        """Ask the controller to add `remote` to the ISR, if it qualifies and no change is pending."""
         log = self.log
         if log is None or not self.is_leader or self.isr.pending is not None or remote.id in self.isr.committed:
             return
@@ -314,7 +324,7 @@ class Partition:
             self._submit(self.isr.propose_adding(remote.id))
 
     def shrink_isr(self) -> None:
-        """The periodic check: ask for those to be put out who have fallen behind."""
+        """Ask the controller to remove the followers that have fallen behind; called periodically."""
         log = self.log
         if log is None or not self.is_leader or self.isr.pending is not None:
             return
@@ -344,7 +354,7 @@ class Partition:
 
     def _settle(self, change: PendingChange, result: IsrChangeResult) -> None:
         if self.isr.pending is not change:
-            return  # LeaderAndIsr was faster: this answer is about the past
+            return  # a LeaderAndIsr arrived first and ended this change
         counters = self.ports.counters
         match isr_rules.settle(result, self.leader_epoch, self.partition_epoch):
             case Settlement.COMMIT:
@@ -379,10 +389,10 @@ class Partition:
     # DeleteRecords
 
     def delete_records(self, offset: int) -> tuple[int, int]:
-        """Move the log's start to `offset` (-1: the high watermark); returns (offset meant, low watermark).
+        """Advance the log's start to `offset` (-1: the high watermark); returns (the new start, the low watermark).
 
-        Raises ApiError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (the topic does not delete), OFFSET_OUT_OF_RANGE
-        (beyond the high watermark).
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (cleanup.policy has no delete), OFFSET_OUT_OF_RANGE
+        (above the high watermark).
         """
         log = self.log
         if log is None or not self.is_leader:
@@ -397,7 +407,7 @@ class Partition:
         return wanted, self.low_watermark()
 
     def low_watermark(self) -> int:
-        """The smallest log start offset of this leader's living replicas.
+        """Return the smallest log start offset of this leader's live replicas.
 
         Raises ApiError(NOT_LEADER_OR_FOLLOWER) on a follower.
         """

@@ -1,7 +1,7 @@
 """Produce: append to led partitions, and for acks=all wait for the high watermark (facts §10, §15).
 
-No record is looked at here. The append happens at once; only the answer waits. Where batches have to be opened first
-and that may take long, they go through a thread (log/validation.py).
+This module reads no records. The append happens at once; only the answer waits. Batches whose validation may take long
+are validated in a thread first (log/validation.py).
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 from logyard.broker.errors import ApiError, ErrorCode, RecordErrors, StorageError
 from logyard.broker.event_loop import Client, Pending
 from logyard.broker.log.producers import Origin
-from logyard.broker.log.validation import Opener
+from logyard.broker.log.validation import ValidationWork
 from logyard.broker.model import INTERNAL_TOPICS, TopicPartition
 from logyard.broker.replication.events import ProduceResult
 from logyard.broker.replication.hosted import Hosted
@@ -19,12 +19,12 @@ from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.purgatory import Delayed
 
 Entries = Sequence[tuple[TopicPartition, memoryview]]
-Opened = Sequence[Any]
-"""For each entry by which bounds of its log a thread has opened its batches, None where none has; may be empty."""
-AfterOpening = tuple[Entries, Opened, list[ProduceResult]]
-"""What may be appended, by which bounds it was opened, and what was refused."""
+ValidatedBy = Sequence[Any]
+"""For each entry, the bounds by which a thread has validated its batches, None if none has. Empty: none has for any."""
+Validated = tuple[Entries, ValidatedBy, list[ProduceResult]]
+"""The entries to append, by which bounds each was validated, and the results of those refused."""
 
-NOT_OPENED: Opened = ()
+NOT_VALIDATED: ValidatedBy = ()
 
 
 class Waiting:
@@ -35,12 +35,12 @@ class Waiting:
     def __init__(self, required_offset: int, result: ProduceResult) -> None:
         self.required_offset = required_offset
         self.result = result
-        # What the client hears if nothing better comes: the record stays in the log all the same.
+        # The answer if the time runs out; the records stay in the log all the same.
         result.error = ErrorCode.REQUEST_TIMED_OUT
 
 
 class DelayedProduce(Delayed):
-    """An acks=all request whose records are not yet everywhere they have to be."""
+    """An acks=all request whose records are not yet on all in-sync replicas."""
 
     __slots__ = ("_hosted", "_pending", "_results", "_waiting")
 
@@ -97,15 +97,15 @@ class Producing:
         timeout_ms: int,
         origin: Origin,
         internal_topics: bool = False,
-        opened: Opened = NOT_OPENED,
+        validated_by: ValidatedBy = NOT_VALIDATED,
     ) -> list[ProduceResult] | Pending[list[ProduceResult]]:
         """Append each partition's batches; one result per entry, in order.
 
-        A Pending only for acks=-1 whose records are not yet everywhere. Errors per entry: INVALID_REQUIRED_ACKS (acks
-        not in -1, 0, 1), NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS before the append and
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND behind it, REQUEST_TIMED_OUT (not acknowledged in time; the records stay),
+        Returns a Pending only if acks is -1 and some records are not yet on all in-sync replicas. Errors per entry:
+        INVALID_REQUIRED_ACKS (acks not in -1, 0, 1), NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (before the append),
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT (not acknowledged within `timeout_ms`; the records stay),
         INVALID_TOPIC_EXCEPTION (a topic that only the broker writes, unless `internal_topics`), KAFKA_STORAGE_ERROR,
-        and what the log refuses.
+        and those of `PartitionLog.append_as_leader`.
         """
         if acks not in (-1, 0, 1):
             return [ProduceResult(tp, ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in entries]
@@ -121,7 +121,7 @@ class Producing:
                 partition = hosted.partitions.get(tp) or hosted.find(tp)
                 log = partition.log
                 watermark = log.high_watermark if log is not None else -1
-                info = partition.append(batches, acks, now_ms, origin, opened[number] if opened else None)
+                info = partition.append(batches, acks, now_ms, origin, validated_by[number] if validated_by else None)
             except ApiError as refused:
                 hosted.counters.failed_produces += 1
                 results.append(_refusal(hosted, tp, refused))
@@ -147,58 +147,62 @@ class Producing:
                 hosted.end_moved(partition)
         return self._wait(waiting, results, timeout_ms) if waiting else results
 
-    def opening(
-        self, entries: Entries, opened: Opened, *, always: bool = False, client: Client | None = None
-    ) -> Pending[AfterOpening] | None:
-        """Have a thread do what has to look into records and takes long; None: nothing does, or it was done.
+    def validate_in_thread(
+        self, entries: Entries, validated_by: ValidatedBy, *, always: bool = False, client: Client | None = None
+    ) -> Pending[Validated] | None:
+        """Validate in a thread the batches for which that takes long; None if there are none, or all are validated.
 
-        With `always` whatever it takes: each of many may be little. It ends where `client` is gone.
+        With `always` the short validations go to the thread too: many of them together are long. The work stops when
+        `client` is gone.
 
-        The batches that result are to be appended instead (`opened` too), and what was refused is answered. They no
-        longer need the receive buffer. The caller sees to it that later requests of the same client do not overtake
-        this one, and asks again before it appends: the topics' settings may have changed meanwhile.
+        The caller appends the resulting entries with their `validated_by`, and answers those refused; the entries are
+        copies, so the receive buffer is free. The caller keeps later requests of the same client behind this one, and
+        calls this again before it appends, because the topics' configs may have changed meanwhile.
         """
         partitions = self._hosted.partitions
         now_ms = self._hosted.clock.now_ms()
-        openers: dict[int, Opener] = {}
+        validations: dict[int, ValidationWork] = {}
         for number, (tp, batches) in enumerate(entries):
             partition = partitions.get(tp)
             log = partition.log if partition is not None and partition.is_leader else None
             if log is None:
                 continue
-            opener = log.opener(batches, now_ms, opened[number] if opened else None, always=always)
-            if opener is not None:
-                openers[number] = opener
-        return self._open(entries, opened or [None] * len(entries), openers, client) if openers else None
+            done_by = validated_by[number] if validated_by else None
+            work = log.validation_work(batches, now_ms, done_by, always=always)
+            if work is not None:
+                validations[number] = work
+        if not validations:
+            return None
+        return self._run_in_thread(entries, validated_by or [None] * len(entries), validations, client)
 
-    def _open(
+    def _run_in_thread(
         self,
         entries: Entries,
-        opened: Opened,
-        openers: Mapping[int, Opener],
+        validated_by: ValidatedBy,
+        validations: Mapping[int, ValidationWork],
         client: Client | None,
-    ) -> Pending[AfterOpening]:
+    ) -> Pending[Validated]:
         fit = [(tp, memoryview(bytearray(batches))) for tp, batches in entries]
-        by = list(opened)
+        by = list(validated_by)
         refused: dict[int, ApiError] = {}
 
         def work() -> None:
-            for number, (opener, bounds) in openers.items():
+            for number, (validate, bounds) in validations.items():
                 tp, batches = fit[number]
                 try:
-                    fit[number], by[number] = (tp, opener(batches)), bounds
+                    fit[number], by[number] = (tp, validate(batches)), bounds
                 except ApiError as problem:
                     refused[number] = problem
                 except Exception as problem:
                     refused[number] = ApiError(code_of(problem, tp))
 
-        def outcome() -> AfterOpening:
+        def finish() -> Validated:
             self._hosted.counters.failed_produces += len(refused)
             results = [_refusal(self._hosted, fit[number][0], problem) for number, problem in refused.items()]
             kept = [number for number in range(len(fit)) if number not in refused]
             return [fit[number] for number in kept], [by[number] for number in kept], results
 
-        return self._hosted.in_record_thread(work, outcome, client)
+        return self._hosted.in_record_thread(work, finish, client)
 
     def _wait(
         self, waiting: dict[TopicPartition, Waiting], results: list[ProduceResult], timeout_ms: int
@@ -220,7 +224,7 @@ def _refusal(hosted: Hosted, tp: TopicPartition, refused: ApiError) -> ProduceRe
     return result
 
 
-# Refusals of the records themselves; the others say nothing about a log.
+# Refusals of the records themselves, whose answers carry the log's start offset.
 _KNOWS_LOG_START = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,

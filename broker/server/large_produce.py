@@ -55,11 +55,13 @@ async def _append(services: Services, request: Request) -> tuple[ProduceRequest,
             entries, refused = await in_thread(services.replicas, partial(producing.fit_parts, version, portion))
             results += refused
             await services.turns.next()
-            opening, much = producing.opening(services.replicas, request.session, asked, entries)
-            if opening is None:
+            validation, much = producing.validate_in_thread(services.replicas, request.session, asked, entries)
+            if validation is None:
                 outcomes.append(producing.append(services.replicas, asked, entries))
                 continue
-            outcome, refused = await producing.append_opened(services.replicas, request.session, asked, opening, much)
+            outcome, refused = await producing.append_validated(
+                services.replicas, request.session, asked, validation, much
+            )
             outcomes.append(outcome)
             results += refused
     finally:

@@ -12,7 +12,7 @@ from logyard.broker.records import batch
 from logyard.broker.records.header import is_one_batch, is_transactional
 from logyard.broker.records.record_validation import EFFORT_MAX, effort
 from logyard.broker.replication.events import ProduceResult
-from logyard.broker.replication.produce import NOT_OPENED, AfterOpening, Entries, Opened
+from logyard.broker.replication.produce import NOT_VALIDATED, Entries, Validated, ValidatedBy
 from logyard.broker.replication.replicas import Replicas
 from logyard.broker.server.leader_endpoints import endpoints_of
 from logyard.broker.server.request import Encoded, Request, Session
@@ -30,7 +30,7 @@ Outcome = Results | Pending[Results]
 
 def fit(version: int, asked: ProduceRequest) -> tuple[Entries, Results]:
     """Return what may be appended, and what is refused as it stands; message sets of old clients (v0 to v2) are made
-    v2 batches when they are opened.
+    v2 batches when they are validated.
 
     As in Kafka a partition that is named twice counts once, with what is said of it last.
     """
@@ -87,13 +87,15 @@ def fit_parts(version: int, parts: Iterable[Part]) -> tuple[Entries, Results]:
     return entries, refused
 
 
-def opening(
+def validate_in_thread(
     replicas: Replicas, session: Session, asked: ProduceRequest, entries: Entries
-) -> tuple[Awaitable[AfterOpening] | None, bool]:
-    """Begin to open what must not be opened on the loop, None where all of it may; and whether together it is much."""
+) -> tuple[Awaitable[Validated] | None, bool]:
+    """Start to validate what takes too long for the event loop, None if nothing does; and whether all of it is much."""
     much = len(entries) > 1 and sum(effort(batches) for _, batches in entries) > EFFORT_MAX
     client = client_of(session, asked)
-    return (replicas.producing.opening(entries, (), always=much, client=client) if asked.acks in ACKS else None), much
+    return (
+        replicas.producing.validate_in_thread(entries, (), always=much, client=client) if asked.acks in ACKS else None
+    ), much
 
 
 def client_of(session: Session, asked: ProduceRequest) -> Session | None:
@@ -101,23 +103,27 @@ def client_of(session: Session, asked: ProduceRequest) -> Session | None:
     return session if asked.acks != 0 else None
 
 
-async def append_opened(
-    replicas: Replicas, session: Session, asked: ProduceRequest, opening: Awaitable[AfterOpening], much: bool
+async def append_validated(
+    replicas: Replicas, session: Session, asked: ProduceRequest, validation: Awaitable[Validated], much: bool
 ) -> tuple[Outcome, Results]:
     """Wait for the thread, then append; returns the outcome, and what was refused before."""
     refused: Results = []
-    again: Awaitable[AfterOpening] | None = opening
+    again: Awaitable[Validated] | None = validation
     while again is not None:
-        entries, opened, spoilt = await again
+        entries, validated_by, spoilt = await again
         refused += spoilt
         # Again where the topic's settings have changed since.
-        again = replicas.producing.opening(entries, opened, always=much, client=client_of(session, asked))
-    return append(replicas, asked, entries, opened), refused
+        again = replicas.producing.validate_in_thread(
+            entries, validated_by, always=much, client=client_of(session, asked)
+        )
+    return append(replicas, asked, entries, validated_by), refused
 
 
-def append(replicas: Replicas, asked: ProduceRequest, entries: Entries, opened: Opened = NOT_OPENED) -> Outcome:
+def append(
+    replicas: Replicas, asked: ProduceRequest, entries: Entries, validated_by: ValidatedBy = NOT_VALIDATED
+) -> Outcome:
     return replicas.producing.append(
-        entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT, opened=opened
+        entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT, validated_by=validated_by
     )
 
 

@@ -95,15 +95,15 @@ class MemoryLog:
 
     @property
     def last_stable_offset(self) -> int:
-        opened = self.open_transaction
-        return self.high_watermark if opened is None else min(opened, self.high_watermark)
+        first = self.open_transaction
+        return self.high_watermark if first is None else min(first, self.high_watermark)
 
     @property
     def size(self) -> int:
         return sum(len(b.data) for b in self.batches)
 
     def append_as_leader(
-        self, batches: memoryview, leader_epoch: int, *, now_ms: int, origin: Origin, opened: Bounds | None = None
+        self, batches: memoryview, leader_epoch: int, *, now_ms: int, origin: Origin, validated_by: Bounds | None = None
     ) -> Info:
         if self.refuse is not None:
             raise self.refuse
@@ -113,7 +113,9 @@ class MemoryLog:
             self._put(Stored(self.log_end_offset, leader_epoch, b.count, b.timestamp, data + b.data[HEADER.size :]))
         return Info(first, self.log_end_offset - 1)
 
-    def opener(self, batches: memoryview, now_ms: int, opened: Bounds | None, *, always: bool = False) -> None:
+    def validation_work(
+        self, batches: memoryview, now_ms: int, validated_by: Bounds | None, *, always: bool = False
+    ) -> None:
         """Nothing is compressed anew here."""
         return
 

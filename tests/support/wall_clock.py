@@ -126,7 +126,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.log.expiry:Expiry.expire_producers",
         "broker.log.expiry:Expiry.delete_old_segments",
         "broker.replication.produce:Producing.append",
-        "broker.replication.produce:Producing.opening",
+        "broker.replication.produce:Producing.validate_in_thread",
         "cli.groups:_time",
         "operators.reports:RetentionReportOperator.execute",
     ),

@@ -162,7 +162,7 @@ class Fetching:
         hosted = self._hosted
         try:
             partition = hosted.partitions.get(ask.tp) or hosted.find(ask.tp)
-            log = partition.log_for(ask.leader_epoch, params.only_leader)
+            log = partition.readable_log(ask.leader_epoch, params.only_leader)
             limit = view_end(params, log)
             if limit == ask.offset:
                 return 0

@@ -103,7 +103,7 @@ class Reader:
         partition = hosted.partitions.get(ask.tp) or hosted.find(ask.tp)
         if ask.topic_id != ZERO_TOPIC_ID and partition.topic_id not in (ZERO_TOPIC_ID, ask.topic_id):
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        log = partition.log_for(ask.leader_epoch, params.only_leader)
+        log = partition.readable_log(ask.leader_epoch, params.only_leader)
         follower = partition.follower(params.replica_id, ask.leader_epoch) if params.replica_id >= 0 else None
         end_before = log.log_end_offset
         result = FetchedPartition(ask.tp, topic_id=ask.topic_id)

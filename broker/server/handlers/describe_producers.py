@@ -23,7 +23,7 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
 
 def _partition(services: Services, topic: str, index: int) -> dict[str, Any]:
     try:
-        services.replicas.hosted.find(TopicPartition(topic, index)).log_for(-1, only_leader=True)
+        services.replicas.hosted.find(TopicPartition(topic, index)).readable_log(-1, only_leader=True)
     except ApiError as refusal:
         return {"partition_index": index, "error_code": int(refusal.code), "error_message": refusal.message}
     log = services.store.get(TopicPartition(topic, index))

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from logyard.broker import tasks
 from logyard.broker.log.producers import Origin
 from logyard.broker.protocol import produce
-from logyard.broker.replication.produce import AfterOpening
+from logyard.broker.replication.produce import Validated
 from logyard.broker.server import large_produce, producing
 from logyard.broker.server.api import Handler
 from logyard.broker.server.producing import Results
@@ -35,10 +35,10 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
     entries, refused = producing.fit(version, asked)
     if not entries:
         return producing.answer(services, request, asked.acks, refused)
-    opening, much = producing.opening(services.replicas, request.session, asked, entries)
-    if opening is not None:
+    validation, much = producing.validate_in_thread(services.replicas, request.session, asked, entries)
+    if validation is not None:
         request.session.is_appending = True
-        return tasks.answering(_append_opened(services, request, asked, opening, refused, much))
+        return tasks.answering(_append_validated(services, request, asked, validation, refused, much))
     outcome = services.replicas.producing.append(
         entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT
     )
@@ -69,17 +69,17 @@ async def _large(services: Services, request: Request) -> Encoded:
     return await (Timed(request, work) if request.begun_s else work)
 
 
-async def _append_opened(
+async def _append_validated(
     services: Services,
     request: Request,
     asked: produce.ProduceRequest,
-    opening: Awaitable[AfterOpening],
+    validation: Awaitable[Validated],
     refused: Results,
     much: bool,
 ) -> Encoded:
     """Wait for the thread, then append and answer like `handle`; until it is appended a later request waits."""
     try:
-        outcome, spoilt = await producing.append_opened(services.replicas, request.session, asked, opening, much)
+        outcome, spoilt = await producing.append_validated(services.replicas, request.session, asked, validation, much)
     finally:
         request.session.is_appending = False
     if not isinstance(outcome, list):

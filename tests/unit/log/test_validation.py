@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from logyard.broker.errors import ApiError, ErrorCode, RecordErrors
-from logyard.broker.log.validation import is_little, opened
+from logyard.broker.log.validation import is_little, validate
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Bounds, Record
 from logyard.broker.records.compression import Recoding
@@ -29,7 +29,7 @@ def with_max(sent: bytearray, max_timestamp: int) -> bytearray:
 
 def refusal(sent: bytearray, **bounds: Any) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        opened(memoryview(sent), Bounds(**bounds), NOW)
+        validate(memoryview(sent), Bounds(**bounds), NOW)
     return caught.value
 
 
@@ -51,7 +51,7 @@ def test_a_look_by_time_finds_the_record_whatever_the_header_says(codec: int, cl
 def test_a_right_header_leaves_the_batch_as_it_came(codec: int) -> None:
     sent = made([NOW, NOW + 3, NOW - 1], codec)
     before = bytes(sent)
-    assert opened(memoryview(sent), Bounds(), NOW).obj is sent
+    assert validate(memoryview(sent), Bounds(), NOW).obj is sent
     assert bytes(sent) == before
 
 
@@ -68,7 +68,7 @@ def test_refused_records_are_named(codec: int) -> None:
 
 def test_the_brokers_time_claimed_by_a_producer_is_taken_back() -> None:
     sent = made([NOW, NOW], log_append_time_ms=NOW)
-    header = batch.parse_header(opened(memoryview(sent), Bounds(), NOW))
+    header = batch.parse_header(validate(memoryview(sent), Bounds(), NOW))
     assert (header.attributes, header.max_timestamp) == (0, NOW)
     assert batch.crc_matches(memoryview(sent), 0, header)
     claimed = made([NOW, NOW], log_append_time_ms=NOW)
@@ -93,7 +93,7 @@ def test_a_wrong_count_is_refused(codec: int) -> None:
 
 def test_a_batch_with_a_wrong_largest_time_is_compressed_anew() -> None:
     sent = with_max(made([NOW - 5, NOW], compression.GZIP), 0)
-    got = opened(memoryview(sent), Bounds(recoding=Recoding(compression.LZ4)), NOW)
+    got = validate(memoryview(sent), Bounds(recoding=Recoding(compression.LZ4)), NOW)
     header = batch.parse_header(got)
     assert (header.compression, header.max_timestamp) == (compression.LZ4, NOW)
     assert [r.timestamp for r in batch.records(got)] == [NOW - 5, NOW]

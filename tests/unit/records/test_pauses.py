@@ -37,7 +37,7 @@ def test_what_a_thread_still_looks_into_does_not_keep_a_broker_from_ending(monke
 
     def look() -> None:
         try:
-            validation.opened(swelling(2_000_000), batch.Bounds(), 1000, piecewise=True)
+            validation.validate(swelling(2_000_000), batch.Bounds(), 1000, piecewise=True)
         except ApiError as problem:
             problems.append(problem)
 

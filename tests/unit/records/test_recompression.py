@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from logyard.broker.errors import ApiError, ErrorCode
-from logyard.broker.log.validation import opened
+from logyard.broker.log.validation import validate
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Bounds, Record
 from logyard.broker.records.compression import Recoding, recoding
@@ -16,7 +16,7 @@ CODECS = range(5)
 
 
 def recode(data: memoryview, wanted: Recoding, size_max: int) -> memoryview:
-    return opened(data, Bounds(recoding=wanted, max_message_bytes=size_max), NOW)
+    return validate(data, Bounds(recoding=wanted, max_message_bytes=size_max), NOW)
 
 
 def made(codec: int = compression.NONE, **fields: int) -> bytearray:

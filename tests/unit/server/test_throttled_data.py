@@ -132,7 +132,9 @@ def test_produced_bytes_and_time_are_told_in_the_answer(acks: int, quota: str) -
     broker = Broker(**{quota: "0.0000001"})
     records = batches.batch([batches.Rec(0, None, b"v")]).encode()
     appended = [ProduceResult(T0, ErrorCode.NONE, 0)]
-    producing = SimpleNamespace(append=lambda entries, **how: appended, opening=lambda entries, opened, **how: None)
+    producing = SimpleNamespace(
+        append=lambda entries, **how: appended, validate_in_thread=lambda entries, validated_by, **how: None
+    )
     broker.services.replicas = SimpleNamespace(producing=producing)  # type: ignore[assignment]
     fields = {
         "transactional_id": None,

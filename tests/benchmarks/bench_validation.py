@@ -1,4 +1,4 @@
-"""What it costs a leader to look at the records of a client's batch: `python -m tests.benchmarks.bench_opening`.
+"""What it costs a leader to look at the records of a client's batch: `python -m tests.benchmarks.bench_validation`.
 
 Beside it what the header alone costs (checksum included), which is all that was done before decision 22.
 """
@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 
-from logyard.broker.log.validation import is_little, opened
+from logyard.broker.log.validation import is_little, validate
 from logyard.broker.records import batch, compression
 from logyard.broker.records.batch import Bounds, Record
 from tests.benchmarks.frames import RECORD_MS
@@ -35,7 +35,7 @@ def main() -> None:
             data = memoryview(batch.build(made, compression=codec))
             header = batch.parse_header(data)
             alone = least_us(lambda d=data, h=header: batch.validate_client_batch(d, 0, h, BOUNDS))  # type: ignore[misc]
-            whole = least_us(lambda d=data: opened(d, BOUNDS, RECORD_MS, piecewise=not is_little(d, BOUNDS)))  # type: ignore[misc]
+            whole = least_us(lambda d=data: validate(d, BOUNDS, RECORD_MS, piecewise=not is_little(d, BOUNDS)))  # type: ignore[misc]
             where = "loop" if is_little(data, BOUNDS) else "thread"
             name = compression.NAMES[codec]
             print(f"{count:>6} x {size:>4} B {name:>7} {len(data):>8} {alone:>8.1f} {whole:>12.1f}  {where}")

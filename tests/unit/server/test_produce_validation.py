@@ -1,4 +1,4 @@
-"""Batches that are opened are opened in a thread (compressed anew, looked through for keys), and order is kept."""
+"""Long validations (recompression, keys of compacted topics) run in a thread, and requests keep their order."""
 
 import asyncio
 import struct
@@ -224,11 +224,11 @@ async def test_two_entries_of_one_partition_are_both_looked_through() -> None:
     broker = Broker(**COMPACTED)
     entries = [(T0, memoryview(keyed(20_000))), (T0, memoryview(made(1, 10)))]
     replicas = broker.world.replicas
-    opening = replicas.producing.opening(entries, ())
-    assert opening is not None
-    fit, opened, refused = await cast(Any, opening)
+    validation = replicas.producing.validate_in_thread(entries, ())
+    assert validation is not None
+    fit, validated_by, refused = await cast(Any, validation)
     assert not refused
-    results = replicas.producing.append(fit, acks=1, timeout_ms=0, origin=Origin.CLIENT, opened=opened)
+    results = replicas.producing.append(fit, acks=1, timeout_ms=0, origin=Origin.CLIENT, validated_by=validated_by)
     assert [r.error for r in cast(Any, results)] == [ErrorCode.NONE, ErrorCode.INVALID_RECORD]
 
 
@@ -243,11 +243,13 @@ async def test_message_sets_of_old_clients_are_converted_in_a_thread(magic: int)
     broker = Broker(**COMPACTED)
     replicas = broker.world.replicas
     for data, is_little in ((old(3, 0), True), (old(3, 1), False), (old(1000, 0), False)):
-        opening = replicas.producing.opening([(T0, memoryview(bytearray(data)))], ())
-        assert (opening is None) is is_little
-        fit, opened = [(T0, memoryview(bytearray(data)))], ()
-        if opening is not None:
-            fit, opened, _ = await cast(Any, opening)
-        (result,) = cast(Any, replicas.producing.append(fit, acks=1, timeout_ms=0, origin=Origin.CLIENT, opened=opened))
+        validation = replicas.producing.validate_in_thread([(T0, memoryview(bytearray(data)))], ())
+        assert (validation is None) is is_little
+        fit, validated_by = [(T0, memoryview(bytearray(data)))], ()
+        if validation is not None:
+            fit, validated_by, _ = await cast(Any, validation)
+        (result,) = cast(
+            Any, replicas.producing.append(fit, acks=1, timeout_ms=0, origin=Origin.CLIENT, validated_by=validated_by)
+        )
         assert result.error is ErrorCode.NONE
     assert [(h.magic, h.count) for h in broker.kept()] == [(2, 3), (2, 3), (2, 1000)]
