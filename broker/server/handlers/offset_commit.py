@@ -1,11 +1,14 @@
 """OffsetCommit (8): v1 generation and member, v2–v4 retention time, v6 leader epoch, v7 static members.
 
-Partitions the broker does not know are refused one by one (error 3) without harm to the others.
+Partitions the broker does not know are refused one by one (error 3) without harm to the others. Version 0 writes into
+ZooKeeper, on any broker: no group and no coordinator know of it.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups import zookeeper_offsets
 from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.model import TopicPartition
 from logyard.broker.server.api import Handler
@@ -15,6 +18,8 @@ from logyard.broker.server.services import Services
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     version = request.api_version
+    if version == 0:
+        return await _commit_to_zookeeper(services, message)
     now_ms = services.clock.now_ms()
     retention_ms = message.retention_time_ms if 2 <= version <= 4 else -1
     commits = [
@@ -33,13 +38,35 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     known = [c for c in commits if services.metadata.partition(TopicPartition(c.topic, c.partition)) is not None]
     codes = await services.groups.commits.commit(
         message.group_id,
-        message.member_id if version >= 1 else "",
+        message.member_id,
         message.group_instance_id if version >= 7 else None,
-        message.generation_id_or_member_epoch if version >= 1 else -1,
+        message.generation_id_or_member_epoch,
         known,
     )
     answered = {(c.topic, c.partition): code for c, code in zip(known, codes, strict=True)}
-    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _answer(message, answered)
+
+
+async def _commit_to_zookeeper(services: Services, message: Any) -> Fields:
+    codes: dict[tuple[str, int], ErrorCode] = {}
+    offsets: dict[TopicPartition, int] = {}
+    too_long = services.config.int("offset.metadata.max.bytes")
+    for topic in message.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition_index)
+            if services.metadata.partition(tp) is None:
+                continue
+            if len(p.committed_metadata or "") > too_long:
+                codes[tp.topic, tp.partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                offsets[tp] = p.committed_offset
+    written = await zookeeper_offsets.commit(services.zk, message.group_id, offsets)
+    return _answer(message, codes | {(tp.topic, tp.partition): code for tp, code in written.items()})
+
+
+def _answer(message: Any, codes: Mapping[tuple[str, int], ErrorCode]) -> Fields:
+    """Every partition of the request; those without a code are unknown."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
         "topics": [
             {
@@ -47,7 +74,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
                 "partitions": [
                     {
                         "partition_index": p.partition_index,
-                        "error_code": int(answered.get((topic.name, p.partition_index), missing)),
+                        "error_code": int(codes.get((topic.name, p.partition_index), unknown)),
                     }
                     for p in topic.partitions
                 ],

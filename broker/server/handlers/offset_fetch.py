@@ -1,17 +1,21 @@
-"""OffsetFetch (9): v2 null topics mean all and errors stand at the top, v7 stable offsets only, where wanted (KIP-447),
-v8 several groups (KIP-709)."""
+"""OffsetFetch (9): v0 reads from ZooKeeper, v2 null topics mean all and errors stand at the top, v7 stable offsets
+only, where wanted (KIP-447), v8 several groups (KIP-709)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.groups import zookeeper_offsets
 from logyard.broker.groups.events import OffsetCommit
+from logyard.broker.model import TopicPartition
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
 
 
-def handle(services: Services, request: Request, message: Any) -> Fields:
+def handle(services: Services, request: Request, message: Any) -> Fields | Awaitable[Fields]:
+    if request.api_version == 0:
+        return _from_zookeeper(services, message)
     if request.api_version >= 8:
         return {"groups": [_group(services, g.group_id, g.topics, message.require_stable) for g in message.groups]}
     require_stable = request.api_version >= 7 and message.require_stable
@@ -20,6 +24,15 @@ def handle(services: Services, request: Request, message: Any) -> Fields:
         # Before v2 there is no place for the group's error but every partition's.
         return {**answer, "topics": _refused(message.topics, answer["error_code"])}
     return answer
+
+
+async def _from_zookeeper(services: Services, message: Any) -> Fields:
+    asked = list(dict.fromkeys(TopicPartition(t.name, p) for t in message.topics for p in t.partition_indexes))
+    known = [tp for tp in asked if services.metadata.partition(tp) is not None]
+    found = await zookeeper_offsets.fetch(services.zk, message.group_id, known)
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, zookeeper_offsets.NO_OFFSET)
+    answers = {tp: found.get(tp, unknown) for tp in asked}
+    return {"topics": _by_topic([(code, OffsetCommit(*tp, offset)) for tp, (code, offset) in answers.items()])}
 
 
 def _group(services: Services, group_id: str, topics: Any, require_stable: bool) -> dict[str, Any]:

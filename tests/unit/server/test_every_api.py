@@ -177,6 +177,24 @@ async def test_a_group_from_its_first_member_to_its_end(ask: Asking) -> None:
     fetched = await ask("OffsetFetch", 1, group_id="nobody", topics=[topic("name", partition_indexes=[0])])
     assert fetched.topics[0].partitions[0].committed_offset == -1
 
+    # Version 0 is kept in ZooKeeper, where no coordinator looks.
+    old = [
+        {"partition_index": p, "committed_offset": 7, "committed_metadata": "m" * length}
+        for p, length in ((0, 4096), (1, 4097), (9, 1))
+    ]
+    answer = await ask("OffsetCommit", 0, group_id=GROUP, topics=[topic("name", partitions=old)])
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [p.error_code for p in answer.topics[0].partitions] == [NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, unknown]
+    fetched = await ask("OffsetFetch", 0, group_id=GROUP, topics=[topic("name", partition_indexes=[0, 1, 0, 9])])
+    partitions = fetched.topics[0].partitions
+    assert [(p.partition_index, p.committed_offset, p.metadata, p.error_code) for p in partitions] == [
+        (0, 7, "", NONE),
+        (1, -1, "", unknown),
+        (9, -1, "", unknown),
+    ]
+    fetched = await ask("OffsetFetch", 1, group_id=GROUP, topics=[topic("name", partition_indexes=[0])])
+    assert fetched.topics[0].partitions[0].committed_offset == 2
+
     (listed,) = (await ask("ListGroups", states_filter=["stable"], types_filter=["Classic"])).groups
     assert (listed.group_id, listed.group_state, listed.group_type) == (GROUP, "Stable", "classic")
     assert (await ask("ListGroups", states_filter=[], types_filter=["consumer"])).groups == []
