@@ -65,7 +65,7 @@ def real_environment(config: BrokerConfig) -> Environment:
         new_uuid=uuid.uuid4,
         new_session_id=partial(random.randrange, 1, 2**31),
         run_blocking=partial(loop.run_in_executor, pool),
-        run_opening=record_threads.submit,
+        run_record_work=record_threads.submit,
         open_zookeeper=lambda: ZooKeeperSession(
             config.str("zookeeper.connect"),
             session_timeout_ms=config.int("zookeeper.session.timeout.ms"),

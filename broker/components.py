@@ -205,7 +205,7 @@ class Components:
             timers=loop,
             new_pending=loop.create_future,
             run_blocking=environment.run_blocking,
-            run_opening=environment.run_opening,
+            run_record_work=environment.run_record_work,
             broker_epoch=lambda: self.broker_epoch,
         )
         fetchers = ReplicaFetchers(

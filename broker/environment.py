@@ -22,7 +22,7 @@ class Environment:
 
     `open_zookeeper` gives a `ZooKeeper` with session callbacks (zk/session.py, zk/memory.py); `open_listener` something
     that binds at once and serves later (server/listener.py); `open_cleaner` a worker that cleans compacted logs, None
-    if there is no cleaner. `run_opening` runs work on records in threads of its own, None: in those for the disk.
+    if there is no cleaner. `run_record_work` runs work on records in threads of its own, None: in those for the disk.
     """
 
     clock: Clock
@@ -38,5 +38,5 @@ class Environment:
     admission: Admission | None = None
     open_files_max: int = 1 << 20
     open_cleaner: Callable[[], CleaningWorker] | None = None
-    run_opening: SubmitForClient | None = None
+    run_record_work: SubmitForClient | None = None
     answers: Answers | None = None

@@ -1,8 +1,8 @@
-"""Offsets committed, asked for, deleted and outlived: the shell over offsets.py.
+"""Commits, fetches, deletes and expires offsets: the part of offsets.py that talks to the log (facts §16).
 
-Rule 1: what is decided about a group is decided and appended between two awaits; what is done when the log has
-        acknowledged it is done to what the group is by then, and only if it is still the group of its name.
-Rule 2: whatever goes wrong with one group is that group's.
+Rule 1: there is no await between a decision about a group and its append. After the append the group may have changed,
+        or another may have its name: the code looks again.
+Rule 2: an error in one group does not affect another.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ log = structlog.get_logger("logyard.groups")
 
 
 class Commits:
-    """What the groups of `roster` have committed. `spawn` runs what nobody waits for."""
+    """The committed offsets of the groups in `roster`. `spawn` starts a background task."""
 
     def __init__(
         self,
@@ -50,7 +50,11 @@ class Commits:
         generation: int,
         commits: Sequence[OffsetCommit],
     ) -> list[ErrorCode]:
-        """Store the commits; one answer for each, in their order."""
+        """Store the commits. Returns one error code for each, in their order.
+
+        ILLEGAL_GENERATION, OFFSET_METADATA_TOO_LARGE, and what `Roster.availability`, `membership.commit_refusal` and
+        `answer_for` return.
+        """
         code = self._roster.availability(group_id)
         group = self._roster.get(group_id)
         if code is ErrorCode.NONE and group is None:
@@ -62,7 +66,7 @@ class Commits:
             code = membership.commit_refusal(group, member_id, instance_id, generation, passed_ms(self._clock))
         if code is not ErrorCode.NONE or group is None:
             return [code] * len(commits)
-        longest = self._metadata_chars_max  # characters, whatever the setting is called: Kafka counts those
+        longest = self._metadata_chars_max  # characters, although the setting is named for bytes: as in Kafka
         good = {(c.topic, c.partition): c for c in commits if len(c.metadata) <= longest}
         if good:
             self._roster.add(group)
@@ -76,9 +80,10 @@ class Commits:
     def fetch(
         self, group_id: str, wanted: Iterable[Place] | None, *, require_stable: bool = False
     ) -> tuple[ErrorCode, list[tuple[ErrorCode, OffsetCommit]]]:
-        """What is committed: for the wanted partitions (offset -1 where nothing is), or for all with None.
+        """Return the group's error code, and an error code and a commit for each wanted partition (all for None).
 
-        With `require_stable` a partition whose offset is about to change has UNSTABLE_OFFSET_COMMIT and -1 instead.
+        A partition without a commit has offset -1. With `require_stable` a partition whose offset is about to change
+        has UNSTABLE_OFFSET_COMMIT and -1.
         """
         code = self._roster.availability(group_id)
         if code is not ErrorCode.NONE:
@@ -105,7 +110,10 @@ class Commits:
         return await self._forget(group, group.offsets.known, whole=True)
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[Place]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Forget committed offsets, but not of topics the group is subscribed to (error 86)."""
+        """Delete committed offsets. Returns the group's error code, and one for each partition.
+
+        A partition of a topic to which the group is subscribed keeps its offset and has GROUP_SUBSCRIBED_TO_TOPIC.
+        """
         code = self._roster.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         if code is not ErrorCode.NONE:
             return code, []
@@ -119,7 +127,7 @@ class Commits:
         return await self._forget(group, [tp for tp in dict.fromkeys(gone) if tp in known]), answers
 
     def on_partitions_deleted(self, partitions: Iterable[Place]) -> None:
-        """Topics went away: their committed offsets go too."""
+        """Delete the offsets of partitions whose topic was deleted."""
         gone = list(partitions)
         for group in self._roster.all() if gone else ():
             dropped = offsets.deleted(group.offsets, gone)
@@ -130,17 +138,17 @@ class Commits:
         before = {place: group.offsets.committed[place] for place in places if place in group.offsets.committed}
         code = await self._forget(group, places)
         if code is not ErrorCode.NONE:
-            # As in Kafka they are gone from here at least: a topic made anew under that name begins at its start.
+            # As in Kafka they are dropped from memory at least: a new topic of that name is read from its start.
             group.offsets.drop(before)
-            log.warning("offsets of a deleted topic stay in the log", group=group.group_id, error=code.name)
+            log.warning("could not write tombstones for a deleted topic", group=group.group_id, error=code.name)
 
     async def expire(self) -> None:
-        """Drop commits that have had their time, and empty groups without any."""
+        """Delete commits that are past their retention, and groups without members that have no commits left."""
         for group in self._roster.all():
             try:
                 await self._expire(group)
             except Exception:
-                log.exception("offsets not expired", group=group.group_id)
+                log.exception("could not expire offsets", group=group.group_id)
 
     async def _expire(self, group: Group) -> None:
         if not self._roster.has(group):
@@ -150,25 +158,28 @@ class Commits:
             await self._forget(group, gone)
 
     def _outlived(self, group: Group) -> list[Place]:
-        """As Kafka: from when the group became empty; without members ever, from each commit; of consumers that are
-        settled, what they do not subscribe to."""
+        """Return the partitions whose commits are past their retention, which begins as in Kafka.
 
-        def found(begun_ms: int | None, kept: Iterable[str] = ()) -> list[Place]:
+        Group that became empty: then. Group that never had members: at each commit. Stable group of consumers: at each
+        commit, and only topics to which it is not subscribed expire.
+        """
+
+        def since(begun_ms: int | None, kept: Iterable[str] = ()) -> list[Place]:
             names = frozenset(kept)
             return offsets.outlived(
                 group.offsets, begun_ms, self._clock.now_ms(), self._retention_ms, names.__contains__
             )
 
         if group.protocol_type is None:
-            return found(None)
+            return since(None)
         if group.state is GroupState.EMPTY:
-            return [] if group.pending else found(group.state_since_ms)
+            return [] if group.pending else since(group.state_since_ms)
         if group.state is GroupState.STABLE and group.protocol_type == subscription.CONSUMER:
-            return found(None, subscription.subscribed(group))
+            return since(None, subscription.subscribed(group))
         return []
 
     async def _forget(self, group: Group, places: Sequence[Place], *, whole: bool = False) -> ErrorCode:
-        """Write tombstones; the group goes with its last offset if nobody is in it, as in Kafka."""
+        """Write tombstones. An empty group is deleted with its last offset, as in Kafka."""
         records: list[KeyValue] = [(record_format.offset_key(group.group_id, t, p), None) for t, p in places]
         last = group.state is GroupState.EMPTY and not group.pending and not group.offsets.open
         if whole or (last and set(group.offsets.known) <= set(places)):
@@ -177,14 +188,14 @@ class Commits:
             return ErrorCode.NONE
         code = await self._change(group, dict.fromkeys(places), records)
         if code is ErrorCode.NONE and group.is_empty:
-            # Not if somebody has joined or committed while the log was waited for.
+            # Somebody may have joined or committed during the append.
             self._roster.drop(group)
         return code
 
     async def _change(
         self, group: Group, change: Mapping[Place, OffsetCommit | None], records: Sequence[KeyValue]
     ) -> ErrorCode:
-        """Append now; count the change when the log has acknowledged it."""
+        """Append now, and apply the change when the log has acknowledged it."""
         number = group.offsets.begin(change)
         code = ErrorCode.UNKNOWN_SERVER_ERROR
         try:

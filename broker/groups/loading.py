@@ -1,8 +1,8 @@
-"""One partition of `__consumer_offsets` read from its start: the groups as they stood, offsets included.
+"""Reads one partition of `__consumer_offsets` from its start and rebuilds its groups and their offsets (facts §16).
 
-The last record of a key wins and a null value deletes; what does not parse is noted and left out alone. What a
-transaction committed lies apart until its marker: a commit makes it count where no later batch has the partition, an
-abort drops it, and what has no marker yet stays apart.
+The last record of a key wins, and a null value deletes. A record that cannot be parsed is noted and skipped. What a
+transaction committed is kept apart until its marker: a commit marker makes it valid unless a later batch has the same
+partition, an abort marker drops it.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from logyard.broker.groups.events import OffsetCommit
 from logyard.broker.groups.members import Group
 from logyard.broker.groups.ports import OffsetsLog, StoredBatch
 
-# A commit, and the offset of the batch it came in.
-_Found = tuple[int, OffsetCommit]
+# The base offset of the batch that had the commit, and the commit.
+_ReadCommit = tuple[int, OffsetCommit]
 
 
 async def load(offsets_log: OffsetsLog, partition: int, wall_ms: int, note: Callable[[str], None]) -> dict[str, Group]:
-    """Return every group of the partition by its id. Raises StorageError."""
+    """Return the groups of the partition by id. `note` gets a text for each bad record. Raises StorageError."""
     replay = _Replay(wall_ms, note)
     await offsets_log.read(partition, replay.take, note)
     return replay.groups()
@@ -28,8 +28,8 @@ class _Replay:
     def __init__(self, wall_ms: int, note: Callable[[str], None]) -> None:
         self._wall_ms, self._note = wall_ms, note
         self._groups: dict[str, Group] = {}
-        self._offsets: dict[record_format.OffsetKey, _Found] = {}
-        self._open: dict[int, dict[record_format.OffsetKey, _Found]] = {}
+        self._offsets: dict[record_format.OffsetKey, _ReadCommit] = {}
+        self._open: dict[int, dict[record_format.OffsetKey, _ReadCommit]] = {}
 
     def take(self, batch: StoredBatch) -> None:
         if batch.commits is not None:
@@ -45,7 +45,7 @@ class _Replay:
                 self._note(str(error))
 
     def _record(
-        self, base: int, raw_key: bytes, value: bytes | None, into: dict[record_format.OffsetKey, _Found]
+        self, base: int, raw_key: bytes, value: bytes | None, into: dict[record_format.OffsetKey, _ReadCommit]
     ) -> None:
         key = record_format.decode_key(raw_key)
         if isinstance(key, record_format.OffsetKey):
@@ -61,10 +61,10 @@ class _Replay:
 
     def _end(self, producer_id: int | None, *, committed: bool) -> None:
         ended = self._open.pop(producer_id, {}) if producer_id is not None else {}
-        for key, found in ended.items() if committed else ():
-            there = self._offsets.get(key)
-            if there is None or there[0] < found[0]:
-                self._offsets[key] = found
+        for key, read in ended.items() if committed else ():
+            known = self._offsets.get(key)
+            if known is None or known[0] < read[0]:
+                self._offsets[key] = read
 
     def groups(self) -> dict[str, Group]:
         for key, (_, commit) in self._offsets.items():

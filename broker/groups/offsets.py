@@ -1,8 +1,8 @@
-"""What one group has committed, and what of it has had its time.
+"""The committed offsets of one group, and which of them are past their retention (facts §16).
 
-A change is appended to the log first and counts when the log has acknowledged it. Rule 1: changes of one partition
-count in the order in which they were appended, whatever the order in which they are acknowledged: as a load would read
-them. Rule 2: what a transaction has committed lies apart until its marker comes.
+A change is appended to the log first, and applied when the log has acknowledged it.
+Rule 1: the change that was appended last wins, in whatever order they are acknowledged: a load reads the same.
+Rule 2: what a transaction has committed is kept apart until its marker comes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,32 +14,32 @@ Place = tuple[str, int]
 
 
 class GroupOffsets:
-    """`committed` is what counts now; `open` what transactions that have not ended committed, by producer id."""
+    """`committed` has the valid offsets; `open`, by producer id, what open transactions have committed."""
 
-    __slots__ = ("_changes", "_last", "_newest", "_under_way", "committed", "open")
+    __slots__ = ("_changes", "_in_flight", "_last", "_newest", "committed", "open")
 
     def __init__(self) -> None:
         self.committed: dict[Place, OffsetCommit] = {}
         self.open: dict[int, dict[Place, OffsetCommit]] = {}
         self._changes: dict[int, Mapping[Place, OffsetCommit | None]] = {}
         self._newest: dict[Place, int] = {}
-        self._under_way: dict[Place, int] = {}
+        self._in_flight: dict[Place, int] = {}
         self._last = 0
 
     def begin(self, change: Mapping[Place, OffsetCommit | None]) -> int:
-        """Note a change that is being appended just now, None for a tombstone; `end` wants the number."""
+        """Note a change (None: a tombstone) whose append begins now. Returns its number, for `end`."""
         self._last += 1
         self._changes[self._last] = change
         for place in change:
-            self._under_way[place] = self._under_way.get(place, 0) + 1
+            self._in_flight[place] = self._in_flight.get(place, 0) + 1
         return self._last
 
     def end(self, number: int, *, written: bool) -> None:
-        """The log's answer to that change has come."""
+        """Apply the change if it was `written`: the log has answered."""
         for place, commit in self._changes.pop(number).items():
-            self._under_way[place] -= 1
-            if not self._under_way[place]:
-                del self._under_way[place]
+            self._in_flight[place] -= 1
+            if not self._in_flight[place]:
+                del self._in_flight[place]
             if not written or self._newest.get(place, 0) > number:
                 continue
             self._newest[place] = number
@@ -51,19 +51,19 @@ class GroupOffsets:
             self._newest.clear()
 
     def drop(self, commits: Mapping[Place, OffsetCommit]) -> None:
-        """Forget these very commits without the log; later ones of the same places stay."""
+        """Forget these commits without writing to the log; later ones of the same partitions stay."""
         for place, commit in commits.items():
             if self.committed.get(place) is commit:
                 del self.committed[place]
 
     def is_unstable(self, place: Place) -> bool:
-        """Whether what is committed there may be replaced by what somebody has sent already (KIP-447)."""
-        return place in self._under_way or any(place in commits for commits in self.open.values())
+        """Whether a commit that was sent already may replace the one of this partition (KIP-447)."""
+        return place in self._in_flight or any(place in commits for commits in self.open.values())
 
     @property
     def known(self) -> list[Place]:
-        """Every place that the log has, or will have, an offset for; those of open transactions are left out."""
-        return list({**self.committed, **self._under_way})
+        """The partitions for which the log has an offset, or is being given one; without those of open transactions."""
+        return list({**self.committed, **self._in_flight})
 
     @property
     def is_hollow(self) -> bool:
@@ -73,12 +73,11 @@ class GroupOffsets:
 def outlived(
     offsets: GroupOffsets, begun_ms: int | None, now_ms: int, retention_ms: int, is_kept: Callable[[str], bool]
 ) -> list[Place]:
-    """Which commits are older than the retention (wall-clock milliseconds).
+    """Return the partitions whose commits are past their retention. Times are wall-clock milliseconds.
 
-    The retention of each begins with its commit, but not before `begun_ms`. (Kafka looks at that alone, and loses at
-    once what is committed for a group that has been empty for long.) An explicit expiry, as old clients ask for, goes
-    before both. Topics that `is_kept` names stay, and so does what is about to be
-    replaced.
+    The retention of a commit begins with the commit, but not before `begun_ms`. (Kafka uses `begun_ms` alone, and so
+    expires at once what is committed for a group that has long been empty.) An expiry time that an old client gave
+    overrides both. Topics for which `is_kept` is true do not expire, nor does a commit that is about to be replaced.
     """
     found = []
     for place, commit in offsets.committed.items():
@@ -92,6 +91,6 @@ def outlived(
 
 
 def deleted(offsets: GroupOffsets, gone: Iterable[Place]) -> list[Place]:
-    """Which of these partitions, that were deleted, the group has an offset of."""
+    """Return those of the deleted partitions `gone` for which the group has an offset."""
     known = set(offsets.known)
     return [place for place in gone if place in known]

@@ -1,4 +1,4 @@
-"""`__consumer_offsets` through this broker's replicas: appends with acks=all, and the whole partition read back."""
+"""Appends to `__consumer_offsets` with acks=all, and reads its partitions, through this broker's replicas."""
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ READS_IN_VAIN_MAX = 100
 
 
 class ReplicatedOffsets:
-    """The OffsetsLog of a real broker."""
+    """The OffsetsLog (ports.py) of a real broker."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class ReplicatedOffsets:
         offset, end, in_vain = log.log_start_offset, log.log_end_offset, 0
         while offset < end:
             piece = log.read(offset, READ_BYTES, limit_offset=end, min_one=True)
-            size, following = await self._run_blocking(partial(_handed_over, piece, take, note))
+            size, following = await self._run_blocking(partial(_hand_over, piece, take, note))
             if piece.size and not size:
-                # Compacted or cut in between: the same bytes lie elsewhere now.
+                # The log was compacted or truncated meanwhile: its bytes have moved.
                 in_vain += 1
                 if in_vain == READS_IN_VAIN_MAX:
                     raise StorageError(f"{OFFSETS_TOPIC}-{partition} cannot be read from offset {offset} on")
@@ -81,7 +81,7 @@ class ReplicatedOffsets:
 
 
 class _Acknowledgement:
-    """What a produce comes to, for whoever awaits it."""
+    """Awaits the result of a Produce to one partition; gives its error code."""
 
     def __init__(self, outcome: list[ProduceResult] | Pending[list[ProduceResult]]) -> None:
         self._outcome = outcome
@@ -92,29 +92,29 @@ class _Acknowledgement:
         return results[0].error
 
 
-def _handed_over(piece: Slice, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> tuple[int, int]:
-    """Read and parse a piece of the log, in a thread; its size in bytes, and the offset behind its last whole batch.
+def _hand_over(piece: Slice, take: Callable[[StoredBatch], None], note: Callable[[str], None]) -> tuple[int, int]:
+    """Parse a piece of the log, in a thread. Returns its size in bytes and the offset after its last whole batch.
 
-    Raises StorageError where the batches themselves cannot be told apart.
+    Raises StorageError if the bounds of a batch cannot be read.
     """
     data, following = memoryview(piece.load()), -1
     try:
         for position, header in batch.iter_headers(data):
             following = header.last_offset + 1
             try:
-                found = _stored(data[position : position + header.length], header)
+                stored = _stored(data[position : position + header.length], header)
             except CorruptData as error:
                 note(f"batch at offset {header.base_offset}: {error}")
                 continue
-            if found is not None:
-                take(found)
+            if stored is not None:
+                take(stored)
     except CorruptData as error:
-        raise StorageError(f"{OFFSETS_TOPIC} has no batch at offset {following}: {error}") from error
+        raise StorageError(f"{OFFSETS_TOPIC} has no readable batch at offset {following}: {error}") from error
     return len(data), following
 
 
 def _stored(data: memoryview, header: BatchHeader) -> StoredBatch | None:
-    """The batch as the coordinator takes it, None for a control batch that ends no transaction. Raises CorruptData."""
+    """Return the batch's records or its marker; None for a control batch of another kind. Raises CorruptData."""
     records = legacy_records(data) if header.magic < 2 else batch.records(data)
     if header.magic == 2 and header.is_control:
         kind = control_type(records[0]) if records else None

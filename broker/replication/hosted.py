@@ -33,7 +33,7 @@ class Hosted:
         timers: Timers,
         new_pending: NewPending,
         run_blocking: SubmitBlocking,
-        run_opening: SubmitForClient | None = None,
+        run_record_work: SubmitForClient | None = None,
     ) -> None:
         self.settings = settings
         self.logs = logs
@@ -43,7 +43,7 @@ class Hosted:
         self.timers = timers
         self.new_pending = new_pending
         self.run_blocking = run_blocking
-        self.run_opening = run_opening  # for what looks into records; None: where the disk is waited for
+        self.run_record_work = run_record_work  # for what looks into records; None: where the disk is waited for
         self.loading: Callable[[int], None] = lambda size: None  # told what cold reads will bring, and have brought
         self.counters = Counters()
         self.throttled_out = ByteRate(settings.throttle_windows, settings.throttle_window_ms)
@@ -95,7 +95,7 @@ class Hosted:
         self, work: Callable[[], None], outcome: Callable[[], T], client: Client | None = None
     ) -> Pending[T]:
         """The same in a thread for what looks into records; it ends where `client` is gone."""
-        run = self.run_opening
+        run = self.run_record_work
         return self.in_thread(work, outcome, None if run is None else lambda each: run(each, client))
 
     def find(self, tp: TopicPartition) -> Partition:

@@ -41,11 +41,20 @@ class Replicas:
         new_pending: NewPending,
         run_blocking: SubmitBlocking,
         broker_epoch: Callable[[], int],
-        run_opening: SubmitForClient | None = None,
+        run_record_work: SubmitForClient | None = None,
     ) -> None:
         self.settings = settings
         self.hosted = Hosted(
-            settings, logs, metadata, topic_config, isr_changes, clock, timers, new_pending, run_blocking, run_opening
+            settings,
+            logs,
+            metadata,
+            topic_config,
+            isr_changes,
+            clock,
+            timers,
+            new_pending,
+            run_blocking,
+            run_record_work,
         )
         self.producing = Producing(self.hosted)
         self.fetching = Fetching(self.hosted)

@@ -1,8 +1,8 @@
-"""Produce requests of many parts, or of many old messages: read in a thread, appended in portions.
+"""Large Produce requests (many parts, or many old messages) are decoded in a thread and appended in portions.
 
-Each portion takes the event loop for some milliseconds, then others have their turn (turns.py). Nothing keeps two
-portions together: every partition's leadership is looked at when its batch is appended, and a request has one batch for
-each partition. What the connection sends next waits until all is appended.
+A portion takes the event loop for some milliseconds, then other work has its turn (turns.py). Portions do not depend on
+each other: a request has one part for each partition, whose leadership is checked when the part is appended. The next
+request of the connection waits until all is appended.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,62 +16,63 @@ from logyard.broker.protocol.produce import PARTS_MAX, ManyParts, Part, Partitio
 from logyard.broker.records.pauses import PausingList
 from logyard.broker.server import producing
 from logyard.broker.server.leader_endpoints import endpoints_of
-from logyard.broker.server.producing import Outcome, Results
+from logyard.broker.server.producing import Results, ResultsOrPending
 from logyard.broker.server.request import Encoded, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import produce_throttle_ms
 from logyard.broker.server.turns import in_thread
 
-# What is appended at once: 40 µs for each part, and 0.4 ms for each megabyte.
+# The bounds of a portion. Appending takes 40 µs for a part, and 0.4 ms for a megabyte.
 PARTS_AT_ONCE = 50
 BYTES_AT_ONCE = 4 * 1024 * 1024
-# Old messages are found one by one, in Python, before anything is done with them.
+# Larger bodies of old messages go to a thread: Python parses them one by one.
 OLD_BYTES_AT_ONCE = 4 * 1024
 
 T = TypeVar("T")
 
 
 def is_large(asked: ProduceRequest, size: int) -> bool:
-    """Whether a request of that many bytes, and of few parts, is too much for one turn of the event loop."""
+    """Whether a request of `size` bytes with at most PARTS_AT_ONCE parts is too much for one turn of the event loop."""
     return size > BYTES_AT_ONCE and len(asked.partitions) > 1
 
 
 async def handle(services: Services, request: Request) -> Encoded:
-    """Answer one; its body has to stay as it is until then."""
+    """Return the answer. The caller keeps the request's body unchanged until then."""
     with patient:
-        asked, results, outcomes = await _append(services, request)
-    for outcome in outcomes:
-        results += outcome if isinstance(outcome, list) else await outcome
+        asked, results, appended = await _append(services, request)
+    for each in appended:
+        results += each if isinstance(each, list) else await each
     with patient:
         return await _answer(services, request, asked.acks, results)
 
 
-async def _append(services: Services, request: Request) -> tuple[ProduceRequest, Results, list[Outcome]]:
+async def _append(services: Services, request: Request) -> tuple[ProduceRequest, Results, list[ResultsOrPending]]:
     version = request.api_version
-    outcomes: list[Outcome] = []
+    appended: list[ResultsOrPending] = []
     try:
         asked, results = await in_thread(services.replicas, partial(_read, version, request.body))
         for portion in _portions(asked.partitions):
             entries, refused = await in_thread(services.replicas, partial(producing.fit_parts, version, portion))
             results += refused
             await services.turns.next()
-            validation, much = producing.validate_in_thread(services.replicas, request.session, asked, entries)
+            session = request.session
+            validation, much = producing.validate_in_thread(services.replicas, session, asked, entries)
             if validation is None:
-                outcomes.append(producing.append(services.replicas, asked, entries))
+                appended.append(producing.append(services.replicas, asked, entries))
                 continue
-            outcome, refused = await producing.append_validated(
-                services.replicas, request.session, asked, validation, much
-            )
-            outcomes.append(outcome)
+            each, refused = await producing.append_validated(services.replicas, session, asked, validation, much)
+            appended.append(each)
             results += refused
     finally:
         request.session.is_appending = False
     request.session.go_on()
-    return asked, results, outcomes
+    return asked, results, appended
 
 
 def _read(version: int, body: memoryview) -> tuple[ProduceRequest, Results]:
-    """Return the request with each partition named once, and what is refused as it stands."""
+    """Return the request with one part for each partition, and the results of what is refused at once.
+
+    Raises CorruptData, which closes the connection, if it names more than PARTS_MAX partitions."""
     try:
         asked = produce.parse_request(version, body, found=PausingList())
     except ManyParts:
@@ -96,7 +97,7 @@ def _portions(parts: list[Part]) -> Iterator[list[Part]]:
 async def _answer(services: Services, request: Request, acks: int, results: Results) -> Encoded:
     throttle_ms = produce_throttle_ms(services.quotas, request, acks)
     if acks == 0:
-        producing.must_be_well(results)
+        producing.check_all_appended(results)
         return None
     topics: dict[str, list[PartitionOutcome]] = {}
     leaders: set[int] = set()

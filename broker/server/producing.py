@@ -1,4 +1,7 @@
-"""What Produce requests of any size have in common: which of their parts may be appended, and how they are answered."""
+"""The steps that Produce requests of any size share: refuse, validate, append, answer (facts §15).
+
+A *part* is what a request has for one partition: topic, partition, and the bytes of its batches.
+"""
 
 from collections.abc import Awaitable, Iterable, Sequence
 
@@ -24,21 +27,21 @@ LEADERS_SINCE = 10
 ACKS = (-1, 0, 1)
 
 Results = list[ProduceResult]
-Outcome = Results | Pending[Results]
-"""Results, or what they will be once the records are everywhere they have to be."""
+ResultsOrPending = Results | Pending[Results]
+"""Pending: the results of an acks=all request that waits for followers."""
 
 
 def fit(version: int, asked: ProduceRequest) -> tuple[Entries, Results]:
-    """Return what may be appended, and what is refused as it stands; message sets of old clients (v0 to v2) are made
-    v2 batches when they are validated.
+    """Return the entries to append, and the results of parts that are refused without a look at their records.
 
-    As in Kafka a partition that is named twice counts once, with what is said of it last.
+    If a request names a partition twice, its last part counts, as in Kafka. Message sets of old clients (v0 to v2) are
+    among the entries; validation makes v2 batches of them.
     """
     parts = asked.partitions
     if len(parts) == 1 and version >= ANY_CODEC_SINCE and asked.transactional_id is None:
         ((topic, partition, records),) = parts
         if is_one_batch(records) and not is_transactional(records):
-            return [(TopicPartition(topic, partition), records)], []  # as nearly all are: nothing below can refuse it
+            return [(TopicPartition(topic, partition), records)], []  # the usual request: nothing below can refuse it
     fault = fault_of(asked, parts)
     if fault is not None:
         return [], refuse_all(parts, fault)
@@ -48,7 +51,8 @@ def fit(version: int, asked: ProduceRequest) -> tuple[Entries, Results]:
 
 
 def fault_of(asked: ProduceRequest, parts: Iterable[Part]) -> ApiError | None:
-    """Why the request is refused as a whole, if it is; `parts` are looked at."""
+    """Return why the whole request is refused, None if it is not: INVALID_TXN_STATE (it has a transactional id), or
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED (one of `parts` is transactional, and the request has no such id)."""
     if asked.transactional_id is not None:
         return ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker")
     for *_, records in parts:
@@ -64,12 +68,12 @@ def refuse_all(parts: Iterable[Part], fault: ApiError) -> Results:
 
 
 def last_of_each(parts: Iterable[Part]) -> list[Part]:
-    """The parts without those that name a partition which a later one names again."""
+    """Return the last part of each partition."""
     return list({(part[0], part[1]): part for part in parts}.values())
 
 
 def fit_parts(version: int, parts: Iterable[Part]) -> tuple[Entries, Results]:
-    """As `fit`, for parts each of which names another partition."""
+    """Do what `fit` does, for parts of different partitions."""
     entries: list[tuple[TopicPartition, memoryview]] = []
     refused: Results = []
     for topic, partition, records in parts:
@@ -79,7 +83,7 @@ def fit_parts(version: int, parts: Iterable[Part]) -> tuple[Entries, Results]:
             if len(whole):
                 entries.append((tp, whole))
             else:
-                refused.append(ProduceResult(tp))  # nothing to append is no error to the oldest versions
+                refused.append(ProduceResult(tp))  # v0 to v2 may send empty parts
         except ApiError as error:
             refused.append(ProduceResult(tp, error.code, message=error.message))
         except CorruptData as error:
@@ -90,7 +94,11 @@ def fit_parts(version: int, parts: Iterable[Part]) -> tuple[Entries, Results]:
 def validate_in_thread(
     replicas: Replicas, session: Session, asked: ProduceRequest, entries: Entries
 ) -> tuple[Awaitable[Validated] | None, bool]:
-    """Start to validate what takes too long for the event loop, None if nothing does; and whether all of it is much."""
+    """Start to validate in a thread; the awaitable is None if validation on the event loop is quick enough.
+
+    The bool says whether the entries are too much for the loop together, although each may be small; give it to
+    `append_validated`.
+    """
     much = len(entries) > 1 and sum(effort(batches) for _, batches in entries) > EFFORT_MAX
     client = client_of(session, asked)
     return (
@@ -99,20 +107,20 @@ def validate_in_thread(
 
 
 def client_of(session: Session, asked: ProduceRequest) -> Session | None:
-    """Whose absence ends the work; with acks=0 nobody's: a client may go as soon as it has sent its records."""
+    """Return the session whose end stops the validation. None with acks=0: such a client may disconnect at once."""
     return session if asked.acks != 0 else None
 
 
 async def append_validated(
     replicas: Replicas, session: Session, asked: ProduceRequest, validation: Awaitable[Validated], much: bool
-) -> tuple[Outcome, Results]:
-    """Wait for the thread, then append; returns the outcome, and what was refused before."""
+) -> tuple[ResultsOrPending, Results]:
+    """Wait for the thread, then append. Returns the results of the append, and those of what validation refused."""
     refused: Results = []
     again: Awaitable[Validated] | None = validation
     while again is not None:
-        entries, validated_by, spoilt = await again
-        refused += spoilt
-        # Again where the topic's settings have changed since.
+        entries, validated_by, rejected = await again
+        refused += rejected
+        # Not None if the topic's settings have changed meanwhile.
         again = replicas.producing.validate_in_thread(
             entries, validated_by, always=much, client=client_of(session, asked)
         )
@@ -121,27 +129,27 @@ async def append_validated(
 
 def append(
     replicas: Replicas, asked: ProduceRequest, entries: Entries, validated_by: ValidatedBy = NOT_VALIDATED
-) -> Outcome:
+) -> ResultsOrPending:
     return replicas.producing.append(
         entries, acks=asked.acks, timeout_ms=asked.timeout_ms, origin=Origin.CLIENT, validated_by=validated_by
     )
 
 
 def answer(services: Services, request: Request, acks: int, results: Results) -> Encoded:
-    """Return the answer, None with acks=0; raises CorruptData where that cannot say what went wrong."""
+    """Return the answer's bytes; with acks=0 None, or CorruptData is raised if anything was refused."""
     quotas, throttle_ms = services.quotas, 0
     if quotas.produce is not None or quotas.request is not None:
         throttle_ms = produce_throttle_ms(quotas, request, acks)
     if acks == 0:
-        must_be_well(results)
+        check_all_appended(results)
         return None
     outcomes, leaders = outcomes_of(services, request, results)
     endpoints = endpoints_of(services.metadata, request.session.listener, leaders) if leaders else ()
     return produce.encode_response(request.api_version, request.correlation_id, outcomes, throttle_ms, endpoints)
 
 
-def must_be_well(results: Results) -> None:
-    """Raise CorruptData, which closes the connection, where anything went wrong with acks=0."""
+def check_all_appended(results: Results) -> None:
+    """Raise CorruptData, which closes the connection, if a result has an error: acks=0 has no answer to tell it."""
     failed = next((r for r in results if r.error is not ErrorCode.NONE), None)
     if failed is not None:
         raise CorruptData(f"produce with acks=0 to {failed.tp} failed: {failed.error.name}")
@@ -150,7 +158,7 @@ def must_be_well(results: Results) -> None:
 def outcomes_of(
     services: Services, request: Request, results: Sequence[ProduceResult]
 ) -> tuple[list[produce.PartitionOutcome], list[int]]:
-    """Return what the answer says of each, and the leaders that it names (KIP-951)."""
+    """Return each partition's part of the answer, and the broker ids of the leaders that these name (KIP-951)."""
     outcomes = [_outcome(r) for r in results]
     leaders: list[int] = []
     if request.api_version >= LEADERS_SINCE:

@@ -120,7 +120,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "records' timestamps: given to records, or a retention, lag or duration held against them": (
         "broker.cleaner.catch_up:CatchUp._is_missing",
         "broker.cleaner.cleaner:LogCleaner._judge",
-        "broker.groups.commits:Commits._outlived.found",
+        "broker.groups.commits:Commits._outlived.since",
         "broker.groups.offsets_log:ReplicatedOffsets.append",
         "broker.leases.service:LeaseService.partitions",
         "broker.log.expiry:Expiry.expire_producers",

@@ -1,4 +1,4 @@
-"""FindCoordinator (10): v1 key types and messages, v4 several keys (KIP-699)."""
+"""FindCoordinator (10): v1 adds key types and messages, v4 several keys (KIP-699)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""InitProducerId (22): a fresh id for an idempotent producer, epoch 0. Transactions are not served yet."""
+"""InitProducerId (22): gives an idempotent producer a new id with epoch 0. Transactions are not served yet."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from logyard.broker.server.services import Services
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
     if message.transactional_id == "":
-        raise ApiError(ErrorCode.INVALID_REQUEST, "an empty transactional id: leave it out or give it a name")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty: leave it out, or name one")
     if message.transactional_id is not None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker")
     producer_id = await services.producer_ids.next()

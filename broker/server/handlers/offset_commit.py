@@ -1,7 +1,7 @@
-"""OffsetCommit (8): v1 generation and member, v2–v4 retention time, v6 leader epoch, v7 static members.
+"""OffsetCommit (8): v1 adds generation and member, v6 the leader epoch, v7 static members; v2 to v4 have a retention.
 
-Partitions the broker does not know are refused one by one (error 3) without harm to the others. Version 0 writes into
-ZooKeeper, on any broker: no group and no coordinator know of it.
+Each partition that the broker does not know is refused with UNKNOWN_TOPIC_OR_PARTITION; the others are committed.
+Version 0 writes to ZooKeeper on any broker, without a coordinator (facts §16).
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
-"""OffsetFetch (9): v0 reads from ZooKeeper, v2 null topics mean all and errors stand at the top, v7 stable offsets
-only, where wanted (KIP-447), v8 several groups (KIP-709)."""
+"""OffsetFetch (9): v0 reads from ZooKeeper. From v2 on null topics mean all, and the group's error has a field of its
+own; v7 adds `require_stable` (KIP-447), v8 several groups (KIP-709)."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def handle(services: Services, request: Request, message: Any) -> Fields | Await
     require_stable = request.api_version >= 7 and message.require_stable
     answer = _group(services, message.group_id, message.topics, require_stable)
     if request.api_version < 2 and answer["error_code"]:
-        # Before v2 there is no place for the group's error but every partition's.
+        # Before v2 the group's error is put into every partition.
         return {**answer, "topics": _refused(message.topics, answer["error_code"])}
     return answer
 

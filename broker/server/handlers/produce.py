@@ -1,7 +1,7 @@
-"""Produce (0): hand-coded, the records stay where they were received.
+"""Produce (0), coded by hand: records are not copied out of the receive buffer.
 
-v3 transactional id, v5 log start offset in the answer, v8 record errors (KIP-467), v9 flexible, v10 current leader.
-acks=0 gets no answer; where something went wrong then, the connection is closed, as in Kafka.
+v3 adds the transactional id, v5 the log start offset in the answer, v8 record errors (KIP-467), v9 flexible encoding,
+v10 the current leader. acks=0 gets no answer; if something goes wrong then, the connection is closed, as in Kafka.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from logyard.broker.server.request import Encoded, Request
 from logyard.broker.server.services import Services
 from logyard.broker.server.throttling import Timed
 
-# Older requests have messages of the formats before batches.
+# Older versions carry message sets (formats v0 and v1).
 BATCHES_SINCE = 3
 
 
@@ -59,7 +59,7 @@ def handle(services: Services, request: Request) -> "Encoded | asyncio.Future[En
 
 def _begin_large(services: Services, request: Request) -> "asyncio.Future[Encoded]":
     request.session.is_appending = True
-    # The buffer goes on receiving.
+    # A copy, because the connection receives on into its buffer.
     request.body = memoryview(bytearray(request.body))
     return tasks.answering(_large(services, request))
 
@@ -77,15 +77,17 @@ async def _append_validated(
     refused: Results,
     much: bool,
 ) -> Encoded:
-    """Wait for the thread, then append and answer like `handle`; until it is appended a later request waits."""
+    """Wait for the validation, append, and answer like `handle`. The connection's next request waits for the append."""
     try:
-        outcome, spoilt = await producing.append_validated(services.replicas, request.session, asked, validation, much)
+        outcome, rejected = await producing.append_validated(
+            services.replicas, request.session, asked, validation, much
+        )
     finally:
         request.session.is_appending = False
     if not isinstance(outcome, list):
         request.session.go_on()
         outcome = await outcome
-    return producing.answer(services, request, asked.acks, outcome + refused + spoilt)
+    return producing.answer(services, request, asked.acks, outcome + refused + rejected)
 
 
 HANDLER = Handler(raw=handle)

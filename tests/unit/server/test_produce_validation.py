@@ -66,11 +66,11 @@ async def test_a_lost_connection_ends_what_is_looked_into_for_it(acks: int) -> N
     clients: list[Any] = []
     loop = asyncio.get_running_loop()
 
-    def run_opening(work: Callable[[], Any], client: Any) -> Any:
+    def run_record_work(work: Callable[[], Any], client: Any) -> Any:
         clients.append(client)
         return loop.run_in_executor(None, work)
 
-    broker.world.replicas.hosted.run_opening = run_opening
+    broker.world.replicas.hosted.run_record_work = run_record_work
     broker.send(made(400, 100), acks=acks)
     broker.connection.connection_lost(None)
     (client,) = clients
@@ -82,7 +82,7 @@ async def test_a_lost_connection_ends_what_is_looked_into_for_it(acks: int) -> N
 
 async def test_what_is_done_beside_does_not_wait_for_records() -> None:
     broker = Broker()
-    broker.world.replicas.hosted.run_opening = lambda work, client: asyncio.get_running_loop().create_future()
+    broker.world.replicas.hosted.run_record_work = lambda work, client: asyncio.get_running_loop().create_future()
     done: list[int] = []
     async with asyncio.timeout(20):
         await cast(Any, broker.world.replicas.beside(lambda: done.append(1)))
@@ -155,7 +155,7 @@ def keyed(count: int, **fields: Any) -> bytearray:
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-async def test_of_what_came_compressed_only_little_is_opened_on_the_loop(
+async def test_of_what_came_compressed_only_little_is_validated_on_the_loop(
     codec: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_the_loop = threading.get_ident()
