@@ -5,13 +5,16 @@
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from logyard.broker.errors import CorruptData
 from logyard.broker.model import TopicPartition
+from logyard.broker.znodes.fields import Fields
 from logyard.broker.znodes.paths import CONSUMERS
 
 PATH = CONSUMERS
-OFFSETS = "offsets"
+OFFSETS, IDS, OWNERS = "offsets", "ids", "owners"
 
 _NUMBER = re.compile(r"[+-]?\d{1,1000}")
 _OFFSET_MIN, _OFFSET_MAX = -(2**63), 2**63 - 1
@@ -20,8 +23,34 @@ _OFFSET_MIN, _OFFSET_MAX = -(2**63), 2**63 - 1
 _REFUSED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 
 
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A consumer's subscription: streams by topic, or by a regular expression if the pattern is not `static`."""
+
+    pattern: str
+    subscription: Mapping[str, int]
+
+
+def group_path(group: str) -> str:
+    return f"{PATH}/{group}"
+
+
+def part_path(group: str, part: str) -> str:
+    """The path above all that a group has of one part: OFFSETS, IDS or OWNERS."""
+    return f"{PATH}/{group}/{part}"
+
+
+def topic_path(group: str, part: str, topic: str) -> str:
+    """The path above the partitions of a topic, in OFFSETS or OWNERS."""
+    return f"{PATH}/{group}/{part}/{topic}"
+
+
 def partition_path(group: str, part: str, tp: TopicPartition) -> str:
     return f"{PATH}/{group}/{part}/{tp.topic}/{tp.partition}"
+
+
+def consumer_path(group: str, consumer: str) -> str:
+    return f"{PATH}/{group}/{IDS}/{consumer}"
 
 
 def is_path(path: str) -> bool:
@@ -42,3 +71,16 @@ def decode_offset(data: bytes, path: str) -> int:
         if _OFFSET_MIN <= offset <= _OFFSET_MAX:
             return offset
     raise CorruptData(f"znode {path}: an offset is expected, found {data[:40]!r}")
+
+
+def decode_registration(data: bytes, path: str) -> Registration:
+    """Raises CorruptData."""
+    fields = Fields.parse(path, data)
+    streams = fields.object("subscription")
+    return Registration(fields.text("pattern"), {topic: streams.integer(topic) for topic in streams.names()})
+
+
+def decode_owner(data: bytes) -> str:
+    """Return the consumer that a partition belongs to; the znode holds `CONSUMER-STREAM`. Never raises."""
+    text = data.decode("utf-8", "replace")
+    return text.rpartition("-")[0] or text

@@ -1,7 +1,7 @@
-"""`logyard groups`: the commands of kafka-consumer-groups.sh."""
+"""`logyard groups`: the commands of kafka-consumer-groups.sh, for groups of brokers and for those in ZooKeeper."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +10,12 @@ import typer
 from logyard.admin.cluster.requests import ClusterRequests
 from logyard.admin.groups import groups as text
 from logyard.admin.groups import requests, reset_scenarios
-from logyard.admin.groups.groups import DEAD, EMPTY, BadGroups, Group
+from logyard.admin.groups.groups import DEAD, EMPTY, Group
 from logyard.admin.groups.reset_scenarios import Scenario
 from logyard.broker.model import TopicPartition
-from logyard.cli import options
-from logyard.cli.options import CommandConfig, RequiredBootstrap
+from logyard.cli import old_groups, options
+from logyard.cli.old_groups import Place
+from logyard.cli.options import Bootstrap, CommandConfig, RequiredBootstrap, RequiredZooKeeper
 from logyard.local.errors import LocalError
 
 app = typer.Typer(help="Show and reset consumer groups.", no_args_is_help=True, rich_markup_mode=None)
@@ -31,9 +32,16 @@ Topics = Annotated[
 ]
 
 
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option("--zookeeper", help="host:port[/chroot]: the groups of the first consumers, which are kept there."),
+]
+
+
 @app.command("list")
 def list_(
-    bootstrap_server: RequiredBootstrap,
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     state: Annotated[bool, typer.Option("--state", help="Show the states.")] = False,
     states: Annotated[str | None, typer.Option("--states", help="Only groups in these states: Stable,Empty,…")] = None,
     kind: Annotated[bool, typer.Option("--type", help="Show the types.")] = False,
@@ -46,9 +54,14 @@ def list_(
     \b
         logyard groups list --bootstrap-server localhost:9092
         logyard groups list --bootstrap-server localhost:9092 --states Empty
+        logyard groups list --zookeeper localhost:2181
     """
     wanted = text.parse_states(states) if states else []
-    with options.requests(bootstrap_server, command_config_file) as sender:
+    place = _place(bootstrap_server, zookeeper, command_config_file)
+    if isinstance(place, Place):
+        _print(old_groups.list_(place, wanted, with_state=state or bool(states), with_type=kind))
+        return
+    with options.requests(place, command_config_file) as sender:
         found = requests.list_groups(sender, wanted)
     if state or states or kind:
         _print(text.listing_table(found, with_type=kind, with_state=state or bool(states)))
@@ -58,7 +71,8 @@ def list_(
 
 @app.command()
 def describe(
-    bootstrap_server: RequiredBootstrap,
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     group: Groups = None,
     all_groups: AllGroups = False,
     members: Annotated[bool, typer.Option("--members", help="Show members instead of offsets.")] = False,
@@ -77,7 +91,11 @@ def describe(
     """
     if sum((members, state, offsets)) > 1:
         raise LocalError("give only one of --members, --state, --offsets")
-    with options.requests(bootstrap_server, command_config_file) as sender:
+    place = _place(bootstrap_server, zookeeper, command_config_file)
+    if isinstance(place, Place):
+        old_groups.describe(place, _chosen(group, all_groups), members=members, verbose=verbose, state=state)
+        return
+    with options.requests(place, command_config_file) as sender:
         missing = []
         for name in _named(sender, group, all_groups):
             found = requests.describe(sender, name)
@@ -98,7 +116,8 @@ def describe(
 
 @app.command("reset-offsets")
 def reset_offsets(
-    bootstrap_server: RequiredBootstrap,
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     group: Groups = None,
     all_groups: AllGroups = False,
     topic: Topics = None,
@@ -148,7 +167,12 @@ def reset_offsets(
         raise LocalError("One of the reset scopes should be defined: --all-topics, --topic.")
     if execute and dry_run:
         raise LocalError("give either --execute or --dry-run")
-    with options.requests(bootstrap_server, command_config_file) as sender:
+    place = _place(bootstrap_server, zookeeper, command_config_file)
+    if isinstance(place, Place):
+        names, topics = _chosen(group, all_groups), None if all_topics else topic or []
+        old_groups.reset_offsets(place, names, topics, scenario, execute=execute, export=export)
+        return
+    with options.requests(place, command_config_file) as sender:
         prepared: dict[str, dict[TopicPartition, int]] = {}
         busy = []
         for name in _named(sender, group, all_groups):
@@ -156,7 +180,11 @@ def reset_offsets(
             if found.state not in (EMPTY, DEAD):
                 busy.append((name, found.state))
                 continue
-            partitions = _partitions(sender, topic or []) if not all_topics else sorted(sender.group_offsets(name))
+            partitions = (
+                reset_scenarios.named_partitions(sender, topic or [])
+                if not all_topics
+                else sorted(sender.group_offsets(name))
+            )
             prepared[name] = reset_scenarios.prepare(sender, name, partitions, scenario, _warn)
             if execute and prepared[name]:
                 sender.alter_group_offsets(name, prepared[name])
@@ -173,7 +201,8 @@ def reset_offsets(
 
 @app.command()
 def delete(
-    bootstrap_server: RequiredBootstrap,
+    bootstrap_server: Bootstrap = None,
+    zookeeper: ZooKeeper = None,
     group: Groups = None,
     all_groups: AllGroups = False,
     command_config_file: CommandConfig = None,
@@ -185,7 +214,11 @@ def delete(
     \b
         logyard groups delete --bootstrap-server localhost:9092 --group reports
     """
-    with options.requests(bootstrap_server, command_config_file) as sender:
+    place = _place(bootstrap_server, zookeeper, command_config_file)
+    if isinstance(place, Place):
+        old_groups.delete(place, _chosen(group, all_groups))
+        return
+    with options.requests(place, command_config_file) as sender:
         results = {name: requests.delete(sender, name) for name in _named(sender, group, all_groups)}
     failed = {name: problem for name, problem in results.items() if problem is not None}
     done = ", ".join(name for name in results if name not in failed)
@@ -214,7 +247,7 @@ def delete_offsets(
         logyard groups delete-offsets --bootstrap-server localhost:9092 --group reports --topic flights
     """
     with options.requests(bootstrap_server, command_config_file) as sender:
-        answers = requests.delete_offsets(sender, group, _partitions(sender, topic))
+        answers = requests.delete_offsets(sender, group, reset_scenarios.named_partitions(sender, topic))
     results = {tp: None if problem is None else str(problem) for tp, problem in answers.items()}
     failed = [tp for tp, problem in results.items() if problem is not None]
     if not failed:
@@ -224,12 +257,52 @@ def delete_offsets(
         raise LocalError("Encounter some partition level error, see the follow-up details above")
 
 
-def _named(sender: ClusterRequests, names: list[str] | None, everything: bool) -> list[str]:
+@app.command()
+def migrate(
+    zookeeper: RequiredZooKeeper,
+    bootstrap_server: Bootstrap = None,
+    group: Groups = None,
+    all_groups: AllGroups = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Commit the offsets; without this they are only shown.")
+    ] = False,
+    command_config_file: CommandConfig = None,
+) -> None:
+    """Take the offsets that the first consumers keep in ZooKeeper over, so that today's consumers go on from there.
+
+    A group's committed offset never goes back: a migration can be repeated. What is in ZooKeeper stays there.
+
+    Example:
+
+    \b
+        logyard groups migrate --zookeeper localhost:2181 --group reports
+        logyard groups migrate --zookeeper localhost:2181 --all-groups --execute
+    """
+    place = Place(zookeeper, bootstrap_server, command_config_file)
+    old_groups.migrate(place, _chosen(group, all_groups), execute=execute)
+
+
+def _place(bootstrap: str | None, zookeeper: str | None, config_file: Path | None) -> str | Place:
+    """The brokers' addresses for groups of brokers, or the place of those in ZooKeeper. Raises LocalError."""
+    if zookeeper is not None:
+        return Place(zookeeper, bootstrap, config_file)
+    if bootstrap is None:
+        raise LocalError(
+            "name the cluster: --bootstrap-server host:port, or --zookeeper host:port[/chroot] for the first consumers"
+        )
+    return bootstrap
+
+
+def _chosen(names: list[str] | None, everything: bool) -> list[str] | None:
+    """The groups that are named; None for all. Raises LocalError unless exactly one of the two is given."""
     if bool(names) == everything:
         raise LocalError("name the groups: --group NAME, or --all-groups")
-    if everything:
-        return [one.group for one in requests.list_groups(sender)]
-    return sorted(set(names or ()))
+    return None if everything else sorted(set(names or ()))
+
+
+def _named(sender: ClusterRequests, names: list[str] | None, everything: bool) -> list[str]:
+    chosen = _chosen(names, everything)
+    return [one.group for one in requests.list_groups(sender)] if chosen is None else chosen
 
 
 def _offsets(sender: ClusterRequests, group: Group) -> list[str]:
@@ -239,17 +312,6 @@ def _offsets(sender: ClusterRequests, group: Group) -> list[str]:
     there = [tp for tp in partitions if known is not None and known.partition(tp) is not None]
     rows = text.offset_rows(group, committed, sender.offsets(there))
     return text.offsets_table(group.name, rows) if rows else []
-
-
-def _partitions(sender: ClusterRequests, topics: Sequence[str]) -> list[TopicPartition]:
-    known = sender.snapshot(sorted({name.partition(":")[0] for name in topics})).topics if topics else {}
-
-    def count(topic: str) -> int:
-        if topic not in known:
-            raise BadGroups(f"Topic '{topic}' does not exist")
-        return len(known[topic].partitions)
-
-    return reset_scenarios.parse_topics(topics, count)
 
 
 def _time(to_datetime: str | None, by_duration: str | None) -> int | None:

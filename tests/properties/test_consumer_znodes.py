@@ -1,5 +1,7 @@
 """/consumers with any content: nothing that stands there harms who reads it."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +28,27 @@ def test_an_offset_or_a_complaint(data: bytes) -> None:
     assert offset == int(data.decode())
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
+)
+KEYS = {"subscription": JSON, "pattern": JSON, "version": JSON}
+
+
+@given(st.binary(max_size=60) | (JSON | st.fixed_dictionaries({}, optional=KEYS)).map(lambda v: json.dumps(v).encode()))
+def test_a_registration_or_a_complaint(data: bytes) -> None:
+    try:
+        found = consumers.decode_registration(data, "/p")
+    except CorruptData:
+        return
+    assert all(isinstance(topic, str) and isinstance(n, int) for topic, n in found.subscription.items())
+
+
+@given(st.binary(max_size=60))
+def test_an_owner_is_always_some_text(data: bytes) -> None:
+    assert isinstance(consumers.decode_owner(data), str)
+
+
 @given(st.text(max_size=20), INT64)
 def test_a_group_never_leads_out_of_consumers(group: str, partition: int) -> None:
     path = consumers.partition_path(group, consumers.OFFSETS, TopicPartition("t", partition))
@@ -37,4 +60,4 @@ def test_a_group_never_leads_out_of_consumers(group: str, partition: int) -> Non
 
 @pytest.mark.parametrize("length", [1, 32_767])
 def test_huge_names(length: int) -> None:
-    assert consumers.is_path(consumers.partition_path("g" * length, consumers.OFFSETS, TopicPartition("t", 0)))
+    assert consumers.is_path(consumers.group_path("g" * length))

@@ -8,6 +8,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.broker.model import TopicPartition
+from logyard.cli import main as entry
+from logyard.local import interrupts
 from tests.reference.both_kinds import BothKinds
 from tests.support import kafka
 from tests.support.real_cluster import eventually
@@ -118,3 +121,31 @@ def test_no_coordinator_sees_them(brokers: BothKinds, zk: KazooClient) -> None:
         assert commit(brokers.cluster.address(broker), group, {("t", 0): (3, "")}) == {("t", 0): 0}
         assert zk.get(f"/consumers/{group}/offsets/t/0")[0] == b"3"
         assert brokers.admin.group_offsets(group) == {}
+
+
+def test_a_group_is_shown_and_migrated(
+    brokers: BothKinds, zk: KazooClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*words: str) -> tuple[int, str]:
+        status = entry.main(["groups", *words, "--zookeeper", str(brokers.cluster.description["zookeeper"])])
+        return status, capsys.readouterr().out
+
+    monkeypatch.setattr(interrupts, "raise_once", lambda: None)
+    brokers.cluster.produce("t", [(None, b"r") for _ in range(20)], partitioner="murmur2_random")
+    ends = brokers.admin.offsets([TopicPartition("t", p) for p in PARTITIONS])
+    moved = {("t", p): (ends[TopicPartition("t", p)] // 2, "") for p in PARTITIONS}
+    assert set(commit(brokers.cluster.address(0), "moving", moved).values()) == {0}
+    assert "moving" in run("list")[1].splitlines()
+    described = [line.split() for line in run("describe", "--group", "moving")[1].splitlines() if line]
+    assert [(int(row[3]), int(row[4])) for row in described[1:]] == [
+        (moved["t", p][0], ends[TopicPartition("t", p)]) for p in PARTITIONS
+    ]
+    lag = sum(end - moved[tp][0] for tp, end in ends.items())
+    for said in ("4 offsets were taken over", "0 offsets were taken over, 4 are there already"):
+        status, out = run("migrate", "--group", "moving", "--execute")
+        assert (status, out.splitlines()[-1]) == (0, f"Group 'moving': {said}; lag {lag}.")
+    assert brokers.admin.group_offsets("moving") == {tp: moved[tp][0] for tp in ends}
+    assert run("reset-offsets", "--group", "moving", "--all-topics", "--to-earliest", "--execute")[0] == 0
+    assert fetch(brokers.cluster.address(0), "moving", {"t": [0]}) == {("t", 0): (0, 0, "")}
+    assert run("delete", "--group", "moving")[0] == 0
+    assert zk.exists("/consumers/moving") is None

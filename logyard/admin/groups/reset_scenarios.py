@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from logyard.admin.cluster.snapshot import ClusterSnapshot
 from logyard.admin.groups.groups import BadGroups
 from logyard.admin.ports import EARLIEST, LATEST
 from logyard.admin.times import parse_duration_ms, parse_time_ms
@@ -89,6 +90,24 @@ def _within(client: OffsetClient, wanted: Mapping[TopicPartition, int], warn: Sa
             where = "higher than latest" if offset > last[tp] else "lower than earliest"
             warn(f"New offset ({offset}) is {where} offset for topic partition {tp}. Value will be set to {found[tp]}")
     return found
+
+
+class TopicClient(Protocol):
+    """The call that tells which topics there are."""
+
+    def snapshot(self, topics: Sequence[str] | None = None) -> ClusterSnapshot: ...
+
+
+def named_partitions(client: TopicClient, names: Sequence[str]) -> list[TopicPartition]:
+    """`parse_topics` by the topics that a cluster has. Raises BadGroups where there is no such topic."""
+    known = client.snapshot(sorted({name.partition(":")[0] for name in names})).topics if names else {}
+
+    def count(topic: str) -> int:
+        if topic not in known:
+            raise BadGroups(f"Topic '{topic}' does not exist")
+        return len(known[topic].partitions)
+
+    return parse_topics(names, count)
 
 
 def parse_topics(names: Iterable[str], count: Callable[[str], int]) -> list[TopicPartition]:

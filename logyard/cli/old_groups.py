@@ -1,0 +1,198 @@
+"""`logyard groups … --zookeeper` and `logyard groups migrate`: groups of the first consumers, kept in ZooKeeper.
+
+They belong to no broker; brokers are asked for the ends of logs only. Without --bootstrap-server their addresses come
+from their registrations.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from logyard.admin.cluster.requests import ClusterRequests
+from logyard.admin.groups import groups as text
+from logyard.admin.groups import migration, old_consumers, reset_scenarios
+from logyard.admin.groups.groups import GroupListing
+from logyard.admin.groups.old_consumers import OldGroup
+from logyard.admin.groups.reset_scenarios import Scenario
+from logyard.admin.ports import LATEST
+from logyard.admin.zookeeper.batch import registrations
+from logyard.admin.zookeeper.znodes import ZnodeClient
+from logyard.broker.model import TopicPartition
+from logyard.broker.znodes.paths import BROKER_IDS
+from logyard.cli import command_config, options
+from logyard.local.errors import LocalError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the groups are, and how the brokers are reached."""
+
+    zookeeper: str
+    bootstrap: str | None = None
+    config_file: Path | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[ZnodeClient, ClusterRequests]]:
+        with options.ensemble(self.zookeeper) as znodes:
+            bootstrap = self.bootstrap or _addresses(znodes, self.config_file)
+            with options.requests(bootstrap, self.config_file) as sender:
+                yield znodes, sender
+
+
+def list_(place: Place, states: Sequence[str], *, with_state: bool, with_type: bool) -> list[str]:
+    """The names, or a table."""
+    with options.ensemble(place.zookeeper) as znodes:
+        groups = old_consumers.names(znodes)
+        if not (with_state or with_type):
+            return groups
+        found = [one for name in groups if (one := old_consumers.read(znodes, name)) is not None]
+    listings = [GroupListing(one.name, "Old", one.as_group().state) for one in found]
+    kept = [one for one in listings if not states or one.state in states]
+    return text.listing_table(kept, with_type=with_type, with_state=with_state)
+
+
+def describe(place: Place, names: Sequence[str] | None, *, members: bool, verbose: bool, state: bool) -> None:
+    """Print the tables of groups (None: of all)."""
+    with place.open() as (znodes, sender):
+        for old in _groups(znodes, names):
+            group = old.as_group()
+            for said in (*([] if group.notice is None else [group.notice]), *old.problems):
+                typer.echo(said, err=True)
+            if members:
+                lines = text.members_table(group, verbose=verbose)
+            elif state:
+                lines = text.states_table(group)
+            else:
+                partitions = sorted({*old.offsets, *old.owners})
+                rows = text.offset_rows(group, old.offsets, sender.offsets(_existing(sender, partitions)))
+                lines = text.offsets_table(group.name, rows) if rows else []
+            _print(lines)
+
+
+def reset_offsets(
+    place: Place,
+    names: Sequence[str] | None,
+    topics: Sequence[str] | None,
+    scenario: Scenario,
+    *,
+    execute: bool,
+    export: bool,
+) -> None:
+    """Show new offsets, and write them with `execute`; `topics` None: all that a group has offsets of."""
+    with place.open() as (znodes, sender):
+        client = _Offsets(sender)
+        prepared: dict[str, dict[TopicPartition, int]] = {}
+        busy = []
+        for old in _groups(znodes, names):
+            if old.is_active:
+                busy.append(old.name)
+                continue
+            client.stored[old.name] = dict(old.offsets)
+            if topics is None:
+                partitions = _existing(sender, sorted(old.offsets))
+            else:
+                partitions = reset_scenarios.named_partitions(sender, topics)
+            prepared[old.name] = reset_scenarios.prepare(
+                client, old.name, partitions, scenario, partial(typer.echo, err=True)
+            )
+            if execute:
+                old_consumers.write_offsets(znodes, old.name, prepared[old.name])
+    if export:
+        typer.echo(reset_scenarios.write_csv(prepared, with_group=len(names or ()) != 1), nl=False)
+    elif prepared:
+        _print(text.reset_table(prepared))
+    if busy:
+        raise LocalError(
+            f"Assignments can only be reset if the group '{busy[0]}' is inactive, but the current state is Stable."
+        )
+
+
+def delete(place: Place, names: Sequence[str] | None) -> None:
+    """Delete groups with all they have in ZooKeeper."""
+    with options.ensemble(place.zookeeper) as znodes:
+        wanted = old_consumers.names(znodes) if names is None else sorted(set(names))
+        problems = {name: old_consumers.delete(znodes, name) for name in wanted}
+    for name, problem in problems.items():
+        if problem is None:
+            typer.echo(f"Deleted all consumer group information for group '{name}' in zookeeper.")
+    failed = [f"Group '{name}' could not be deleted due to: {p}" for name, p in problems.items() if p is not None]
+    if failed:
+        raise LocalError(f"Deletion of some consumer groups failed: {'; '.join(failed)}")
+
+
+def migrate(place: Place, names: Sequence[str] | None, *, execute: bool) -> None:
+    """Show what would be taken over into `__consumer_offsets`, and do it with `execute`."""
+    with place.open() as (znodes, sender):
+        groups = list(_groups(znodes, names))
+        topics = sorted({tp.topic for old in groups for tp in old.offsets})
+        known = {name: len(topic.partitions) for name, topic in sender.snapshot(topics).topics.items()}
+        migrations, failed = [], []
+        for old in groups:
+            try:
+                if execute and old.is_active:
+                    raise LocalError(f"Group '{old.name}' still has old consumers: stop them first")
+                found = migration.plan(sender, old, known)
+                if execute and found.changes:
+                    sender.alter_group_offsets(old.name, found.changes)
+                migrations.append(found)
+            except (text.BadGroups, LocalError) as problem:
+                failed.append(str(problem))
+            _print(f"Warning: {problem}" for problem in old.problems)
+    if any(one.steps for one in migrations):
+        _print(migration.table(migrations))
+        typer.echo()
+    for one in migrations:
+        typer.echo(one.result(done=execute))
+    if failed:
+        raise LocalError("; ".join(failed))
+
+
+class _Offsets:
+    """`reset_scenarios.OffsetClient`: committed offsets are those in ZooKeeper."""
+
+    def __init__(self, sender: ClusterRequests) -> None:
+        self._sender = sender
+        self.stored: dict[str, dict[TopicPartition, int]] = {}
+
+    def offsets(self, partitions: Sequence[TopicPartition], timestamp: int = LATEST) -> dict[TopicPartition, int]:
+        return self._sender.offsets(partitions, timestamp)
+
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        return self.stored[group_id]
+
+
+def _groups(znodes: ZnodeClient, names: Sequence[str] | None) -> Iterator[OldGroup]:
+    for name in old_consumers.names(znodes) if names is None else sorted(set(names)):
+        found = old_consumers.read(znodes, name)
+        if found is not None:
+            yield found
+        elif names is not None:
+            raise LocalError(f"The consumer group '{name}' does not exist.")
+
+
+def _existing(sender: ClusterRequests, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    if not partitions:
+        return []
+    known = sender.snapshot(sorted({tp.topic for tp in partitions}))
+    return [tp for tp in partitions if known.partition(tp) is not None]
+
+
+def _addresses(znodes: ZnodeClient, config_file: Path | None) -> str:
+    """The registered addresses of the protocol that the properties name (PLAINTEXT unless they do)."""
+    properties = command_config.read(config_file) if config_file is not None else {}
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    brokers = registrations(znodes.children(BROKER_IDS) or (), znodes.read)
+    endpoints = [next((e for e in one.endpoints if e.protocol == protocol), None) for one in brokers.values()]
+    found = [f"{one.host}:{one.port}" for one in endpoints if one is not None]
+    if not found:
+        raise LocalError(f"no broker is registered with an address for {protocol}: give --bootstrap-server too")
+    return ",".join(found)
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
