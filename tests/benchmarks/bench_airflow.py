@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ async def wait_many(count: int, seconds: float) -> dict[str, float]:
         "poll_interval_s": 1.0,
         "deadline_ms": round((time.time() + 3600) * 1000),
     }
-    kinds = [
+    kinds: list[Callable[[int], Any]] = [
         lambda n: TopicReadyTrigger(topic=f"absent-{n}", partitions=None, **common),
         lambda n: BrokersUpTrigger(brokers=[10_000 + n], **common),
         lambda n: FullyReplicatedTrigger(topics=None, hold_s=86_400.0, **common),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.real import OsDisk
@@ -26,7 +27,7 @@ TP = TopicPartition("bench", 0)
 MEBIBYTE = 1 << 20
 
 
-def built(size: int, count: int, **fields: int) -> bytearray:
+def built(size: int, count: int, **fields: Any) -> bytearray:
     """A batch of `count` records of about `size` bytes together."""
     value = b"x" * max(1, size // count - 12)
     return batch.build([Record(n, NOW, None, value) for n in range(count)], base_offset=0, **fields)
@@ -77,7 +78,7 @@ def idempotent(directory: str, times: int) -> None:
             log.append_as_leader(data, 0, now_ms=NOW)
 
 
-def repeat(work: Callable[[], None], times: int) -> None:
+def repeat(work: Callable[..., object], times: int) -> None:
     for _ in range(times):
         work()
 
@@ -85,14 +86,9 @@ def repeat(work: Callable[[], None], times: int) -> None:
 def follows(directory: str) -> None:
     log = create_log(OsDisk(), TP, f"{directory}/follow", TopicConfig(), now_ms=NOW)
     chunks = []
-    for base in range(0, 2000 * 64, 64):
-        chunk = (
-            b"".join(bytes(batch.build([Record(base + n, NOW, None, b"x" * 16000)], leader_epoch=0)) for n in range(64))
-            if base < 64 * 50
-            else b""
-        )
-        if chunk:
-            chunks.append(memoryview(chunk))
+    for base in range(0, 50 * 64, 64):
+        made = (batch.build([Record(base + n, NOW, None, b"x" * 16000)], leader_epoch=0) for n in range(64))
+        chunks.append(memoryview(b"".join(made)))
     with timed("follower append, 64 batches of 16 KiB", len(chunks), sum(map(len, chunks))):
         for chunk in chunks:
             log.append_as_follower(chunk)

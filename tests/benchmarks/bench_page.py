@@ -121,7 +121,7 @@ async def _rows(app: Any, clock: Any, headers: dict[str, str], cluster: MemoryCl
         return rows
 
 
-async def _best(ask: Callable[[], Any]) -> float:
+async def _best(ask: Callable[..., Any]) -> float:
     times = []
     for _ in range(TIMES):
         started = time.perf_counter()

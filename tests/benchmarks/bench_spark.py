@@ -26,6 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from logyard.spark_jobs import cluster, session, source
 from logyard.spark_jobs.compact import survey as spark_survey
 from logyard.spark_jobs.compact.key_table import KeyTable
+from logyard.spark_jobs.data_source.rows import SCHEMA
 from logyard.spark_jobs.export import job, options
 from logyard.spark_jobs.export.files import open_parquet
 from logyard.spark_jobs.segments.files import SegmentFile
@@ -198,7 +199,7 @@ class ReadySource(DataSource):  # type: ignore[misc]  # mypy is not shown pyspar
         return "ready"
 
     def schema(self) -> Any:
-        return from_arrow_schema(pa.schema([source.SCHEMA.field(c) for c in SOURCE_COLUMNS]))
+        return from_arrow_schema(pa.schema([SCHEMA.field(c) for c in SOURCE_COLUMNS]))
 
     def reader(self, schema: Any) -> "ReadyReader":
         return ReadyReader(self.options["path"], int(self.options["tasks"]), int(self.options["turns"]))
@@ -223,7 +224,7 @@ def _ready_batches(spark: Any, log: Path) -> None:
     splits = _splits(log, SOURCE_COLUMNS)
     path = log / "ready.arrow"
     if not path.exists():  # once: the decoder is no part of a ceiling
-        schema = pa.schema([source.SCHEMA.field(c) for c in SOURCE_COLUMNS])
+        schema = pa.schema([SCHEMA.field(c) for c in SOURCE_COLUMNS])
         batch = next(split_rows(splits[0]))[0].cast(schema)
         with pa.OSFile(str(path), "wb") as out, pa.ipc.new_stream(out, schema) as stream:
             stream.write_batch(batch)

@@ -55,7 +55,7 @@ def all_know(cluster: RealCluster, topic: str, high_watermark: int) -> None:
 
 def records_of(directory: Path) -> dict[int, tuple[bytes | None, bytes | None]]:
     """Key and value by offset, off a replica's own files."""
-    found = {}
+    found: dict[int, tuple[bytes | None, bytes | None]] = {}
     for path in sorted(directory.glob("*.log")):
         data = memoryview(path.read_bytes())
         for position, _header in batch.iter_headers(data):

@@ -149,7 +149,8 @@ def test_deleted_topics_lose_their_leases_and_metrics_are_served(cluster: RealCl
     admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
 
     def lost() -> bool:
-        return lease.broker.call("GET", lease.path)["state"] == "lost"
+        state: str = lease.broker.call("GET", lease.path)["state"]
+        return state == "lost"
 
     eventually(lost, "the lease is lost")
     controllers = 0

@@ -3,6 +3,7 @@
 import signal
 import time
 import uuid
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_every_codec_of_its_own_is_taken_and_every_codec_of_others_is_read(
 ) -> None:
     cluster.create(topic, 1, 3)
     for codec in CODECS:
-        wanted = {"topic": topic, "count": 50, "prefix": codec, "codec": codec}
+        wanted: dict[str, Any] = {"topic": topic, "count": 50, "prefix": codec, "codec": codec}
         client.do("produce", bootstrap=cluster.bootstrap, **wanted)
         others = [(None, f"other-{codec}-{n}".encode()) for n in range(50)]
         assert len(cluster.produce(topic, others, **{"compression.type": codec})) == 50
@@ -68,7 +69,7 @@ def test_a_topic_that_wants_another_codec_takes_what_it_sends(
 @pytest.mark.parametrize("acks", ACKS)
 def test_plain_and_idempotent_with_all_acks(client: Client, cluster: RealCluster, topic: str, acks: int) -> None:
     cluster.create(topic, 2, 3)
-    wanted = {"bootstrap": cluster.bootstrap, "topic": topic, "batch": 10}
+    wanted: dict[str, Any] = {"bootstrap": cluster.bootstrap, "topic": topic, "batch": 10}
     client.do("produce", count=100, prefix="plain", acks=acks, **wanted)
     client.do("produce", count=100, prefix="once", idempotent=True, **wanted)
     assert values_in(cluster, topic, 200) == sent("plain", 100) | sent("once", 100)
@@ -94,7 +95,7 @@ def test_a_topic_from_its_creation_to_its_deletion(client: Client, cluster: Real
 def test_two_members_share_the_partitions(client: Client, cluster: RealCluster, topic: str) -> None:
     cluster.create(topic, 4, 3)
     client.do("produce", bootstrap=cluster.bootstrap, topic=topic, count=400, prefix="v")
-    wanted = {"topic": topic, "group": f"g-{topic}", "count": 400, "members": 2}
+    wanted: dict[str, Any] = {"topic": topic, "group": f"g-{topic}", "count": 400, "members": 2}
     read = client.do("consume", bootstrap=cluster.bootstrap, **wanted)
     assert set(read["values"]) == sent("v", 400)
     shares = [share or [] for share in read["shares"]]
@@ -116,7 +117,7 @@ SARAMA_LEVELS = ("0.8.2.0", "0.9.0.1", "0.10.0.0", "0.10.2.1", "0.11.0.0", "1.0.
 def test_sarama_at_every_level_of_the_protocol(cluster: RealCluster, topic: str, level: str) -> None:
     sarama = client_or_skip("sarama")
     cluster.create(topic, 2, 3)
-    at_level = {"bootstrap": cluster.bootstrap, "topic": topic, "version": level}
+    at_level: dict[str, Any] = {"bootstrap": cluster.bootstrap, "topic": topic, "version": level}
     codecs = CODECS if level >= "2.1" else CODECS[:3] if level.startswith(("0.8", "0.9")) else CODECS[:4]
     for codec in codecs:
         sarama.do("produce", count=40, prefix=codec, codec=codec, **at_level)

@@ -18,7 +18,7 @@ from kafka.admin import KafkaAdminClient
 from logyard.local.cluster import LocalCluster
 from logyard.local.layout import Settings
 from tests.integration.conftest import CONFIG
-from tests.integration.test_failover import Load
+from tests.support.load import Load
 from tests.support.real_cluster import RealCluster, eventually
 
 SETTINGS = CONFIG | {"log.dirs": "one,two", "log.segment.bytes": "1000000", "log.index.size.max.bytes": "100000"}

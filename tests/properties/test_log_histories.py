@@ -5,7 +5,9 @@ power may lose what was not flushed, from some batch on, and never anything befo
 """
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -65,7 +67,7 @@ STEPS = st.one_of(
 )
 
 
-def histories(**bounds: int) -> st.SearchStrategy[list[tuple[str, int]]]:
+def histories(**bounds: Any) -> st.SearchStrategy[list[tuple[str, int]]]:
     """Lists of steps; an "abort" stands for a transaction and its end."""
 
     def expand(steps: list[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -135,16 +137,19 @@ class History:
 
     # LogListener
 
-    def rolled(self, tp: object) -> None: ...
+    def rolled(self, log: object) -> None: ...
 
-    def retired(self, tp: object, paths: list[str]) -> None:
+    def damaged(self, log: object, what: str) -> None:
+        raise AssertionError(f"nothing was damaged: {what}")
+
+    def retired(self, log: object, paths: Sequence[str]) -> None:
         for path in paths[::2]:  # some are removed at once, some stay for the next start
             self.disk.remove(path)
 
-    def rewinding(self, tp: object) -> None:
+    def rewinding(self, log: object) -> None:
         self.known = Checkpointed(min(self.known.recovery_point, self.log.recovery_point), self.known.log_start_offset)
 
-    def cut(self, tp: object, offset: int) -> None:
+    def cut(self, log: object, offset: int) -> None:
         start = self.known.log_start_offset
         if start is not None and start > self.log.log_start_offset:
             self.known = Checkpointed(self.known.recovery_point, self.log.log_start_offset)
@@ -261,7 +266,11 @@ class History:
     def take(self, step: str, number: int) -> None:
         plain = {"epoch": self.new_epoch, "roll": self.roll, "flush": self.log.flush, "checkpoint": self.checkpoint}
         plain |= {"retain": self.retain, "kill": self.reopen, "restart": self.restart}
-        counted = {"append": self.append, "idempotent": self.idempotent, "follow": self.follow}
+        counted: dict[str, Callable[[int], None]] = {
+            "append": self.append,
+            "idempotent": self.idempotent,
+            "follow": self.follow,
+        }
         counted |= {"transact": self.transact, "end": self.end}
         counted |= {"truncate": self.truncate, "start": self.advance, "compact": self.compact}
         if step in plain:

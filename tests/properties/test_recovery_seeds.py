@@ -49,7 +49,7 @@ class Run:
         brokers = {b: (f"host{b}", 9092) for b in world.brokers} if self.told else {}
         recoverer = Recoverer(
             ensemble=WorldEnsemble(world),
-            client=WorldClient(world),  # type: ignore[arg-type]
+            client=WorldClient(world),
             launcher=None if world.launcher_kind == "none" else WorldLauncher(world),
             pause=WorldPause(world),
             say=lambda line: world.log.append(f"{world.now:.0f} {line}"),

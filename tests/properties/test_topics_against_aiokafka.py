@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.legacy_records import _LegacyRecordBatchBuilderPy, _LegacyRecordBatchPy
@@ -20,7 +21,7 @@ from logyard.spark_jobs.audit.segment import SegmentAudit, SegmentAuditor
 from logyard.spark_jobs.compact import rewrite
 from logyard.spark_jobs.compact import survey as spark_survey
 from logyard.spark_jobs.compact.key_table import KeyTable
-from logyard.spark_jobs.segments import chunks
+from logyard.spark_jobs.segments import chunks, kernels
 from logyard.spark_jobs.segments.files import SegmentFile, of_directory
 from tests.support import compaction_model as model
 from tests.support.batches import CONTROL, Batch, Rec, batch, read_back
@@ -101,7 +102,7 @@ def quickly(files: list[SegmentFile]) -> list[Row]:
         for chunk in chunks.read_chunks(file.open(), chunk_bytes=1 << 16):
             assert isinstance(chunk, chunks.Chunk)
             bad = {d.position - chunk.file_position for d in chunks.check_crcs(chunk)}
-            sound = chunk.select(~chunks.np.isin(chunk.headers[:, chunks.k.POSITION], list(bad)))
+            sound = chunk.select(~np.isin(chunk.headers[:, kernels.POSITION], list(bad)))
             table = chunks.record_batch(sound, chunks.walk(chunks.open_checked(sound, file.name)))
             plain = table.set_column(1, "timestamp", table.column("timestamp").cast("int64")).to_pylist()
             for r in plain:

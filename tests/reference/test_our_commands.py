@@ -98,6 +98,7 @@ def test_by_znodes(run: Run, cluster: RealCluster, tmp_path: Path) -> None:
 
 def test_settings_are_told_in_the_same_words(run: Run, cluster: RealCluster) -> None:
     cluster.create("settings", partitions=1, replicas=1)
+    words: tuple[str, ...]
     pair = ("--entity-type", "users", "--entity-name", "ann", "--entity-type", "clients", "--entity-default")
     for words in (
         ("--topic", "settings", "--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]"),
@@ -130,6 +131,7 @@ def test_groups_and_elections_are_told_in_the_same_words(run: Run, cluster: Real
     consumer.subscribe(["grouped"])
     assert consumer.consume(50, 30)
     consumer.commit(asynchronous=False)
+    words: tuple[str, ...]
     group = ("--group", "readers")
     try:
         for words in (group, (*group, "--members", "--verbose"), (*group, "--state")):

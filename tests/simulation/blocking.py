@@ -38,7 +38,7 @@ class Timers(Protocol):
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle: ...
 
 
-class BlockingWork(greenlet.greenlet):
+class BlockingWork(greenlet.greenlet):  # type: ignore[misc]  # greenlet has no types
     """One piece of work of a broker's threads; `future` gets its outcome, on the loop."""
 
     def __init__(

@@ -108,7 +108,7 @@ class Faults:
 
     # Helpers
 
-    def _later(self, seconds: float, work: Callable[[], None]) -> None:
+    def _later(self, seconds: float, work: Callable[..., None]) -> None:
         """When a fault that stands until then ends."""
         era = self._era
         self._standing += 1

@@ -90,12 +90,12 @@ class Rules:
             partition = cluster.machines[state.leader].components.replicas.hosted.partitions.get(born.tp)  # type: ignore[union-attr]
             if partition is None or not partition.is_leader or partition.leader_epoch != state.leader_epoch:
                 return f"{born}: {state.leader} does not know that it leads, {state}"
+            assert partition.log is not None, "a leader has a log"
+            high_watermark = partition.log.high_watermark
             held = self.brokers.ends(born)
-            behind = {
-                b: held.get(b) for b in place.replicas if b not in held or held[b][0] < partition.log.high_watermark
-            }
+            behind = {b: held.get(b) for b in place.replicas if b not in held or held[b][0] < high_watermark}
             if behind:
-                return f"{born}: behind the leader {behind}, {partition.log.high_watermark}"
+                return f"{born}: behind the leader {behind}, {high_watermark}"
             if ends and len({held[b] for b in place.replicas}) > 1:
                 return f"{born}: (end, high watermark) differ: {held}"
         return self._unheard_configs()

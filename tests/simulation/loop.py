@@ -13,12 +13,14 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, TypeVarTuple
 
 from tests.simulation.blocking import BlockingWork
 from tests.simulation.network import Network
 from tests.simulation.process import NOBODY, PROCESS
 from tests.simulation.trace import Trace
+
+Ts = TypeVarTuple("Ts")
 
 # asyncio's own: with so many timers, and such a part of them cancelled, the heap is made anew.
 TIMERS_MIN = 100
@@ -52,7 +54,7 @@ class _Handle(asyncio.Handle):
     __slots__ = ()
 
     def __init__(self, callback: Any, args: Any, loop: "SimLoop", context: contextvars.Context | None) -> None:
-        self._context = contextvars.copy_context() if context is None else context  # type: ignore[misc]
+        self._context = contextvars.copy_context() if context is None else context
         self._loop = loop
         self._callback, self._args = callback, args
         self._cancelled = False
@@ -67,7 +69,7 @@ class _Timer(asyncio.TimerHandle):
     def __init__(
         self, when: float, callback: Any, args: Any, loop: "SimLoop", context: contextvars.Context | None
     ) -> None:
-        self._context = contextvars.copy_context() if context is None else context  # type: ignore[misc]
+        self._context = contextvars.copy_context() if context is None else context
         self._loop = loop
         self._callback, self._args = callback, args
         self._cancelled = False
@@ -100,7 +102,9 @@ class SimLoop(asyncio.SelectorEventLoop):
     # a history's time would go there. The heap holds (when, number, timer): asyncio leaves open which comes first of
     # those due at one time, but the bytes of a connection must not overtake each other.
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
         if self._closed:
             raise RuntimeError("Event loop is closed")
         handle = _Handle(callback, args, self, context)
@@ -109,14 +113,18 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     call_soon_threadsafe = call_soon
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
         if self._closed:
             raise RuntimeError("Event loop is closed")
         timer = _Timer(when, callback, args, self, context)
         heappush(self._scheduled, (when, next(self._numbers), timer))
         return timer
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
         return self.call_at(self.now + delay, callback, *args, context=context)
 
     def _run_once(self) -> None:
@@ -181,5 +189,5 @@ class SimLoop(asyncio.SelectorEventLoop):
         BlockingWork(self, self._chance, self._trace, future, func if not args else partial(func, *args)).begin()
         return future
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         return await self._network.connect(protocol_factory, str(host), int(port))

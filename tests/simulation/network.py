@@ -164,7 +164,7 @@ class SimTransport(asyncio.Transport):
             return
         view = memoryview(data)
         while view and not self._closed:
-            buffer = self.protocol.get_buffer(len(view))
+            buffer = memoryview(self.protocol.get_buffer(len(view)))
             taken = min(len(buffer), len(view))
             buffer[:taken] = view[:taken]
             self.protocol.buffer_updated(taken)

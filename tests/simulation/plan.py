@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
 # inter.broker.protocol.version: what each brings is told apart in broker/components.py and replication/settings.py.
 LEVELS = ("2.5", "2.7", "2.8", "3.1", "3.3")
@@ -27,8 +28,8 @@ class Plan:
         """Below 2.7-IV2 there is no AlterPartition."""
         return self.level == "2.5"
 
-    def settings(self) -> dict[str, str]:
-        found = {"replica_fetch_max_bytes": str(self.fetch_bytes)}
+    def settings(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"replica_fetch_max_bytes": str(self.fetch_bytes)}
         if self.synced:
             found["log_flush_interval_messages"] = "1"
         if self.level is not None:

@@ -71,7 +71,7 @@ class Process:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
             with contextlib.suppress(BaseException):
-                coroutine.close()  # type: ignore[union-attr]
+                coroutine.close()
         self.tasks.clear()
         for work in list(self.standing):
             work.throw()

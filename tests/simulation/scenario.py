@@ -15,7 +15,7 @@ from tests.simulation.ledger import BrokenPromise, Ledger
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
-from tests.simulation.team import Team
+from tests.simulation.team import Member, Team
 from tests.simulation.trace import Trace
 
 STEP_S = (0.02, 0.12)
@@ -24,7 +24,9 @@ REST_WITHIN_S = 60.0
 
 TOPICS = {"safe": 2, "pair": 2, "loose": 1}
 REPLICAS = {"safe": 3, "pair": 2, "loose": 3}
-CONFIGS = {"loose": {"min_insync_replicas": "1"}}
+CONFIGS: dict[str, dict[str, Any]] = {"loose": {"min_insync_replicas": "1"}}
+Working = Producer | Consumer | Committer | Member  # clients that go on by themselves
+
 SCRATCH = ("scratch-a", "scratch-b")
 
 
@@ -63,7 +65,11 @@ class Scenario:
 
     @property
     def _clients(self) -> list[Client]:
-        return [*self._producers, self._consumer, self._committer, *self._team.members, self._admin]
+        return [*self._working, self._admin]
+
+    @property
+    def _working(self) -> list[Working]:
+        return [*self._producers, self._consumer, self._committer, *self._team.members]
 
     # The course of events
 
@@ -86,7 +92,7 @@ class Scenario:
         await self._until(lambda: len(self.cluster.serving()) == len(self.cluster.machines), "the brokers do not start")
         for topic, partitions in TOPICS.items():
             await self._create(topic, partitions)
-        for client in (*self._producers, self._consumer, self._committer, *self._team.members):
+        for client in self._working:
             client.start()
         await asyncio.sleep(0.5)
 
@@ -161,7 +167,8 @@ class Scenario:
 
     async def _end(self) -> None:
         await self._rest()
-        stopping = [w.process.spawn(w.stopped()) for w in (*self._producers, self._committer)]
+        writers: tuple[Producer | Committer, ...] = (*self._producers, self._committer)
+        stopping = [w.process.spawn(w.stopped()) for w in writers]
         await self._until(lambda: all(task.done() for task in stopping), "writers do not come to an end")
         await self._rest(ends=True)
         if self.plan.beyond:

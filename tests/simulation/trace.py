@@ -19,7 +19,7 @@ class Trace:
     """`note` goes into the digest; `say` only into the lines. `counts` is the run's coverage."""
 
     def __init__(self, show: bool = False) -> None:
-        self.now = lambda: 0.0
+        self.now: Callable[[], float] = lambda: 0.0
         self.counts: Counter[str] = Counter()
         self.mistakes: list[str] = []
         self.over = False

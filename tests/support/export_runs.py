@@ -45,7 +45,8 @@ class Flights:
         given = ["--log-dir", str(self.log), "--destination", str(self.target), *words]
         status, summary = job.export(parser.parse_args(given), self._workers)
         assert status == 0
-        return json.loads(json.dumps(summary))
+        told: dict[str, Any] = json.loads(json.dumps(summary))
+        return told
 
     def rows(self, table: str = "data") -> list[dict[str, Any]]:
         paths = sorted((self.target / table).rglob("*.parquet"))

@@ -70,6 +70,7 @@ def rewrite_and_commit(lease: Lease, decision: Decision, aside: Path, group_size
         aside.write_bytes(data)
         lease.put_part(members[0], str(aside), len(data), digest)
         headers = [header for _, header in iter_headers(data)]
-        said = {"last_offset": headers[-1].last_offset, "records": sum(header.count for header in headers)}
-        groups.append({"segments": members, "part": {"size": len(data), "sha256": digest, **said}})
+        part: dict[str, object] = {"size": len(data), "sha256": digest, "last_offset": headers[-1].last_offset}
+        part["records"] = sum(header.count for header in headers)
+        groups.append({"segments": members, "part": part})
     return lease.commit(decision.to_commit(), groups, decision.range_end)

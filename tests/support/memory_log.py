@@ -6,7 +6,6 @@ A batch is `HEADER + payload`; real batches are for the tests that run over the 
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
@@ -23,7 +22,8 @@ def batch(count: int = 1, payload: bytes = b"v", timestamp: int = 0) -> memoryvi
     return memoryview(bytearray(HEADER.pack(0, -1, count, timestamp, len(payload)) + payload))
 
 
-class Stored(NamedTuple):
+@dataclass(frozen=True)
+class Stored:
     base: int
     epoch: int
     count: int

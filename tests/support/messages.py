@@ -69,8 +69,11 @@ def _integer(f: Field, rng: random.Random) -> int:
 
 def kio_type(api_key: int, kind: Kind, version: int) -> type[Entity]:
     """kio's class for that message and version."""
-    where = EntityType.request if kind == "Request" else EntityType.response
-    module = load_payload_module(api_key, version, where)  # type: ignore[call-overload]
+    module = (
+        load_payload_module(api_key, version, EntityType.request)
+        if kind == "Request"
+        else load_payload_module(api_key, version, EntityType.response)
+    )
     made: type[Entity] = getattr(module, schema(api_key, kind).name)
     return made
 

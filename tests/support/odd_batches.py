@@ -65,13 +65,14 @@ def _sized(value: bytes | None) -> bytes:
 
 
 def _record(record: dict[str, Any]) -> bytes:
-    body = struct.pack("B", record["attributes"]) + varint(record["time"]) + varint(record["delta"])
+    body: bytes = struct.pack("B", record["attributes"]) + varint(record["time"]) + varint(record["delta"])
     body += record.get("raw_key", _sized(record["key"])) + _sized(record["value"])
     body += varint(record.get("header_count", len(record["headers"])))
     for key, value in record["headers"]:
         body += (_sized(key) if key is not None else varint(-1)) + _sized(value)
     body += record.get("more", b"")
-    return record.get("length", varint(len(body) + record.get("longer", 0))) + body
+    length: bytes = record.get("length", varint(len(body) + record.get("longer", 0)))
+    return length + body
 
 
 def assembled(parts: Parts) -> bytes:
@@ -103,7 +104,7 @@ def sound(rng: random.Random, now_ms: int, codec: int | None = None) -> Parts:
     """A batch that every broker takes."""
     count = rng.choice((1, 1, 2, 3, 5, 20))
     base_time = now_ms - rng.randrange(1000)
-    records = [
+    records: list[dict[str, Any]] = [
         {
             "attributes": 0,
             "time": rng.choice((0, number, 7 * number, -number)),

@@ -61,9 +61,9 @@ def answer_of(running: subprocess.Popen[str], timeout_s: float = VERB_S) -> dict
     except subprocess.TimeoutExpired:
         running.kill()
         said, complained = running.communicate()
-        raise AssertionError(f"no end after {timeout_s} s: {running.args}\n{said}\n{complained}") from None
+        raise AssertionError(f"no end after {timeout_s} s: {running.args!r}\n{said}\n{complained}") from None
     lines = said.strip().splitlines()
-    assert lines, f"{running.args} said nothing:\n{complained[-2000:]}"
+    assert lines, f"{running.args!r} said nothing:\n{complained[-2000:]}"
     answer: dict[str, Any] = json.loads(lines[-1])
     return answer
 

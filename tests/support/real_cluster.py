@@ -18,7 +18,7 @@ from logyard.local.cluster import LocalCluster
 WAIT_S = 30.0
 
 
-def eventually(look: Callable[[], Any], what: str, timeout_s: float = WAIT_S) -> Any:
+def eventually(look: Callable[..., Any], what: str, timeout_s: float = WAIT_S) -> Any:
     """Return the first truthy answer of `look`; fails with `what` and the last answer."""
     deadline = time.monotonic() + timeout_s
     found: Any = None
@@ -42,7 +42,8 @@ class RealCluster:
 
     @property
     def description(self) -> dict[str, Any]:
-        return json.loads((self.directory / "cluster.json").read_text())
+        told: dict[str, Any] = json.loads((self.directory / "cluster.json").read_text())
+        return told
 
     @property
     def bootstrap(self) -> str:

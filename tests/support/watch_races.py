@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from logyard.broker.znodes.ops import Create, Delete, SetData, Watcher, WatchEvent, Znode, ZooKeeper
+from logyard.broker.znodes.ops import Create, Delete, SetData, Watcher, WatchEvent, ZkOp, Znode, ZooKeeper
 
 PATHS = [f"/races/{number}" for number in range(40)]
 
@@ -27,9 +27,8 @@ async def race(zk: ZooKeeper, writer: ZooKeeper, seed: int, disturb: Callable[[]
         for _ in range(60):
             path = rng.choice(PATHS)
             # Refused where the znode is there already, or is not there: no matter.
-            await writer.multi(
-                [rng.choice([Create(path, b"new"), SetData(path, b"%d" % rng.randrange(99)), Delete(path)])]
-            )
+            changes: list[ZkOp] = [Create(path, b"new"), SetData(path, b"%d" % rng.randrange(99)), Delete(path)]
+            await writer.multi([rng.choice(changes)])
             if rng.random() < 0.1:
                 disturb()
 

@@ -74,7 +74,8 @@ def cpu_s(cluster: RealCluster) -> float:
 
 
 def resident_mb(cluster: RealCluster) -> float:
-    return sum(process.memory_info().rss for process in broker_processes(cluster)) / 1e6
+    held: int = sum(process.memory_info().rss for process in broker_processes(cluster))
+    return held / 1e6
 
 
 def table(outcomes: list[Outcome]) -> str:

@@ -50,7 +50,7 @@ def produce_and_consume(
     values = [os.urandom((size + 1) // 2).hex()[:size].encode() for _ in range(1024)]  # lz4 halves it
     with topic(cluster, 6, replicas) as name:
         cpu, begun = cpu_s(cluster), time.perf_counter()
-        settings = {"bootstrap.servers": cluster.bootstrap, "acks": acks, "compression.type": codec}
+        settings: dict[str, object] = {"bootstrap.servers": cluster.bootstrap, "acks": acks, "compression.type": codec}
         settings |= {"batch.size": 1_000_000, "linger.ms": 50} if large else {"linger.ms": 5}
         producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
         for n in range(count):

@@ -96,7 +96,9 @@ async def test_more_keys_than_the_buffer_takes_are_cleaned_round_by_round() -> N
         expected = latest(content(log))
         rounds = []
         while await cleaner.clean_next(worker):
-            rounds.append(world.store.cleaner_offset(TP))
+            cleaned_to = world.store.cleaner_offset(TP)
+            assert cleaned_to is not None
+            rounds.append(cleaned_to)
             assert latest(content(log)) == expected
         assert len(rounds) > 1
         assert rounds == sorted(set(rounds))
@@ -251,12 +253,11 @@ async def test_a_disk_without_room_is_left_with_its_rest() -> None:
         fill(log, 60)
         before, worker = content(log), Worker(world)
         cleaner = cleaner_of(world, worker)
-        space = world.disk.space
-        worker.before = lambda: setattr(world.disk, "space", lambda path: (1 << 40, 64 << 20))
-        assert await cleaner.clean_next(worker)
-        assert content(log) == before
-        assert not cleaner.uncleanable, "it is tried again"
-        world.disk.space = space
+        with pytest.MonkeyPatch.context() as full:
+            worker.before = lambda: full.setattr(world.disk, "space", lambda path: (1 << 40, 64 << 20))
+            assert await cleaner.clean_next(worker)
+            assert content(log) == before
+            assert not cleaner.uncleanable, "it is tried again"
         worker.before = lambda: None
         world.clock.advance(60)
         assert await cleaner.clean_next(worker)

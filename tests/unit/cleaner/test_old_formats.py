@@ -12,11 +12,11 @@ from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log import layout
 from logyard.broker.log.partition_log import PartitionLog
-from tests.support.batches import Rec, batch
+from tests.support.batches import Batch, Rec, batch
 from tests.support.cleaning_world import Worker, cleaner_of
 from tests.support.lease_world import TP, LeaseWorld
 from tests.support.logs import content
-from tests.support.old_logs import AnyBatch, old, random_old_log, read_any, seen, sizes
+from tests.support.old_logs import AnyBatch, OldBatch, old, random_old_log, read_any, seen, sizes
 from tests.support.whole_segments import rewrite_group, survey_segments
 
 SMALL = TopicConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=600, min_cleanable_dirty_ratio=0.0)
@@ -56,7 +56,9 @@ async def test_a_log_of_all_formats_is_cleaned_and_cleaned_again(seed: int) -> N
 async def test_segments_begin_where_the_one_before_ended() -> None:
     async with LeaseWorld(config=replace(SMALL, segment_bytes=300)) as world:
         log = world.lead()
-        wrappers = [old([Rec(n * 10 + i, b"k%d" % i, bytes(9)) for i in range(10)], 1, 2) for n in range(8)]
+        wrappers: list[Batch | OldBatch] = [
+            old([Rec(n * 10 + i, b"k%d" % i, bytes(9)) for i in range(10)], 1, 2) for n in range(8)
+        ]
         append(log, wrappers)
         assert len(log.segments) > 2
         assert {s.base_offset % 10 for s in log.segments} == {0}

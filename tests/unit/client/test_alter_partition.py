@@ -121,7 +121,8 @@ async def test_a_new_controller_is_found() -> None:
 
 
 async def test_stale_epoch_lost_link_and_no_controller_are_no_answers() -> None:
-    answers = iter([{"error_code": 77}, HangUp()])
+    said: list[Answer] = [{"error_code": 77}, HangUp()]
+    answers = iter(said)
 
     def script(asked: Asked) -> Answer:
         leader.epoch += 1

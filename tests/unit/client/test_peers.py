@@ -62,7 +62,8 @@ async def test_in_order_one_at_a_time() -> None:
 
 
 async def test_sent_again_until_answered() -> None:
-    tries = iter([HangUp(), b"\x00\x00\x00\x05\x00\x00\x00\x00\x00"])
+    said: list[Answer] = [HangUp(), b"\x00\x00\x00\x05\x00\x00\x00\x00\x00"]
+    tries = iter(said)
 
     def script(asked: Asked) -> Answer:
         return next(tries, {"error_code": 77})

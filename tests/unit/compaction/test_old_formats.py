@@ -11,8 +11,8 @@ from logyard.broker.compaction.old_formats import expired_offsets
 from logyard.broker.compaction.ranges import SegmentRange
 from logyard.broker.compaction.rewrite import Tally
 from logyard.broker.errors import CorruptData
-from tests.support.batches import Rec, batch
-from tests.support.old_logs import AnyBatch, old, read_any, seen, sizes
+from tests.support.batches import Batch, Rec, batch
+from tests.support.old_logs import AnyBatch, OldBatch, old, read_any, seen, sizes
 from tests.support.whole_segments import batches_of, rewrite_group, survey_segments
 
 NOW = 1_700_000_000_000
@@ -137,7 +137,12 @@ def test_which_segments_old_tombstones_may_go_of(
 
 
 def test_the_keys_of_the_dirty_part() -> None:
-    log = [old([r(0, A), r(1, B)]), old([r(2, A)], 0, 0), old([r(3, C), r(4, C)], 0, 2), batch([r(5, B)])]
+    log: list[Batch | OldBatch] = [
+        old([r(0, A), r(1, B)]),
+        old([r(2, A)], 0, 0),
+        old([r(3, C), r(4, C)], 0, 2),
+        batch([r(5, B)]),
+    ]
     keys = DirtyKeys(100)
     batches = list(batches_of([memoryview(b"".join(b.encode() for b in log))]))
     assert keys.read(batches, 1, 6, ()) == 6

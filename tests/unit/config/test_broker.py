@@ -1,5 +1,7 @@
 """server.properties as a broker reads it: layers, warnings, all problems at once, listeners, DescribeConfigs."""
 
+from typing import Any
+
 import pytest
 
 from logyard.broker.config.acted_on import ACTED_ON, DYNAMIC, OVERRIDES_ONLY
@@ -18,7 +20,7 @@ from logyard.broker.model import Endpoint
 ZK = "zookeeper.connect=localhost:2181\n"
 
 
-def parse(text: str = "", **options: bool) -> BrokerConfig:
+def parse(text: str = "", **options: Any) -> BrokerConfig:
     return BrokerConfig.parse(ZK + text, **options)
 
 

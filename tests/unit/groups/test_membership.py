@@ -1,5 +1,7 @@
 """The group machine, driven by plain calls: who is answered what, and when."""
 
+from typing import Any
+
 import pytest
 
 from logyard.broker.errors import ErrorCode, IllegalTransition
@@ -133,7 +135,7 @@ def test_static_member_comes_back_without_a_rebalance_and_its_old_id_is_fenced()
     assert membership.heartbeat(group, "i-2", "i", 1, 0) is ErrorCode.NONE
 
 
-def static_leader_returns(**more: bool) -> tuple[Group, fx.StoreGroup]:
+def static_leader_returns(**more: Any) -> tuple[Group, fx.StoreGroup]:
     """A settled group of the static leader i-1 and of b; the leader comes back as i-2, which is to be stored."""
     group = Group("g")
     membership.join(group, request(instance_id="i"), 1, "i-1", at(0), RULES)

@@ -36,7 +36,7 @@ class TestCommit:
             }
             assert latest(content(log)) == before
             assert log.size < size
-            assert [s.base_offset for s in log.segments[:-1]] == [bases[0] for bases, _ in parts]
+            assert [s.base_offset for s in list(log.segments)[:-1]] == [bases[0] for bases, _ in parts]
             assert world.store.checkpointed(TP)[layout.CLEANER_OFFSETS] == lease["end_offset"]
             again = await world.ok("POST", f"/leases/{lease['lease_id']}/commit", body)
             assert again == answer
@@ -149,7 +149,7 @@ class TestCommit:
             stolen = f"/leases/{again['lease_id']}/commit"
             assert await world.refusal("POST", stolen, body) == (409, "wrong_generation")
 
-    async def test_the_fence_is_looked_at_again_right_before_the_swap(self) -> None:
+    async def test_the_fence_is_looked_at_again_right_before_the_swap(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world)
             log = world.store.get(TP)
@@ -162,14 +162,14 @@ class TestCommit:
                 world.lead(leader_epoch=1)
                 return made
 
-            log.prepare_replacement = overtaken  # type: ignore[method-assign]
+            monkeypatch.setattr(log, "prepare_replacement", overtaken)
             path = f"/leases/{lease['lease_id']}/commit"
             assert await world.refusal("POST", path, body) == (409, "fenced")
             assert content(log) == before
             assert not [e.name for e in world.disk.list(DIRECTORY) if e.name.endswith(".cleaned")]
             assert (await world.ok("GET", f"/leases/{lease['lease_id']}"))["state"] == "active"
 
-    async def test_truncation_during_the_commit(self) -> None:
+    async def test_truncation_during_the_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world)
             log = world.store.get(TP)
@@ -180,7 +180,7 @@ class TestCommit:
                 log.truncate_to(lease["segments"][-1]["base_offset"])
                 return prepare(*args)
 
-            log.prepare_replacement = cut  # type: ignore[method-assign]
+            monkeypatch.setattr(log, "prepare_replacement", cut)
             status, answer = await world.call("POST", f"/leases/{lease['lease_id']}/commit", body)
             assert (status, answer["error"], answer["state"]) == (409, "lease_ended", "lost")
             assert not [e.name for e in world.disk.list(DIRECTORY) if e.name.endswith((".cleaned", ".swap"))]

@@ -25,7 +25,7 @@ class TestTake:
             log = world.lead()
             fill(log, 60)
             lease = await world.take(ttl_ms=30_000)
-            closed = log.segments[:-1]
+            closed = list(log.segments)[:-1]
             assert len(closed) >= 3
             assert [s["base_offset"] for s in lease["segments"]] == [s.base_offset for s in closed]
             for number, (told, segment) in enumerate(zip(lease["segments"], closed, strict=True)):

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def test_a_clock_that_is_set_meanwhile_changes_no_start(monkeypatch: pytest.Monk
     before = identity.stat_of(os.getpid())
     boots = iter([psutil.boot_time() + 3600])
     honest = psutil.boot_time
-    monkeypatch.setattr(identity.psutil, "boot_time", lambda: next(boots, None) or honest())
+    monkeypatch.setattr(psutil, "boot_time", lambda: next(boots, None) or honest())
     assert identity.stat_of(os.getpid()) == before
 
 
@@ -88,7 +89,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seen], None]:
     def seen(process: Seen) -> None:
         monkeypatch.setattr(identity, "boot_id", lambda: "this boot")
         monkeypatch.setattr(identity, "snapshot", lambda: [identity.Stat(42, False, 7, 40, 98765)])
-        monkeypatch.setattr(identity.psutil, "Process", lambda pid: process)
+        monkeypatch.setattr(psutil, "Process", lambda pid: process)
 
     return seen
 
@@ -103,5 +104,5 @@ def test_a_thread_of_the_kernel_is_not_waited_for(
     only: Callable[[Seen], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only(Seen("", [{}]))
-    monkeypatch.setattr(identity.time, "sleep", lambda _: pytest.fail("waited for a thread of the kernel"))
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("waited for a thread of the kernel"))
     assert identity.carriers("TOKEN", "mine") == []

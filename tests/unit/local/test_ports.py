@@ -1,3 +1,4 @@
+import random
 import socket
 from pathlib import Path
 
@@ -16,7 +17,7 @@ def test_a_name_keeps_its_port_across_restarts(tmp_path: Path) -> None:
 
 def test_names_do_not_share_a_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draws = iter([20_000, 20_000, 20_001])
-    monkeypatch.setattr(ports.random, "randrange", lambda low, high: next(draws))
+    monkeypatch.setattr(random, "randrange", lambda low, high: next(draws))
     monkeypatch.setattr(ports, "is_free", lambda port: True)
     book = Ports(tmp_path)
     assert (book.choose("a"), book.choose("b")) == (20_000, 20_001)

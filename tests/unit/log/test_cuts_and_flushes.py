@@ -55,7 +55,9 @@ class TestTruncate:
         log.append_as_leader(produced([b"v"], producer_id=7, producer_epoch=0, base_sequence=25), 0, now_ms=NOW)
 
     @pytest.mark.parametrize("harm", ["a byte", "gone"])
-    def test_producers_that_cannot_be_read_again_do_not_close_the_log(self, harm: str) -> None:
+    def test_producers_that_cannot_be_read_again_do_not_close_the_log(
+        self, harm: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         disk = MemoryDisk()
         log = new_log(disk, SMALL)
         for sequence in range(40):
@@ -73,7 +75,7 @@ class TestTruncate:
         else:
             disk.open(path, write=True).write_at(b"\x63", 16)  # the first batch's magic
         told: list[str] = []
-        log.host.listener.damaged = lambda _log, what: told.append(what)  # type: ignore[method-assign]
+        monkeypatch.setattr(log.host.listener, "damaged", lambda _log, what: told.append(what))
         log.append_as_leader(produced([b"v"], producer_id=7, producer_epoch=0, base_sequence=35), 0, now_ms=NOW)
         log.append_as_leader(produced([b"v"]), 0, now_ms=NOW)
         assert log.reload is None

@@ -70,7 +70,7 @@ class TestRead:
         log.flush()
         whole = content(log)
         disk.cold = True
-        for segment in log.segments[:-1]:
+        for segment in list(log.segments)[:-1]:
             segment.release()
         piece = log.read(0, 200, limit_offset=120, min_one=True)
         assert piece.is_cold
@@ -84,7 +84,7 @@ class TestRead:
         fill(log, 60)
         log.flush()
         whole = content(log)
-        for segment in log.segments[:-1]:
+        for segment in list(log.segments)[:-1]:
             segment.release()
             disk.open(segment.path(".index"), write=True).write_at(b"\xff\xff\xff", 0)
         assert content(log) == whole
@@ -270,7 +270,7 @@ class TestCutUnderALookUp:
         log = new_log(disk, SMALL)
         fill(log, 40)
         disk.cold = True
-        for segment in log.segments[:-1]:
+        for segment in list(log.segments)[:-1]:
             segment.release()
         piece = log.read(0, 1 << 20, limit_offset=80, min_one=True)
         log.discard("deleted")
@@ -313,12 +313,12 @@ class TestLostTail:
     @pytest.mark.parametrize("clean", [True, False])
     @pytest.mark.parametrize("cold", [False, True])
     @pytest.mark.parametrize("cut", [1, 60, 310])
-    def test_what_is_sound_is_served(self, cut: int, cold: bool, clean: bool) -> None:
+    def test_what_is_sound_is_served(self, cut: int, cold: bool, clean: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         log, following = self._cut(cut, clean)
         log.disk.cold = cold  # type: ignore[attr-defined]
         log.set_high_watermark(120)
         told: list[str] = []
-        log.host.listener.damaged = lambda _log, what: told.append(what)  # type: ignore[method-assign]
+        monkeypatch.setattr(log.host.listener, "damaged", lambda _log, what: told.append(what))
         found = []
         offset = 0
         while offset < 120:

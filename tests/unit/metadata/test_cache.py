@@ -28,7 +28,9 @@ def test_partitions_are_merged_and_brokers_replaced() -> None:
     cache.apply_update(update(led(A0), led(A1)))
     cache.apply_update(update(led(A1, leader=2, leader_epoch=5), brokers=(2, 3)))
     assert cache.partition(A0) == PartitionMetadata((1, 2), (1,), 1, 4, (2,), 6)
-    assert cache.partition(A1).leader == 2
+    moved = cache.partition(A1)
+    assert moved is not None
+    assert moved.leader == 2
     assert list(cache.brokers) == [2, 3]
     assert [cache.is_alive(b) for b in (1, 2)] == [False, True]
     assert (cache.controller_id, cache.controller_epoch) == (1, 3)

@@ -1,5 +1,6 @@
 """Dynamic settings: overrides, quotas, and who hears of changes."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
 
 
-def build(overrides: Any) -> Any:
-    return TopicConfig(**{k.replace(".", "_"): int(v) for k, v in overrides.items()})
+def build(overrides: Mapping[str, str]) -> TopicConfig:
+    fields: dict[str, Any] = {k.replace(".", "_"): int(v) for k, v in overrides.items()}
+    return TopicConfig(**fields)
 
 
 @pytest.fixture
@@ -28,16 +30,16 @@ def test_topics_have_their_own_or_the_shared_defaults(configs: DynamicConfigs) -
 
 
 def test_only_changes_are_told(configs: DynamicConfigs) -> None:
-    told = []
+    told: list[Iterable[str] | None] = []
     configs.on_topics(told.append)
     configs.set_topic("a", {"retention.ms": "5"})
     configs.set_topic("a", {"retention.ms": "5"})
     configs.set_topic("b", {})
-    assert [list(topics) for topics in told] == [["a"]]
+    assert [list(topics or ()) for topics in told] == [["a"]]
 
 
 def test_new_broker_defaults_reach_every_topic(configs: DynamicConfigs) -> None:
-    told = []
+    told: list[Iterable[str] | None] = []
     configs.on_topics(told.append)
     configs.set_topic("a", {"retention.ms": "5"})
     configs.set_build(lambda o: build({"segment.bytes": "1024", **o}))
@@ -54,7 +56,7 @@ def test_brokers(configs: DynamicConfigs) -> None:
 
 
 def test_quotas_of_addresses(configs: DynamicConfigs) -> None:
-    told = []
+    told: list[int] = []
     configs.on_quotas(lambda: told.append(1))
     configs.set_ip_quota("10.0.0.1", {"connection_creation_rate": "3"})
     configs.set_ip_quota("10.0.0.1", {"connection_creation_rate": "3"})

@@ -2,6 +2,7 @@
 
 import uuid
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -193,8 +194,12 @@ def test_a_follower_reads_what_a_leader_wrote(version: int) -> None:
 @pytest.mark.parametrize("version", [0, 4, 11, 12, 13, 15, 17])
 def test_a_leader_reads_what_a_follower_wrote(version: int) -> None:
     named = version < 13
-    topics = [("a", None), ("b", None)] if named else [(None, IDS[0]), (None, IDS[1])]
-    asked = [FetchPartition(*topic, n, 10 + n, 1 << 20, 3, 2, 1) for topic in topics for n in range(2)]
+    topics: list[tuple[str | None, UUID | None]] = (
+        [("a", None), ("b", None)] if named else [(None, IDS[0]), (None, IDS[1])]
+    )
+    asked = [
+        FetchPartition(topic, topic_id, n, 10 + n, 1 << 20, 3, 2, 1) for topic, topic_id in topics for n in range(2)
+    ]
     forgotten = [(*topics[0], 5), (*topics[0], 6)]
     request = FetchRequest(2, 500, 1, asked, 10 << 20, 0, 8, 9, forgotten, "rack", 77, None)
     frame = memoryview(fetch_client.encode_request(version, 5, "follower", request))

@@ -1,5 +1,7 @@
 """Messages of magic 0 and 1 as they are written, and what a wrapper's codec has that is its own."""
 
+from typing import Any
+
 import pytest
 
 from logyard.broker.errors import CorruptData
@@ -54,7 +56,7 @@ def test_an_lz4_frame_cut_short_is_refused(data: bytes) -> None:
         list(message_set.unpacked(compression.LZ4, data, 0))
 
 
-def wrapped(magic: int, offsets: list[int], own: int, **fields: object) -> memoryview:
+def wrapped(magic: int, offsets: list[int], own: int, **fields: Any) -> memoryview:
     """A wrapper with these offsets as they stand inside."""
     inner = b"".join(message_set.message(Record(0, NOW, b"k", b"v"), o, magic, 0) for o in offsets)
     outer = Record(own, NOW, None, compression.compress(1, inner))._replace(**fields)

@@ -3,6 +3,8 @@
 from types import MethodType, SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from logyard.broker.clock import ManualClock
 from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.errors import ErrorCode
@@ -94,14 +96,14 @@ async def test_a_topic_that_does_not_exist_is_not_looked_for() -> None:
     assert broker.zk.reads == 0
 
 
-async def test_without_a_session_what_was_heard_last_is_answered() -> None:
+async def test_without_a_session_what_was_heard_last_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = await Broker("t").prepared()
     broker.configs.set_topic("t", {"retention.ms": "7000"})
 
     async def expired(_paths: Any) -> Any:
         raise SessionExpired
 
-    broker.zk.read = expired  # type: ignore[method-assign]
+    monkeypatch.setattr(broker.zk, "read", expired)
     assert await broker.describe("t") == [(0, "7000")]
 
 

@@ -12,7 +12,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.schema import Field
 from logyard.broker.protocol.structs import Struct
-from logyard.broker.records.build import Record, build
+from logyard.broker.records.batch import Record, build
 from logyard.broker.server.api import Api
 from logyard.broker.server.api_table import APIS
 from logyard.broker.server.request import Session
@@ -81,7 +81,7 @@ def error_codes(answer: Any) -> Iterator[int]:
             yield from error_codes(each)
     elif isinstance(answer, Struct):
         for name in type(answer).__slots__:
-            value = getattr(answer, name, None)
+            value: Any = getattr(answer, name, None)
             if name.endswith("error_code"):
                 yield value
             else:
@@ -143,7 +143,7 @@ async def test_a_group_from_its_first_member_to_its_end(ask: Asking) -> None:
             break
         await asyncio.sleep(0.02)
     assert found.coordinators[0].node_id == 1
-    joins = {
+    joins: dict[str, Any] = {
         "group_id": GROUP, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t"}],
     }  # fmt: skip
@@ -203,7 +203,7 @@ async def test_a_group_from_its_first_member_to_its_end(ask: Asking) -> None:
     assert [(m.client_id, m.client_host) for m in described.members] == [(CLIENT, "/127.0.0.1")]
     assert described.authorized_operations > 0
 
-    delete = {"group_id": GROUP, "topics": [topic("name", partitions=[{"partition_index": 0}])]}
+    delete: dict[str, Any] = {"group_id": GROUP, "topics": [topic("name", partitions=[{"partition_index": 0}])]}
     answer = await ask("OffsetDelete", **delete)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     assert (await ask("DeleteGroups", groups_names=[GROUP])).results[0].error_code == ErrorCode.NON_EMPTY_GROUP

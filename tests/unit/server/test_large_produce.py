@@ -14,12 +14,13 @@ from logyard.broker.model import TopicPartition
 from logyard.broker.protocol import codec
 from logyard.broker.protocol.produce import PARTS_MAX
 from logyard.broker.records import crc, header_validation
+from logyard.broker.records.header import sent_headers
 from logyard.broker.server.large_produce import BYTES_AT_ONCE, PARTS_AT_ONCE
 from tests.support.disk_logs import NOW_MS
 from tests.support.produce_broker import PRODUCE, VERSION, Broker, made, produce_of
 from tests.support.replica_world import T0
 
-PLAIN = {"compression_type": "producer"}
+PLAIN: dict[str, Any] = {"compression_type": "producer"}
 MANY = 5 * PARTS_AT_ONCE + 3
 
 
@@ -187,7 +188,6 @@ async def test_many_old_messages_are_found_in_a_thread(monkeypatch: pytest.Monke
         return struct.pack(">qiI", 0, len(content) + 4, crc.crc32(content)) + content
 
     seen = []
-    sent_headers = header_validation.sent_headers
     monkeypatch.setattr(
         header_validation, "sent_headers", lambda buf: seen.append(threading.current_thread()) or sent_headers(buf)
     )

@@ -66,7 +66,7 @@ async def test_a_lost_connection_ends_what_is_looked_into_for_it(acks: int) -> N
     clients: list[Any] = []
     loop = asyncio.get_running_loop()
 
-    def run_record_work(work: Callable[[], Any], client: Any) -> Any:
+    def run_record_work(work: Callable[[], Any], client: Any = None, /) -> Any:
         clients.append(client)
         return loop.run_in_executor(None, work)
 
@@ -82,7 +82,7 @@ async def test_a_lost_connection_ends_what_is_looked_into_for_it(acks: int) -> N
 
 async def test_what_is_done_beside_does_not_wait_for_records() -> None:
     broker = Broker()
-    broker.world.replicas.hosted.run_record_work = lambda work, client: asyncio.get_running_loop().create_future()
+    broker.world.replicas.hosted.run_record_work = lambda work, client=None, /: asyncio.get_running_loop().create_future()
     done: list[int] = []
     async with asyncio.timeout(20):
         await cast(Any, broker.world.replicas.beside(lambda: done.append(1)))
@@ -147,7 +147,7 @@ async def test_the_loop_goes_on_while_900_kb_are_compressed() -> None:
     assert ticks >= 5
 
 
-COMPACTED = {"compression_type": "producer", "cleanup_policy": frozenset({"compact"})}
+COMPACTED: dict[str, Any] = {"compression_type": "producer", "cleanup_policy": frozenset({"compact"})}
 
 
 def keyed(count: int, **fields: Any) -> bytearray:

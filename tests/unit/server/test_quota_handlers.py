@@ -154,7 +154,7 @@ async def test_alterations_that_are_refused_change_nothing() -> None:
         ([], {"producer_byte_rate": 1.0}),
         (entity(user="u") * 2, {"producer_byte_rate": 1.0}),
     ):
-        assert (await alter(broker, names, **quotas))[0] == invalid, (names, quotas)
+        assert (await alter(broker, names, False, **quotas))[0] == invalid, (names, quotas)
     assert await alter(broker, entity(user="u"), validate_only=True, producer_byte_rate=1.0) == (0, None)
     assert await describe(broker) == {}
 

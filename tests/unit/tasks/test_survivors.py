@@ -273,7 +273,8 @@ async def test_logs_are_cleaned(what: str) -> None:
         if what == "end":
             worker.end = fails_once(worker.end)  # type: ignore[method-assign]
         else:
-            cleaner._ports = replace(cleaner._ports, **{what: fails_once(getattr(cleaner._ports, what))})
+            failing: Any = {what: fails_once(getattr(cleaner._ports, what))}
+            cleaner._ports = replace(cleaner._ports, **failing)
         cleaner.start()
         await until(lambda: cleaner.cleaned)
         await cleaner.close()

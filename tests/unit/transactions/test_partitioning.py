@@ -10,10 +10,10 @@ BROKERS = tuple(BrokerInfo(number, ()) for number in (1, 2))
 
 def update(*leaders: int) -> UpdateMetadata:
     """Partition n is led by the n-th of these."""
-    partitions = [
+    partitions = tuple(
         PartitionUpdate(TopicPartition(TRANSACTIONS_TOPIC, number), leader, 0, (1,), (1, 2), 0, ())
         for number, leader in enumerate(leaders)
-    ]
+    )
     return UpdateMetadata(1, 1, 1, partitions, BROKERS)
 
 

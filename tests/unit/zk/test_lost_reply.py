@@ -45,7 +45,7 @@ def test_it_cannot_have_happened(ops: list[ZkOp], found: dict[str, Znode | None]
 
 
 def test_the_answers_are_those_that_were_lost() -> None:
-    ops = [Check("/e", 1), SetData("/a", b"x", 3), Delete("/b")]
+    ops: list[ZkOp] = [Check("/e", 1), SetData("/a", b"x", 3), Delete("/b")]
     assert outcome(ops, {"/a": Znode(b"x", 4, 9), "/b": None}, ME) == [
         OpResult(ZkCode.OK, "/e"),
         OpResult(ZkCode.OK, "/a", 4, 9),

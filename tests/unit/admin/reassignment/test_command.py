@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from logyard.admin.reassignment.proposal import propose
 from logyard.admin.reassignment.status import DirectoryMove
 from logyard.admin.reassignment.throttles import settings
 from logyard.admin.reassignment.throttles.book import ThrottleBook
-from logyard.broker.errors import ApiError
+from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, TopicPartition
 from tests.support.memory_clients import MemoryClient, MemoryPause
 from tests.support.memory_cluster import MemoryCluster
@@ -36,7 +37,7 @@ class Yard:
         self.pause = MemoryPause(self.cluster)
         self.said: list[str] = []
 
-    def execute(self, text: str, **options: int) -> None:
+    def execute(self, text: str, **options: Any) -> None:
         command.execute(self.client, text, owner=throttle_owner(), pause=self.pause, say=self.said.append, **options)
 
     def verify(self, text: str, **options: bool) -> bool:
@@ -126,7 +127,7 @@ def test_a_start_that_fails_takes_its_throttle_back(yard: Yard, monkeypatch: pyt
     yard.cluster.broker_config[1] = {settings.LEADER_RATE: "7"}
 
     def refuse(*_: object) -> None:
-        raise ApiError(command.ErrorCode.POLICY_VIOLATION, "not today")
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "not today")
 
     monkeypatch.setattr(yard.client, "alter_reassignments", refuse)
     with pytest.raises(ApiError, match="not today"):

@@ -81,7 +81,7 @@ def test_a_token_that_ran_out_is_renewed_once() -> None:
 
 
 def test_a_failed_run_tells_the_task_and_the_end_of_its_log() -> None:
-    lines = [{"event": "::group::noise"}, {"event": "began"}]
+    lines: list[dict[str, Any]] = [{"event": "::group::noise"}, {"event": "began"}]
     lines.append({"event": "Task failed", "error_detail": [{"exc_type": "TopicConflict", "exc_value": "6 to 2"}]})
     server = Server(
         {

@@ -66,7 +66,7 @@ class TestDamage:
         spoil(disk, segment.path(".log"), place.position + 70)
         again = opened(disk, SMALL)
         assert again.log_end_offset == segment.base_offset + 4
-        assert [s.base_offset for s in again.segments] == [s.base_offset for s in log.segments[:3]]
+        assert [s.base_offset for s in again.segments] == [s.base_offset for s in list(log.segments)[:3]]
         assert offsets(content(again))[-1] == (segment.base_offset + 2, segment.base_offset + 3)
         assert not [name for name in names(disk) if name > f"{segment.base_offset:020d}z" and name[0] == "0"]
         again.append_as_leader(produced([b"on"]), 9, now_ms=NOW)
@@ -398,10 +398,11 @@ def test_a_log_to_which_nothing_came_is_closed_without_a_sync_and_opens_clean_ag
 
 
 def test_a_log_that_grew_or_was_cut_after_a_clean_start_is_synced_when_it_is_closed() -> None:
-    for change in (
+    changes: tuple[Callable[[PartitionLog], object], ...] = (
         lambda log: log.append_as_leader(produced([b"new"]), 5, now_ms=NOW),
         lambda log: log.truncate_to(70),
-    ):
+    )
+    for change in changes:
         disk = MemoryDisk()
         filled(disk).close()
         again = opened(disk, SMALL, Checkpointed(recovery_point=80, clean=True))

@@ -105,14 +105,14 @@ class TestSwap:
             log.append_as_leader(marker(batch.ABORT, producer_id=producer_id), 0, now_ms=NOW, origin=Origin.COORDINATOR)
         log.roll(4, NOW)
         kept = b""
-        data = log.segments[0].read(log.segments[0].size, 0)
-        for position, header in batch.iter_headers(data):
+        first = log.segments[0].read(log.segments[0].size, 0)
+        for position, header in batch.iter_headers(first):
             if header.base_offset == 1:  # the first marker is emptied
                 kept += batch.build(
                     [], base_offset=1, last_offset=1, control=True, transactional=True, producer_id=1, producer_epoch=0
                 )
             else:
-                kept += data[position : position + header.length]
+                kept += first[position : position + header.length]
         replace_segments(log, [write_part(disk, log, [0], kept)], [[0]])
         assert log.segments[0].aborted == [AbortedTxn(2, 2, 3, 4)]
         assert log.aborted_transactions(0, 4) == [AbortedTxn(2, 2, 3, 4)]
@@ -130,7 +130,7 @@ class TestRefusals:
         disk = MemoryDisk()
         log = filled(disk)
         group = bases_of(log)[:2]
-        good = half(b"".join(s.read(s.size, 0) for s in log.segments[:2]))
+        good = half(b"".join(s.read(s.size, 0) for s in list(log.segments)[:2]))
         spoilt = bytearray(good)
         spoilt[70] ^= 1
         *_, (last_at, _) = batch.iter_headers(good)

@@ -6,7 +6,7 @@ import pytest
 
 from logyard.spark_jobs import cluster
 from logyard.spark_jobs.audit import job
-from logyard.spark_jobs.audit.segment import Finding
+from logyard.spark_jobs.audit.findings import Finding
 from logyard.spark_jobs.cluster import Cluster
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.metadata import Metadata

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,8 +41,10 @@ def test_sound_replicas_stand(replicas: list[Replica]) -> None:
 @pytest.mark.parametrize("name", ["high_watermark", "log_start_offset", "clean_offset"])
 def test_no_offset_lies_beyond_the_log(replicas: list[Replica], name: str) -> None:
     leader, follower = replicas
-    assert judged(replace(leader, **{name: 11}), follower) == [(BAD, "checkpoint", 1)]
-    assert judged(replace(leader, **{name: 10}), follower) == []
+    beyond: dict[str, Any] = {name: 11}
+    at_the_end: dict[str, Any] = {name: 10}
+    assert judged(replace(leader, **beyond), follower) == [(BAD, "checkpoint", 1)]
+    assert judged(replace(leader, **at_the_end), follower) == []
 
 
 def test_a_recovery_point_beyond_the_log(replicas: list[Replica]) -> None:

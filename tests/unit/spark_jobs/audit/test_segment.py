@@ -16,9 +16,10 @@ LOG = [
 ]
 
 
-def audit(directory: Path, number: int = 0, **fields: Any) -> tuple[list[Finding], list[dict[str, Any]]]:
+def audit(directory: Path, number: int = 0, **given: Any) -> tuple[list[Finding], list[dict[str, Any]]]:
     segment = of_directory(str(directory), 1)[number]
-    fields = {"deep": True, "leader_epochs": ((0, 0),), "compacted": False, "now_ms": 10_000} | fields
+    usual: dict[str, Any] = {"deep": True, "leader_epochs": ((0, 0),), "compacted": False, "now_ms": 10_000}
+    fields = usual | given
     if "last_offset" in fields:
         segment = replace(segment, last_offset=fields.pop("last_offset"))
     auditor = SegmentAuditor(SegmentAudit(segment, **fields))

@@ -1,7 +1,7 @@
 """A split whose lease is gone when its task begins, or in its midst."""
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -76,6 +76,7 @@ def test_a_reader_that_is_left_ends_its_lease(yard: Yard) -> None:
     split = yard.split()
     yard.broker.expire()
     found = SplitReader(split).rows()
+    assert isinstance(found, Generator)
     next(found)
     assert len(yard.active()) == 1
     found.close()
@@ -113,7 +114,7 @@ def test_what_changed_is_said_and_not_read(fields: dict[str, Any], said: str, ya
 
 
 def test_it_is_given_up_in_the_end(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    split, real, taken = yard.split(), split_reader.acquire, []
+    split, real, taken = yard.split(), acquire, []
 
     def short(*arguments: Any) -> Any:
         taken.append(real(*arguments))
@@ -129,7 +130,7 @@ def test_it_is_given_up_in_the_end(yard: Yard, monkeypatch: pytest.MonkeyPatch) 
 
 def test_too_many_leases_are_waited_out(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_reader, "PAUSE_S", 0.0)
-    split, real, refused = yard.split(), split_reader.acquire, [1, 2]
+    split, real, refused = yard.split(), acquire, [1, 2]
 
     def crowded(*arguments: Any) -> Any:
         if refused:

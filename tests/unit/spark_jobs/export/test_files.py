@@ -47,7 +47,7 @@ def test_each_column_is_written_as_it_pays(tmp_path: Path) -> None:
     assert (found["value"].is_stats_set, found["key"].statistics.max) == (False, names[-1])
     assert found["headers.list.element.key"].has_dictionary_page
 
-    few = [random.Random(i % 7).randbytes(50) for i in range(ROWS)]
+    few: list[bytes | None] = [random.Random(i % 7).randbytes(50) for i in range(ROWS)]
     assert written(tmp_path, few, names)["value"].has_dictionary_page
 
 

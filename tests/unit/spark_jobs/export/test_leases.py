@@ -93,7 +93,8 @@ class Yard:
         words = ["--topic", "t", "--destination", str(self.target), "--target-file-mib", "0"]
         given = parser.parse_args([*words, "--commit-mib", "1", "--split-mib", "100"])
         self.status, summary = job.export(given, Troubled())
-        return json.loads(json.dumps(summary))
+        told: dict[str, Any] = json.loads(json.dumps(summary))
+        return told
 
     def offsets(self) -> list[int]:
         paths = self.target.glob("data/**/*.parquet")

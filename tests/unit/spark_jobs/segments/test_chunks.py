@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from crc32c import crc32c
 
+from logyard.broker.errors import CorruptData
+from logyard.broker.records import compression
 from logyard.spark_jobs.segments import chunks
 from logyard.spark_jobs.segments.files import LocalFile
 from tests.support.batches import Batch, Rec, batch, marker
@@ -131,7 +134,7 @@ def damaged_record_batch(records: bytes, count: int, codec: int = 0) -> bytes:
     raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
     raw[21:23] = codec.to_bytes(2, "big")
     raw[57:61] = count.to_bytes(4, "big", signed=True)
-    raw[17:21] = chunks.crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
     return bytes(raw)
 
 
@@ -163,7 +166,7 @@ def test_a_payload_that_does_not_decompress_is_named(codec: int) -> None:
 def test_headers_that_do_not_fill_their_record() -> None:
     record = bytes([18, 0, 0, 0, 1, 1, 2, 2, 65, 10])  # one header, key "A", a value longer than what is left
     chunk = chunks.open_trusted(chunk_of(damaged_record_batch(record, 1)), "m")
-    with pytest.raises(chunks.CorruptData, match="headers"):
+    with pytest.raises(CorruptData, match="headers"):
         chunks.record_batch(chunk, chunks.walk(chunk))
 
 
@@ -185,7 +188,7 @@ def test_local_file_reads_no_further_than_it_was_told(tmp_path: Path) -> None:
     path.write_bytes(b"0123456789")
     assert bytes(LocalFile(str(path), 6).read(4, 100)) == b"45"
     assert len(LocalFile(str(path), 6).read(6, 100)) == 0
-    with pytest.raises(chunks.CorruptData, match="it ends at 10"):
+    with pytest.raises(CorruptData, match="it ends at 10"):
         LocalFile(str(path), 12).read(8, 100)
 
 
@@ -203,7 +206,7 @@ def test_old_formats_are_told_apart() -> None:
 def test_batches_that_become_much_larger_and_too_large(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(batch([Rec(i, b"k", b"%d" % i * 90_000)], codec=codec).encode() for i in range(12))
     assert decoded(data, 1 << 20) == oracle(data)
-    monkeypatch.setattr(chunks.compression, "DECOMPRESSED_BYTES_MAX", 100_000)
+    monkeypatch.setattr(compression, "DECOMPRESSED_BYTES_MAX", 100_000)
     (chunk,) = chunks.read_chunks(Bytes(data))
     assert isinstance(chunk, chunks.Chunk)
     damages = chunks.open_payloads(chunk)

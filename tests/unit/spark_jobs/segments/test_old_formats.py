@@ -34,7 +34,8 @@ def rows(replica: Replica, start: int, end: int, split_bytes: int = 1, columns: 
 
 def plain(part: pa.RecordBatch) -> list[dict[str, Any]]:
     at = part.schema.names.index("timestamp")
-    return part.set_column(at, "timestamp", part.column("timestamp").cast("int64")).to_pylist()
+    rows: list[dict[str, Any]] = part.set_column(at, "timestamp", part.column("timestamp").cast("int64")).to_pylist()
+    return rows
 
 
 def replica_of(tmp_path: Path, log: list[AnyBatch], cuts: int = 3, name: str = "log") -> Replica:
