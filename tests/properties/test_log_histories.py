@@ -6,7 +6,6 @@ power may lose what was not flushed, from some batch on, and never anything befo
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +20,7 @@ from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
 from logyard.broker.log.retention import delete_old_segments
 from logyard.broker.records import batch
+from tests.support.log_model import TRANSACTIONAL, Model
 from tests.support.logs import (
     DIRECTORY,
     NOW,
@@ -42,8 +42,6 @@ CONFIG = TopicConfig(
     retention_ms=-1,
     retention_bytes=2500,
 )
-
-TRANSACTIONAL = 11
 
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.integers(1, 4)),
@@ -78,47 +76,6 @@ def histories(**bounds: Any) -> st.SearchStrategy[list[tuple[str, int]]]:
         ]
 
     return st.lists(STEPS, **bounds).map(expand)
-
-
-@dataclass
-class Model:
-    """What the log must hold: batches from oldest to newest, its start and end."""
-
-    batches: list[bytes] = field(default_factory=list)
-    start: int = 0
-    end: int = 0
-    epoch: int = 0
-    furthest_start: int = 0  # what a start that no checkpoint kept had let go of stays gone from the epochs
-
-    def whole(self) -> list[tuple[int, int, bytes]]:
-        return [(*offsets(data)[0], data) for data in self.batches]
-
-    def visible(self, start: int) -> bytes:
-        return b"".join(data for _, last, data in self.whole() if last >= start)
-
-    def epochs(self) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-        for data in self.batches:
-            header = batch.parse_header(data)
-            if not found or header.partition_leader_epoch > found[-1][0]:
-                found.append((header.partition_leader_epoch, header.base_offset))
-        return found
-
-    def aborted(self) -> list[tuple[int, int]]:
-        """First offset and marker of every aborted transaction."""
-        found: list[tuple[int, int]] = []
-        first: int | None = None
-        for data in self.batches:
-            header = batch.parse_header(data)
-            if header.producer_id != TRANSACTIONAL:
-                continue
-            if not header.is_control:
-                first = header.base_offset if first is None else first
-                continue
-            if first is not None and batch.control_type(batch.records(data)[0]) == batch.ABORT:
-                found.append((first, header.base_offset))
-            first = None
-        return found
 
 
 class History:

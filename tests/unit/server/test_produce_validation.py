@@ -82,7 +82,9 @@ async def test_a_lost_connection_ends_what_is_looked_into_for_it(acks: int) -> N
 
 async def test_what_is_done_beside_does_not_wait_for_records() -> None:
     broker = Broker()
-    broker.world.replicas.hosted.run_record_work = lambda work, client=None, /: asyncio.get_running_loop().create_future()
+    broker.world.replicas.hosted.run_record_work = lambda work, client=None, /: (
+        asyncio.get_running_loop().create_future()
+    )
     done: list[int] = []
     async with asyncio.timeout(20):
         await cast(Any, broker.world.replicas.beside(lambda: done.append(1)))
