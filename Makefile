@@ -27,7 +27,7 @@ down: ## end what `make up` (or an interrupted demo) left running
 check: setup ## format, lint, types, fast tests: under two minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy -p logyard
+	$(BIN)/mypy
 	$(PYTEST) -n 2 -m "not integration and not reference and not spark and not airflow" $(FAST)
 
 test: setup ## the tests, of the long ones and of those beside Apache Kafka a short path: under 25 minutes

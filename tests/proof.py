@@ -24,7 +24,7 @@ PYTEST = (sys.executable, "-m", "pytest", "-q")
 SUITES: dict[str, tuple[str, ...]] = {
     "format": (sys.executable, "-m", "ruff", "format", "--check", "."),
     "lint": (sys.executable, "-m", "ruff", "check", "."),
-    "types": (sys.executable, "-m", "mypy", "-p", "logyard"),
+    "types": (sys.executable, "-m", "mypy"),
     "unit": (*PYTEST, "tests/unit"),
     "properties": (*PYTEST, "tests/properties"),
     "architecture": (*PYTEST, "tests/architecture"),
