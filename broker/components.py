@@ -319,7 +319,7 @@ class Components:
         await restart.restore(self.lease_service.leases)
 
     def registered(self, epoch: int) -> None:
-        """This broker is in ZooKeeper, under that broker epoch."""
+        """Note the epoch under which this broker is registered in ZooKeeper."""
         self.broker_epoch = epoch
 
     async def start(self) -> None:
@@ -336,7 +336,7 @@ class Components:
         self.running = True
 
     async def session_restored(self) -> None:
-        """This broker is registered in a new ZooKeeper session."""
+        """Start the watches, and run for controller, in a new ZooKeeper session; this broker is registered in it."""
         await self._watcher.start()
         self.controller.on_session_established()
 
@@ -351,7 +351,7 @@ class Components:
         log.info("controlled shutdown", done=done)
 
     def stop_waiting(self) -> None:
-        """Answer those whose requests wait for records, acknowledgements or members: the connections are to close."""
+        """Answer the requests that wait for records, acknowledgements or members, so that connections can close."""
         self.replicas.hosted.stop_waiting()
         self.groups.stop_waiting()
 
@@ -376,7 +376,7 @@ class Components:
         self.peers.close()
         await self.store.close()
 
-    # What others tell
+    # Callbacks
 
     def _log_dir_failed(self, path: str, partitions: list[TopicPartition]) -> None:
         log.error("log directory offline", path=path, replicas=len(partitions))
@@ -387,7 +387,7 @@ class Components:
             self._spawn(self._tell_log_dir_failed())
 
     async def _tell_log_dir_failed(self) -> None:
-        """Write the znode by which the controller learns of it; it then asks for our replicas again (facts §9)."""
+        """Write the znode that notifies the controller, which then sends LeaderAndIsr for our replicas (facts §9)."""
         event = Create(log_dir_events.SEQUENCE_PREFIX, log_dir_events.encode(self.config.broker_id), sequential=True)
         try:
             await self._zk.multi([event])

@@ -1,7 +1,7 @@
-"""Every API that this broker serves, a row each: a new API is added here and nowhere else.
+"""The table of all APIs that this broker serves; a new API is registered here and nowhere else.
 
-The versions are those of Apache Kafka 3.9 in ZooKeeper mode, never a library's (facts §19). A key is listed once
-its handler exists: librdkafka and sarama derive features from the set that ApiVersions advertises.
+The versions are those of Apache Kafka 3.9 in ZooKeeper mode, not those of a library (facts §19). An API is listed only
+when its handler exists: librdkafka and sarama derive features from the APIs that ApiVersions advertises.
 """
 
 from collections.abc import Mapping
@@ -100,7 +100,7 @@ _ROWS: Final = (
 
 
 def by_key(rows: tuple[Api, ...]) -> Mapping[int, Api]:
-    """Return the rows by API key; raises ValueError where two have the same."""
+    """Return the rows by API key. Raises ValueError if two have the same."""
     apis = {api.key: api for api in rows}
     if len(apis) != len(rows):
         raise ValueError("two rows register the same API key")
