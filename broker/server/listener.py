@@ -1,4 +1,4 @@
-"""The broker's server sockets: bound first, so that the address can be registered, and served when the broker is ready."""
+"""The broker's server sockets: bound before the broker registers its address, served when the broker is ready."""
 
 import asyncio
 import itertools
