@@ -67,6 +67,7 @@ class SettingsChanges:
         if self._cleaning is not None:
             self._cleaning.configure(effective)
         self._replicas.settings.take_over(effective)
+        self._store.logs.verification.is_on = effective.bool("transaction.partition.verification.enable")
         self._store.producer_id_expiration_ms = effective.int("producer.id.expiration.ms")
         if self._admission is not None:
             self._admission.take_over(effective)
