@@ -20,13 +20,17 @@ import structlog
 from logyard.broker import tasks
 from logyard.broker.cleaner.worker import ChildProcess
 from logyard.broker.clock import SystemClock
-from logyard.broker.components import Components, read_identity
+from logyard.broker.components import Components
 from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller import policies
 from logyard.broker.environment import Environment
 from logyard.broker.errors import LogyardError
 from logyard.broker.http.server import HttpServer
+from logyard.broker.log import settings as log_settings
+from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.disk.real import OsDisk
+from logyard.broker.log.store import LogStore
 from logyard.broker.model import BrokerInfo, Endpoint
 from logyard.broker.records import pauses
 from logyard.broker.server.admission import Admission, RequestMemory, limits_from
@@ -43,6 +47,21 @@ DISK_THREADS = 8
 SWITCH_INTERVAL_S = 0.0005
 
 log = structlog.get_logger("logyard.broker")
+
+
+async def read_identity(config: BrokerConfig, environment: Environment) -> DirectoryIdentity | None:
+    """Return the cluster and broker id in the log directories' meta.properties, None if the directories are new."""
+    store = LogStore(
+        log_settings.settings_from(config, environment.open_files_max),
+        environment.disk,
+        environment.clock,
+        environment.run_blocking,
+        topic_config=lambda _: TopicConfig(),
+    )
+    try:
+        return await store.open()
+    finally:
+        await store.close()
 
 
 def real_environment(config: BrokerConfig) -> Environment:

@@ -16,9 +16,9 @@ from logyard.broker.client.controller_requests import ControllerChannel
 from logyard.broker.client.fetch_link import ReplicaFetchLink
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.producer_ids import ProducerIds
+from logyard.broker.client.verification_requests import VerificationRequests
 from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.config.inter_broker_protocol import IBP_2_7_IV2, IBP_3_0_IV0
-from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
@@ -29,7 +29,6 @@ from logyard.broker.leases import restart
 from logyard.broker.leases.leases import LeasePorts
 from logyard.broker.leases.service import LeaseService
 from logyard.broker.log import settings as log_settings
-from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
@@ -48,6 +47,7 @@ from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.settings_changes import SettingsChanges
 from logyard.broker.transactions.partitioning import Partitioning
+from logyard.broker.transactions.verification import Questions, Verification
 from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
 from logyard.broker.zk.producer_id_blocks import ZooKeeperBlocks
@@ -57,21 +57,6 @@ from logyard.broker.znodes.ops import Create, SessionExpired
 EXPIRE_OFFSETS_S = 600.0
 
 log = structlog.get_logger("logyard.broker")
-
-
-async def read_identity(config: BrokerConfig, environment: Environment) -> DirectoryIdentity | None:
-    """Return the cluster and broker id in the log directories' meta.properties, None if the directories are new."""
-    store = LogStore(
-        log_settings.settings_from(config, environment.open_files_max),
-        environment.disk,
-        environment.clock,
-        environment.run_blocking,
-        topic_config=lambda _: TopicConfig(),
-    )
-    try:
-        return await store.open()
-    finally:
-        await store.close()
 
 
 class Components:
@@ -134,6 +119,12 @@ class Components:
             environment.admission.ip_quotas = self.configs.ip_quotas
         if environment.answers is not None:
             self.replicas.hosted.loading = environment.answers.loading
+        self.transaction_partitions = Partitioning(
+            self.metadata, lambda: config.int("transaction.state.log.num.partitions")
+        )
+        self.verification_requests = VerificationRequests(
+            config.inter_broker_listener, f"broker-{broker_id}", config.int("request.timeout.ms") / 1000
+        )
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, APIS.values())
         self.lease_service = self._new_lease_service(loop)
@@ -235,9 +226,8 @@ class Components:
             groups=self.groups,
             controller=self.controller,
             producer_ids=self.producer_ids,
-            transaction_partitions=Partitioning(
-                self.metadata, lambda: config.int("transaction.state.log.num.partitions")
-            ),
+            transaction_partitions=self.transaction_partitions,
+            verification=self._verification(),
             auto_create=AutoCreate(config, self.metadata, self.to_controller),
             topic_waits=TopicWaits(self.metadata),
             log_dir_moves=self.log_dir_moves,
@@ -246,6 +236,14 @@ class Components:
             quotas=quotas_from(config, self.configs, lambda: environment.clock.monotonic() * 1000),
             fetch_bytes_max=config.int("fetch.max.bytes"),
         )
+
+    def _verification(self) -> Verification:
+        questions = Questions(
+            self.transaction_partitions.coordinator_of,
+            self.verification_requests,
+            asyncio.get_running_loop().create_future,
+        )
+        return Verification(self.replicas.producing, questions, self.store.logs.verification)
 
     def _new_lease_service(self, loop: asyncio.AbstractEventLoop) -> LeaseService:
         environment = self._environment
@@ -373,6 +371,7 @@ class Components:
         self.isr_changes.close()
         self.producer_ids.close()
         self.to_controller.close()
+        self.verification_requests.close()
         self.peers.close()
         await self.store.close()
 

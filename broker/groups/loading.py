@@ -14,7 +14,6 @@ from logyard.broker.groups.offsets import Written
 from logyard.broker.groups.ports import OffsetsLog, StoredBatch
 
 
-
 async def load(offsets_log: OffsetsLog, partition: int, wall_ms: int, note: Callable[[str], None]) -> dict[str, Group]:
     """Return the groups of the partition by id. `note` gets a text for each bad record. Raises StorageError."""
     replay = _Replay(wall_ms, note)

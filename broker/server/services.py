@@ -27,6 +27,7 @@ from logyard.broker.server.auto_creation import AutoCreate
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.server.turns import Turns
 from logyard.broker.transactions.partitioning import Partitioning
+from logyard.broker.transactions.verification import Verification
 from logyard.broker.znodes import configs
 from logyard.broker.znodes.ops import SessionExpired, ZooKeeper
 
@@ -50,6 +51,7 @@ class Services:
     controller: ControllerRunner
     producer_ids: ProducerIds
     transaction_partitions: Partitioning
+    verification: Verification
     auto_create: AutoCreate
     topic_waits: TopicWaits
     log_dir_moves: LogDirMoves
