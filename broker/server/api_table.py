@@ -49,8 +49,10 @@ from logyard.broker.server.handlers import (
     produce,
     stop_replica,
     sync_group,
+    txn_offset_commit,
     update_features,
     update_metadata,
+    write_txn_markers,
 )
 
 _ROWS: Final = (
@@ -78,6 +80,8 @@ _ROWS: Final = (
     Api(21, (0, 2), delete_records.HANDLER),
     Api(22, (0, 5), init_producer_id.HANDLER, small_answer=True),
     Api(23, (0, 4), offset_for_leader_epoch.HANDLER),
+    Api(27, (0, 1), write_txn_markers.HANDLER, small_answer=True, between_brokers=True),
+    Api(28, (0, 4), txn_offset_commit.HANDLER, small_answer=True),
     Api(32, (0, 4), describe_configs.HANDLER),
     Api(33, (0, 2), alter_configs.HANDLER),
     Api(34, (0, 2), alter_replica_log_dirs.HANDLER),
