@@ -78,8 +78,8 @@ IGNORED = {
 }
 PROVED_ELSEWHERE = {
     "delete.retention.ms": "tests/unit/cleaner/test_cleaner.py",
-    "file.delete.delay.ms": "tests/unit/log/test_store.py",
-    "flush.ms": "tests/unit/log/test_store.py",
+    "file.delete.delay.ms": "tests/unit/log/test_flushes_and_checkpoints.py",
+    "flush.ms": "tests/unit/log/test_flushes_and_checkpoints.py",
     "follower.replication.throttled.replicas": "tests/unit/replication/test_throttle.py",
     "leader.replication.throttled.replicas": "tests/unit/replication/test_throttle.py",
     "min.insync.replicas": "tests/unit/replication/test_produce.py",
