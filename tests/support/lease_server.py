@@ -75,7 +75,7 @@ class FakeBroker:
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> "FakeBroker":
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
 
     def __exit__(self, *exc: object) -> None:
