@@ -4,11 +4,10 @@ A broker is installed with `logyard[broker]`, Airflow with `logyard[airflow]`, S
 that the extra does not bring works on a developer's machine alone.
 """
 
-import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import distribution
 
@@ -71,15 +70,6 @@ def declared() -> dict[str, frozenset[str]]:
     return {extra: frozenset(map(named, wanted)) for extra, wanted in extras.items()}
 
 
-def roots(source: str) -> Iterator[str]:
-    """The top-level name of every module imported, wherever in the file."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            yield node.module
-
-
 @cache
 def providers() -> Mapping[str, frozenset[str]]:
     """Top-level name → the declared distributions that bring it. Only those are asked: of all it would take seconds."""
@@ -97,8 +87,8 @@ def imported(folder: str) -> dict[str, str]:
     """Distribution → a file of this folder that imports it. A name that nothing installed brings stands for itself."""
     found: dict[str, str] = {}
     for path in sorted((floors.ROOT / folder).rglob("*.py")):
-        for module in roots(path.read_text()):
-            root = module.partition(".")[0]
+        modules = floors.imports(path.read_text(), floors.module_name(path, floors.ROOT))
+        for root in {module.partition(".")[0] for module in modules}:
             if root in sys.stdlib_module_names or root in ("logyard", "tests"):
                 continue
             for name in providers().get(root, (root,)):

@@ -1,8 +1,11 @@
 """Time that has passed is measured on a monotonic clock; the places that ask the wall are listed, by the reason."""
 
+from functools import cache
+
 from tests.support import floors, wall_clock
 
 
+@cache
 def places() -> dict[str, int]:
     """Every place of the product that asks a wall clock, as module:function, with one of its lines."""
     return {

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,8 +97,16 @@ def module_name(path: Path, root: Path) -> str:
     return ".".join(parts)
 
 
-def imports(source: str, module: str) -> Iterator[str]:
-    """Yield the absolute name of everything imported anywhere in the file, functions included."""
+@cache
+def imports(source: str, module: str) -> tuple[str, ...]:
+    """The absolute name of everything imported anywhere in the file, functions included.
+
+    Kept: several tests ask for the same files, and parsing them all takes seconds.
+    """
+    return tuple(_imports(source, module))
+
+
+def _imports(source: str, module: str) -> Iterator[str]:
     package = module.split(".")[:-1]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
