@@ -1,10 +1,13 @@
 # `make demo` and `make test` set everything up by themselves; `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test check proof bench sim clean reference bench-reference
+.PHONY: help setup demo up down test check types fast proof bench sim clean reference bench-reference
 BIN := .venv/bin
+# Compiled files are kept (git ignores them): without them, every worker of every run compiles the tests again, and
+# every broker that a test starts the product.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Folders of tests that exist; `proof` adds what runs beside Apache Kafka.
-FAST := $(wildcard tests/unit tests/properties tests/architecture)
+FAST := $(wildcard tests/architecture tests/properties tests/unit)
 PURE := $(FAST) $(wildcard tests/scenarios tests/simulation)
 REAL := $(wildcard tests/integration)
 PYTEST := $(BIN)/python -m pytest -q
@@ -27,11 +30,16 @@ down: ## end what `make up` (or an interrupted demo) left running
 check: setup ## format, lint, types, fast tests: under two minutes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory -j 2 types fast
+
+types: setup
 	$(BIN)/mypy
-	$(PYTEST) -n 2 -m "not integration and not reference and not spark and not airflow" $(FAST)
+
+fast: setup
+	$(PYTEST) -n 2 --dist worksteal -m "not integration and not reference and not spark and not airflow and not slow" $(FAST)
 
 test: setup ## the tests, of the long ones and of those beside Apache Kafka a short path: under 25 minutes
-	$(PYTEST) -n 2 -m "not reference" $(PURE)
+	$(PYTEST) -n 2 --dist worksteal -m "not reference" $(PURE)
 	$(PYTEST) -m "not reference and not long" $(REAL)
 	$(PYTEST) -m reference_smoke tests/reference/test_smoke.py
 

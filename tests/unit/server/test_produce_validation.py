@@ -191,7 +191,7 @@ async def test_little_that_is_not_compressed_is_looked_through_at_once() -> None
     assert await broker.answered(3)
 
 
-@pytest.mark.parametrize("count", [1, 3_000_000, 2**31 - 1])
+@pytest.mark.parametrize("count", [1, 3_000_000, pytest.param(2**31 - 1, marks=pytest.mark.slow)])
 async def test_a_bomb_on_a_compacted_topic_does_not_stop_the_loop(count: int) -> None:
     """Three million records in some kilobytes; the header says so, or one, or two thousand million."""
     body = bytes([14, 0, 0, 0, 2, 107, 1, 0]) * 3_000_000
