@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
+from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode, IllegalTransition
 from logyard.broker.groups.events import (
     GroupDescription,
@@ -33,13 +33,6 @@ _FROM = {
     GroupState.EMPTY: {GroupState.PREPARING},
     GroupState.DEAD: set(GroupState),
 }
-
-
-class Now(NamedTuple):
-    """What both clocks say: `ms` never goes back and is for time-outs, `wall_ms` is for what is stored and shown."""
-
-    ms: int
-    wall_ms: int
 
 
 @dataclass(slots=True)

@@ -7,10 +7,11 @@ Rule 3: assignments are answered only after they were stored.
 
 from dataclasses import replace
 
+from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode
 from logyard.broker.groups import effects as fx
 from logyard.broker.groups.events import Joined, Synced
-from logyard.broker.groups.members import Group, GroupState, Member, Now
+from logyard.broker.groups.members import Group, GroupState, Member
 
 JOIN_TIMER: fx.TimerName = ("join",)
 SYNC_TIMER: fx.TimerName = ("sync",)

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from logyard.broker import tasks
-from logyard.broker.clock import Clock, passed_ms
+from logyard.broker.clock import Clock, Now, passed_ms
 from logyard.broker.errors import ApiError, ErrorCode, StorageError
 from logyard.broker.event_loop import TimerHandle
 from logyard.broker.groups import effects as fx
@@ -19,7 +19,7 @@ from logyard.broker.groups import loading, membership, rebalance, record_format
 from logyard.broker.groups.append_errors import answer_for_group
 from logyard.broker.groups.commits import Commits
 from logyard.broker.groups.events import GroupDescription, Join, Joined, Leaver, Sync, Synced
-from logyard.broker.groups.members import Group, Now
+from logyard.broker.groups.members import Group
 from logyard.broker.groups.owned_groups import Roster
 from logyard.broker.groups.ports import CallLater, KeyValue, OffsetsLog
 
@@ -79,8 +79,7 @@ class GroupCoordinator:
         """This broker no longer leads the partition: its groups are someone else's."""
         self._resign(self._roster.end(partition))
 
-    def _resign(self, gone: Sequence[Group]) -> None:
-        self.commits.resigned(gone)
+    def _resign(self, gone: Iterable[Group]) -> None:
         for group in gone:
             self._perform(group, membership.resign(group, self._now()))
 
@@ -101,7 +100,6 @@ class GroupCoordinator:
         if not self._roster.is_current(partition, token):
             return
         self._roster.loaded(partition, found)
-        self.commits.loaded(found.values())
         for group in found.values():
             for member in group.members.values():
                 rebalance.touch(member, self._now_ms())

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from logyard.broker.clock import Now
 from logyard.broker.errors import ErrorCode, IllegalTransition
 from logyard.broker.groups import effects as fx
 from logyard.broker.groups import membership, rebalance
 from logyard.broker.groups.events import Join, Joined, Leaver, Sync, Synced
-from logyard.broker.groups.members import Group, GroupState, Member, Now
+from logyard.broker.groups.members import Group, GroupState, Member
 
 RULES = membership.Rules()
 AT_ONCE = membership.Rules(initial_delay_ms=0)
