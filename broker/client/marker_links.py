@@ -1,0 +1,75 @@
+"""WriteTxnMarkers to the brokers that lead a transaction's partitions: one link to each."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from logyard.broker.client.controller_link import known
+from logyard.broker.client.link import Link
+from logyard.broker.model import BrokerInfo, TopicPartition
+from logyard.broker.replication.ports import LinkError
+from logyard.broker.transactions.ports import Marker, MarkerAnswer
+
+WRITE_TXN_MARKERS = 27
+
+
+class BrokerMarkerLinks:
+    """The MarkerLinks of a real broker. A broker's link is made anew when its address changes."""
+
+    def __init__(
+        self,
+        find: Callable[[int], BrokerInfo | None],
+        listener: str,
+        client_id: str,
+        request_timeout_s: float,
+        version: int,
+    ) -> None:
+        self._find = find
+        self._listener = listener
+        self._client_id = client_id
+        self._request_timeout_s = request_timeout_s
+        self._version = version
+        self._links: dict[int, Link] = {}
+
+    async def write_markers(self, broker_id: int, markers: Sequence[Marker]) -> Mapping[int, MarkerAnswer]:
+        """See `MarkerLinks`."""
+        fields = {"markers": [_fields(marker) for marker in markers]}
+        answer = await self._link(broker_id).request(WRITE_TXN_MARKERS, self._version, fields)
+        return {
+            marker.producer_id: {
+                TopicPartition(topic.name, p.partition_index): known(p.error_code)
+                for topic in marker.topics
+                for p in topic.partitions
+            }
+            for marker in answer.markers
+        }
+
+    def _link(self, broker_id: int) -> Link:
+        broker = self._find(broker_id)
+        endpoint = broker.endpoint(self._listener) if broker is not None else None
+        if endpoint is None:
+            raise LinkError(f"broker {broker_id} is not known now")
+        link = self._links.get(broker_id)
+        if link is None or (link.host, link.port) != (endpoint.host, endpoint.port):
+            if link is not None:
+                link.close()
+            link = Link(
+                endpoint.host, endpoint.port, client_id=self._client_id, request_timeout_s=self._request_timeout_s
+            )
+            self._links[broker_id] = link
+        return link
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+
+
+def _fields(marker: Marker) -> dict[str, object]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in marker.partitions:
+        topics.setdefault(topic, []).append(partition)
+    return {
+        "producer_id": marker.producer_id,
+        "producer_epoch": marker.producer_epoch,
+        "transaction_result": marker.commits,
+        "topics": [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()],
+        "coordinator_epoch": marker.coordinator_epoch,
+    }

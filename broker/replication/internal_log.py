@@ -1,0 +1,99 @@
+"""An internal topic through this broker's replicas: batches appended with acks=all, a partition read from its start."""
+
+from collections.abc import Callable
+from functools import partial
+
+from logyard.broker.errors import CorruptData, ErrorCode, StorageError
+from logyard.broker.event_loop import Pending, SubmitBlocking
+from logyard.broker.log.producers import Origin
+from logyard.broker.model import TopicPartition
+from logyard.broker.records import batch
+from logyard.broker.records.header import BatchHeader
+from logyard.broker.replication.events import ProduceResult
+from logyard.broker.replication.ports import Slice
+from logyard.broker.replication.replicas import Replicas
+
+READ_BYTES = 1 << 20
+READS_IN_VAIN_MAX = 100
+
+TakeBatch = Callable[[memoryview, BatchHeader], None]
+
+
+class InternalLog:
+    """One internal topic."""
+
+    def __init__(self, replicas: Replicas, run_blocking: SubmitBlocking, topic: str) -> None:
+        self._replicas = replicas
+        self._run_blocking = run_blocking
+        self._topic = topic
+
+    def append(
+        self, partition: int, made: bytes | bytearray, timeout_ms: int, done: Callable[[ProduceResult], None]
+    ) -> None:
+        """Append a batch now; call `done` once the whole ISR has it, or with the error for which it has not.
+
+        `done` may be called before this returns.
+        """
+        tp = TopicPartition(self._topic, partition)
+        outcome = self._replicas.producing.append(
+            [(tp, memoryview(made))],
+            acks=-1,
+            timeout_ms=timeout_ms,
+            origin=Origin.COORDINATOR,
+            internal_topics=True,
+        )
+        if isinstance(outcome, list):
+            done(outcome[0])
+        else:
+            outcome.add_done_callback(lambda answered: done(_result(answered, tp)))
+
+    async def read(self, partition: int, take: TakeBatch) -> int:
+        """Hand over every batch from the partition's start to its end, in a thread; return the end's offset.
+
+        Raises StorageError where there is no log, it cannot be read, or its batches cannot be told apart, and what
+        `take` raises.
+        """
+        found = self._replicas.partition(TopicPartition(self._topic, partition))
+        log = found.log if found is not None else None
+        if log is None:
+            raise StorageError(f"{self._topic}-{partition} has no log here")
+        offset, end, in_vain = log.log_start_offset, log.log_end_offset, 0
+        while offset < end:
+            piece = log.read(offset, READ_BYTES, limit_offset=end, min_one=True)
+            size, following = await self._run_blocking(partial(self._handed_over, piece, take))
+            if piece.size and not size:
+                # Compacted or cut in between: the same bytes lie elsewhere now.
+                in_vain += 1
+                if in_vain == READS_IN_VAIN_MAX:
+                    raise StorageError(f"{self._topic}-{partition} cannot be read from offset {offset} on")
+                offset = max(offset, log.log_start_offset)
+                continue
+            in_vain = 0
+            if following <= offset:
+                break  # compaction has left nothing before the end
+            offset = following
+        return end
+
+    def _handed_over(self, piece: Slice, take: TakeBatch) -> tuple[int, int]:
+        """Read a piece of the log, in a thread; its size in bytes, and the offset behind its last whole batch."""
+        data, following = memoryview(piece.load()), -1
+        try:
+            for position, header in batch.iter_headers(data):
+                take(data[position : position + header.length], header)
+                following = header.last_offset + 1
+        except CorruptData as error:
+            raise StorageError(f"{self._topic} has no batch behind offset {following}: {error}") from error
+        return len(data), following
+
+    def is_replicated(self, partition: int, offset: int) -> bool:
+        """Whether everything below that offset is on the whole ISR."""
+        found = self._replicas.partition(TopicPartition(self._topic, partition))
+        return found is not None and found.log is not None and found.log.high_watermark >= offset
+
+
+def _result(answered: Pending[list[ProduceResult]], tp: TopicPartition) -> ProduceResult:
+    try:
+        return answered.result()[0]
+    except Exception:
+        # Whoever asked has to hear something: a change that stays pending would block its id.
+        return ProduceResult(tp, ErrorCode.UNKNOWN_SERVER_ERROR)

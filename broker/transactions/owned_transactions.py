@@ -1,0 +1,77 @@
+"""Which transactional ids are ours, and may be served now."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.transactions.partitioning import Partitioning
+from logyard.broker.transactions.transaction import Change, Transaction
+
+
+@dataclass(slots=True, eq=False)
+class LedPartition:
+    """A partition of `__transaction_state` from an election of this broker to its resignation.
+
+    `coordinator_epoch` is the partition's leader epoch at that election.
+    """
+
+    number: int
+    coordinator_epoch: int
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+    is_loaded: bool = False
+
+
+class OwnedTransactions:
+    """The transactional ids of the partitions that this broker leads.
+
+    Whoever has waited for something asks again whether what it holds still counts (`counts`).
+    """
+
+    def __init__(self, partitioning: Partitioning) -> None:
+        self._partitioning = partitioning
+        self._led: dict[int, LedPartition] = {}
+
+    def begin(self, number: int, coordinator_epoch: int) -> LedPartition:
+        """This broker leads the partition: nothing that was known of it counts any more."""
+        self._led[number] = LedPartition(number, coordinator_epoch)
+        return self._led[number]
+
+    def end(self, number: int) -> None:
+        """This broker leads the partition no more."""
+        self._led.pop(number, None)
+
+    def is_led(self, led: LedPartition) -> bool:
+        """Whether this election is the partition's last one."""
+        return self._led.get(led.number) is led
+
+    def counts(self, led: LedPartition, transaction: Transaction, change: Change) -> bool:
+        """Whether the change is still the one that is under way for the id."""
+        if not self.is_led(led) or led.transactions.get(transaction.transactional_id) is not transaction:
+            return False
+        return transaction.is_pending(change)
+
+    def find(self, transactional_id: str) -> LedPartition | ErrorCode:
+        """Return the partition that holds the id, or NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS."""
+        led = self._led.get(self._partitioning.partition_for(transactional_id))
+        if led is None:
+            return ErrorCode.NOT_COORDINATOR
+        return led if led.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def availability(self, led: LedPartition) -> ErrorCode:
+        """Why what an election began can no longer be made."""
+        present = self._led.get(led.number)
+        is_loading = present is not None and not present.is_loaded
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR
+
+    @property
+    def is_loading(self) -> bool:
+        return not all(led.is_loaded for led in self._led.values())
+
+    def loaded(self) -> list[LedPartition]:
+        """The partitions that may be served."""
+        return [led for led in self._led.values() if led.is_loaded]
+
+    def all(self) -> Iterator[Transaction]:
+        """Every transaction that may be served."""
+        for led in self.loaded():
+            yield from led.transactions.values()

@@ -1,0 +1,340 @@
+"""The shell of the transaction coordinator: leadership and loading, appends, who waits for them.
+
+Decides nothing about a transaction: that is in initialization.py, addition.py, completion.py and expiry.py. Everything
+runs on one event loop. A change is decided and appended between two awaits, and made when the log has acknowledged it,
+whether or not the client still waits.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from logyard.broker import tasks
+from logyard.broker.clock import Clock, Now, passed_ms
+from logyard.broker.errors import ApiError, CorruptData, ErrorCode, StorageError
+from logyard.broker.event_loop import Timers
+from logyard.broker.model import TopicPartition
+from logyard.broker.replication.coordinator_errors import coordinator_error
+from logyard.broker.transactions import addition, completion, expiry, initialization, loading, record_format
+from logyard.broker.transactions.events import Description, Initialize, Initialized, Producer
+from logyard.broker.transactions.markers.routing import Completion
+from logyard.broker.transactions.markers.runner import MarkerSender
+from logyard.broker.transactions.owned_transactions import LedPartition, OwnedTransactions
+from logyard.broker.transactions.ports import ProducerIds, StateLog
+from logyard.broker.transactions.states import DECIDED, State
+from logyard.broker.transactions.transaction import Change, Transaction
+
+log = structlog.get_logger("logyard.transactions")
+
+# How long after a partition could not be read it is tried again.
+LOAD_AGAIN_S = 10.0
+# How long after the end of a transaction could not be stored it is tried again.
+COMPLETE_AGAIN_S = 0.5
+# More than a batch and a tombstone have beside their keys.
+BATCH_OVERHEAD = 128
+TOMBSTONE_OVERHEAD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`transaction.max.timeout.ms`, `transactional.id.expiration.ms`, `request.timeout.ms`."""
+
+    timeout_max_ms: int = 900_000
+    expiration_ms: int = 7 * 86_400_000
+    request_timeout_ms: int = 30_000
+
+
+class TransactionCoordinator:
+    """Transactions of the ids whose partitions of `__transaction_state` this broker leads."""
+
+    def __init__(
+        self,
+        owned: OwnedTransactions,
+        state_log: StateLog,
+        markers: MarkerSender,
+        producer_ids: ProducerIds,
+        clock: Clock,
+        timers: Timers,
+        rules: Rules | None = None,
+    ) -> None:
+        self._owned = owned
+        self._log = state_log
+        self._markers = markers
+        self._producer_ids = producer_ids
+        self._clock = clock
+        self._timers = timers
+        self._rules = rules or Rules()
+        self._loads: dict[int, asyncio.Task[None]] = {}
+
+    def _now(self) -> Now:
+        return Now(passed_ms(self._clock), self._clock.now_ms())
+
+    # Leadership of partitions of `__transaction_state`
+
+    def on_leader(self, partition: int, leader_epoch: int) -> None:
+        """This broker was elected: read the partition before serving it."""
+        self._cancel_load(partition)
+        led = self._owned.begin(partition, leader_epoch)
+        self._loads[partition] = tasks.keep(f"load transactions {partition}", partial(self._load, led), LOAD_AGAIN_S)
+
+    def on_follower(self, partition: int) -> None:
+        """This broker leads the partition no more, or has it no more."""
+        self._cancel_load(partition)
+        self._owned.end(partition)
+
+    def _cancel_load(self, partition: int) -> None:
+        load = self._loads.pop(partition, None)
+        if load is not None:
+            load.cancel()
+
+    async def _load(self, led: LedPartition) -> None:
+        """Until this succeeds the partition's ids answer COORDINATOR_LOAD_IN_PROGRESS."""
+        while True:
+            try:
+                found = await loading.load(self._log, led.number, asyncio.sleep, self._now)
+                break
+            except (StorageError, CorruptData, ApiError) as error:
+                # Its directory failed, mostly, or the log says what this broker does not understand.
+                log.error("transactions not loaded", partition=led.number, error=str(error), again_in_s=LOAD_AGAIN_S)
+            await asyncio.sleep(LOAD_AGAIN_S)
+        self._loads.pop(led.number, None)
+        led.transactions, led.is_loaded = found, True
+        log.info("transactions loaded", partition=led.number, epoch=led.coordinator_epoch, ids=len(found))
+        for transaction in found.values():
+            if transaction.state in DECIDED:
+                self._complete(led, transaction)
+
+    # Requests
+
+    async def initialize(self, request: Initialize) -> Initialized:
+        """InitProducerId (facts §17.2)."""
+        if not request.transactional_id:
+            return Initialized(ErrorCode.INVALID_REQUEST)
+        if not 0 < request.timeout_ms <= self._rules.timeout_max_ms:
+            return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        fresh_id: int | None = None
+        while True:
+            led = self._owned.find(request.transactional_id)
+            if not isinstance(led, LedPartition):
+                return Initialized(led)
+            transaction = led.transactions.get(request.transactional_id)
+            if transaction is None and fresh_id is not None:
+                transaction = initialization.new_transaction(request, fresh_id, self._now())
+                led.transactions[request.transactional_id] = transaction
+            decided = (
+                initialization.initialize(transaction, request, self._now(), fresh_id)
+                if transaction is not None
+                else initialization.Needs.PRODUCER_ID
+            )
+            if decided is not initialization.Needs.PRODUCER_ID:
+                break
+            fresh_id = await self._producer_ids.next()
+        assert transaction is not None, "decided about"
+        if not isinstance(decided, Change):
+            return Initialized(decided)
+        code = await self._append(led, transaction, decided)
+        if code is not ErrorCode.NONE:
+            return Initialized(code)
+        if decided.is_fence:
+            return Initialized(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return Initialized(code, Producer(decided.to.producer_id, decided.to.epoch))
+
+    async def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> ErrorCode:
+        """AddPartitionsToTxn and AddOffsetsToTxn: one answer for all of the partitions (facts §17.3)."""
+        return await self._change(transactional_id, lambda t: addition.add(t, producer, partitions, self._now()))
+
+    def verify_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """AddPartitionsToTxn that only asks: an answer for each partition (facts §17.3)."""
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            return dict.fromkeys(partitions, found)
+        return addition.verify(found[1], producer, partitions)
+
+    async def end(self, transactional_id: str, producer: Producer, *, commits: bool) -> ErrorCode:
+        """EndTxn: answered when the outcome is in the log; the markers follow (facts §17.5)."""
+        return await self._change(transactional_id, lambda t: completion.end(t, producer, self._now(), commits=commits))
+
+    def _find(self, transactional_id: str) -> tuple[LedPartition, Transaction] | ErrorCode:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        led = self._owned.find(transactional_id)
+        if not isinstance(led, LedPartition):
+            return led
+        transaction = led.transactions.get(transactional_id)
+        return (led, transaction) if transaction is not None else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    async def _change(self, transactional_id: str, decide: Callable[[Transaction], Change | ErrorCode]) -> ErrorCode:
+        found = self._find(transactional_id)
+        if isinstance(found, ErrorCode):
+            return found
+        led, transaction = found
+        decided = decide(transaction)
+        return await self._append(led, transaction, decided) if isinstance(decided, Change) else decided
+
+    # What tools ask
+
+    def describe(self, transactional_id: str) -> Description:
+        """DescribeTransactions: TRANSACTIONAL_ID_NOT_FOUND for an id that is not there."""
+        found = self._find(transactional_id)
+        if found is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            found = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return Description(transactional_id, found) if isinstance(found, ErrorCode) else found[1].describe()
+
+    def list_transactions(
+        self, states: Collection[State] | None, producer_ids: Collection[int], duration_ms: int
+    ) -> list[Description] | None:
+        """ListTransactions: those in one of the states, of one of the producers (all if none is named), and open for
+        longer than `duration_ms`, if that is not negative. None while a partition is being loaded."""
+        if self._owned.is_loading:
+            return None
+        now_ms = self._clock.now_ms()
+        return [
+            transaction.describe()
+            for transaction in self._owned.all()
+            if (states is None or transaction.state in states)
+            and (not producer_ids or transaction.stored.producer_id in producer_ids)
+            and (duration_ms < 0 or now_ms - transaction.stored.start_ms > duration_ms)
+        ]
+
+    # Appends
+
+    def _append(self, led: LedPartition, transaction: Transaction, change: Change) -> "asyncio.Future[ErrorCode]":
+        """Append a change that was decided just now; the future has what its client is answered."""
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def done(appended: ErrorCode) -> None:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+            try:
+                code = self._acknowledged(led, transaction, change, appended)
+            finally:
+                if not answer.done():
+                    answer.set_result(code)
+
+        self._write(led, transaction, change, done)
+        return answer
+
+    def _write(
+        self, led: LedPartition, transaction: Transaction, change: Change, done: Callable[[ErrorCode], None]
+    ) -> None:
+        record = record_format.key(transaction.transactional_id), record_format.value(change.to)
+        try:
+            self._log.append(led.number, [record], change.to.timeout_ms, done)
+        except BaseException:
+            transaction.give_up(change)
+            raise
+
+    def _acknowledged(
+        self, led: LedPartition, transaction: Transaction, change: Change, appended: ErrorCode
+    ) -> ErrorCode:
+        """Make the change, or give it up; return what its client is answered."""
+        code = _answer_for(appended)
+        if not self._owned.counts(led, transaction, change):
+            return self._owned.availability(led) if code is ErrorCode.NONE else code
+        if code is not ErrorCode.NONE:
+            transaction.give_up(change)
+            log.info("transaction not stored", id=transaction.transactional_id, to=change.state.label, error=code.name)
+            return code
+        transaction.make(change)
+        if change.state in DECIDED:
+            self._complete(led, transaction)
+        return code
+
+    # The end of a transaction
+
+    def _complete(self, led: LedPartition, transaction: Transaction) -> None:
+        """Have the markers of a decided transaction written, and then append its end."""
+        change = completion.begin_completion(transaction, self._now())
+        self._markers.send(Completion(led, transaction, change, self._append_end))
+
+    def _append_end(self, ended: Completion) -> None:
+        """Every partition has its marker. Until the end is in the log it is tried again: nobody else would."""
+        led, transaction, change = ended.led, ended.transaction, ended.change
+        if not self._owned.counts(led, transaction, change):
+            return
+
+        def done(appended: ErrorCode) -> None:
+            if not self._owned.counts(led, transaction, change):
+                return
+            if appended is ErrorCode.NONE:
+                transaction.make(change)
+                return
+            log.warning("end of a transaction not stored", id=transaction.transactional_id, error=appended.name)
+            self._timers.call_later(COMPLETE_AGAIN_S, lambda: self._append_end(ended))
+
+        self._write(led, transaction, change, done)
+
+    # Periodic work
+
+    async def abort_timed_out(self) -> None:
+        """Fence and abort transactions that have been open for longer than their clients allowed."""
+        now = self._now()
+        for led in self._owned.loaded():
+            for transaction in list(led.transactions.values()):
+                if completion.is_timed_out(transaction, now):
+                    self._abort(led, transaction, now)
+
+    def _abort(self, led: LedPartition, transaction: Transaction, now: Now) -> None:
+        log.info("transaction timed out", id=transaction.transactional_id)
+        try:
+            self._append(led, transaction, completion.fence(transaction, now))
+        except Exception:
+            # One that cannot be ended may not keep the others open.
+            log.exception("transaction not aborted", id=transaction.transactional_id)
+
+    async def expire_ids(self) -> None:
+        """Remove transactional ids that nobody has used for `transactional.id.expiration.ms`."""
+        for led in self._owned.loaded():
+            await self._expire_ids(led)
+
+    async def _expire_ids(self, led: LedPartition) -> None:
+        now, limit = self._now(), self._log.batch_bytes_max()
+        batch: list[tuple[Transaction, Change]] = []
+        size = BATCH_OVERHEAD
+        for transaction in list(led.transactions.values()):
+            if not expiry.is_expired(transaction, now, self._rules.expiration_ms):
+                continue
+            added = TOMBSTONE_OVERHEAD + len(record_format.key(transaction.transactional_id))
+            if batch and size + added > limit:
+                self._bury(led, batch)
+                batch, size = [], BATCH_OVERHEAD
+            batch.append((transaction, expiry.begin_death(transaction)))
+            size += added
+        if batch:
+            self._bury(led, batch)
+
+    def _bury(self, led: LedPartition, batch: list[tuple[Transaction, Change]]) -> None:
+        """Append the tombstones of expired ids; they go when the log has acknowledged them."""
+
+        def done(appended: ErrorCode) -> None:
+            for transaction, change in batch:
+                if not self._owned.counts(led, transaction, change):
+                    continue
+                if appended is ErrorCode.NONE:
+                    del led.transactions[transaction.transactional_id]
+                else:
+                    transaction.give_up(change)
+            log.info("transactional ids expired", partition=led.number, ids=len(batch), error=appended.name)
+
+        records = [(record_format.key(transaction.transactional_id), None) for transaction, _ in batch]
+        self._log.append(led.number, records, self._rules.request_timeout_ms, done)
+
+    async def close(self) -> None:
+        """End loads and markers."""
+        loads = list(self._loads.values())
+        for load in loads:
+            load.cancel()
+        await asyncio.gather(*loads, return_exceptions=True)
+        await self._markers.close()
+
+
+def _answer_for(appended: ErrorCode) -> ErrorCode:
+    if appended in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return coordinator_error(appended)

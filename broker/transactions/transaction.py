@@ -1,0 +1,142 @@
+"""What the coordinator knows of one transactional id, and how it changes.
+
+Rule 1: a change is begun, appended to the log, and made only when the log has acknowledged it (facts §17.1). In between
+        it is pending, and nothing else may begin.
+Rule 2: a change is pending as an object: one that was given up, or that belongs to an earlier load, ends nothing.
+Rule 3: the epoch of a fence is the exception: it is raised when the fence begins and stays so if the append fails.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from logyard.broker.errors import IllegalTransition
+from logyard.broker.model import TopicPartition
+from logyard.broker.transactions.events import NO_EPOCH, NO_PRODUCER_ID, NO_TIME, Description, Producer
+from logyard.broker.transactions.states import DECIDED, PREVIOUS, State
+
+EPOCH_MAX = 2**15 - 1
+
+
+def is_used_up(epoch: int) -> bool:
+    """Whether a client is given no further epoch of this producer id: the largest one is kept for a fence."""
+    return epoch >= EPOCH_MAX - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a record of `__transaction_state` holds. Times are milliseconds by the wall clock, NO_TIME for none."""
+
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    state: State
+    partitions: frozenset[TopicPartition] = frozenset()
+    updated_ms: int = NO_TIME
+    start_ms: int = NO_TIME
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """One change that is under way: what is appended, and what is in memory only.
+
+    `deadline_ms` is when the transaction is aborted, on the clock that never goes back.
+    """
+
+    to: Stored
+    last_epoch: int
+    deadline_ms: int | None = None
+    is_fence: bool = False
+
+    @property
+    def state(self) -> State:
+        return self.to.state
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One transactional id. `stored` is what the log has acknowledged, but for the raised epoch of a fence.
+
+    `last_epoch` and `last_producer_id` are those before the last InitProducerId: a retry of it names them.
+    `unmarked` are the partitions that still need the marker of a decided outcome.
+    """
+
+    transactional_id: str
+    stored: Stored
+    last_epoch: int = NO_EPOCH
+    last_producer_id: int = NO_PRODUCER_ID
+    pending: Change | None = None
+    unmarked: set[TopicPartition] = field(default_factory=set)
+    has_failed_fence: bool = False
+    deadline_ms: int | None = None
+
+    @property
+    def state(self) -> State:
+        return self.stored.state
+
+    def is_pending(self, change: Change) -> bool:
+        return self.pending is change
+
+    def begin(
+        self, to: Stored, *, last_epoch: int | None = None, deadline_ms: int | None = None, is_fence: bool = False
+    ) -> Change:
+        """Make a change pending; raises IllegalTransition where another is, or where PREVIOUS does not list it."""
+        if self.pending is not None:
+            raise IllegalTransition(
+                f"{self.transactional_id}: {to.state.label} while {self.pending.state.label} is under way"
+            )
+        self._check(to.state)
+        if to.state is not State.DEAD and (to.epoch < 0 or to.producer_id < 0):
+            raise IllegalTransition(
+                f"{self.transactional_id}: {to.state.label} with producer {to.producer_id}, epoch {to.epoch}"
+            )
+        last = self.last_epoch if last_epoch is None else last_epoch
+        self.pending = Change(to, last, deadline_ms, is_fence)
+        return self.pending
+
+    def _check(self, state: State) -> None:
+        if self.state not in PREVIOUS[state]:
+            raise IllegalTransition(f"{self.transactional_id}: {self.state.label} to {state.label}")
+
+    def raise_epoch(self) -> None:
+        """Fence whoever has the present epoch: at once, whatever becomes of the append behind it (Rule 3).
+
+        An epoch that a failed fence has raised already is nobody's, and neither is the largest one.
+        """
+        self._check(State.PREPARE_EPOCH_FENCE)
+        if not self.has_failed_fence and self.stored.epoch < EPOCH_MAX:
+            self.stored = replace(self.stored, epoch=self.stored.epoch + 1)
+        self.last_epoch = NO_EPOCH
+
+    def make(self, change: Change) -> None:
+        """The log has acknowledged the pending change; raises IllegalTransition for another than that."""
+        if not self.is_pending(change) or change.state is State.DEAD:
+            raise IllegalTransition(f"{self.transactional_id}: {change.state.label} is not under way")
+        if change.state is State.EMPTY:
+            self.last_producer_id = self.stored.producer_id
+        elif (change.to.producer_id, change.to.epoch) != (self.stored.producer_id, self.stored.epoch):
+            raise IllegalTransition(f"{self.transactional_id}: another producer in {change.state.label}")
+        self.pending = None
+        self.stored = change.to
+        self.last_epoch = change.last_epoch
+        self.deadline_ms = change.deadline_ms
+        self.unmarked = set(change.to.partitions) if change.state in DECIDED else set()
+
+    def describe(self) -> Description:
+        """What tools are told. A decided transaction lists the partitions that still need their marker."""
+        stored = self.stored
+        partitions = frozenset(self.unmarked) if stored.state in DECIDED else stored.partitions
+        producer = Producer(stored.producer_id, stored.epoch)
+        return Description(
+            self.transactional_id,
+            state=stored.state.label,
+            timeout_ms=stored.timeout_ms,
+            start_ms=stored.start_ms,
+            producer=producer,
+            partitions=partitions,
+        )
+
+    def give_up(self, change: Change) -> None:
+        """The append has failed: the old state holds on, though the record may yet be committed."""
+        if not self.is_pending(change):
+            return
+        self.pending = None
+        self.has_failed_fence = self.has_failed_fence or change.is_fence
