@@ -16,19 +16,20 @@ from logyard.broker.client.controller_requests import ControllerChannel
 from logyard.broker.client.fetch_link import ReplicaFetchLink
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.producer_ids import ProducerIds
-from logyard.broker.client.verification_requests import VerificationRequests
 from logyard.broker.config.broker import BrokerConfig, topic_config
 from logyard.broker.config.inter_broker_protocol import IBP_2_7_IV2, IBP_3_0_IV0
+from logyard.broker.config.topic import TopicConfig
 from logyard.broker.controller.policies import NO_POLICIES, Policies
 from logyard.broker.controller.runner import ControllerRunner
 from logyard.broker.controller.settings import settings_from
+from logyard.broker.coordinators import Coordinators
 from logyard.broker.environment import Environment
-from logyard.broker.groups.leadership import coordinator_for
 from logyard.broker.http.service import HttpService
 from logyard.broker.leases import restart
 from logyard.broker.leases.leases import LeasePorts
 from logyard.broker.leases.service import LeaseService
 from logyard.broker.log import settings as log_settings
+from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
@@ -46,17 +47,28 @@ from logyard.broker.server.dispatch import Dispatcher
 from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.settings_changes import SettingsChanges
-from logyard.broker.transactions.partitioning import Partitioning
-from logyard.broker.transactions.verification import Questions, Verification
 from logyard.broker.zk.config_watcher import ConfigWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
 from logyard.broker.zk.producer_id_blocks import ZooKeeperBlocks
 from logyard.broker.znodes import log_dir_events
 from logyard.broker.znodes.ops import Create, SessionExpired
 
-EXPIRE_OFFSETS_S = 600.0
-
 log = structlog.get_logger("logyard.broker")
+
+
+async def read_identity(config: BrokerConfig, environment: Environment) -> DirectoryIdentity | None:
+    """Return the cluster and broker id in the log directories' meta.properties, None if the directories are new."""
+    store = LogStore(
+        log_settings.settings_from(config, environment.open_files_max),
+        environment.disk,
+        environment.clock,
+        environment.run_blocking,
+        topic_config=lambda _: TopicConfig(),
+    )
+    try:
+        return await store.open()
+    finally:
+        await store.close()
 
 
 class Components:
@@ -78,7 +90,6 @@ class Components:
         self._environment = environment
         self._zk = zk
         self._fail = fail
-        self._expiry: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         broker_id = config.broker_id
         self.metadata = MetadataCache()
@@ -101,30 +112,16 @@ class Components:
             lambda text: log.info("logs", note=text),
         )
         self.replicas.requests.add_listener(self.log_dir_moves)
-        self.groups = coordinator_for(
-            config,
-            self.replicas,
-            self.metadata,
-            environment.clock,
-            environment.run_blocking,
-            loop.call_later,
-            environment.new_uuid,
-        )
         self.peers = ControllerPeers(config.inter_broker_listener, f"controller-{broker_id}")
         self.controller = self._controller(zk)
         self.channel = ControllerChannel(self.to_controller, broker_id, lambda: self.broker_epoch, config.ibp)
         self.producer_ids = self._producer_ids(zk)
+        self.coordinators = Coordinators(config, environment, self.replicas, self.metadata, self.producer_ids, loop)
         self.configs.on_topics(self.replicas.topic_configs_changed)
         if environment.admission is not None:
             environment.admission.ip_quotas = self.configs.ip_quotas
         if environment.answers is not None:
             self.replicas.hosted.loading = environment.answers.loading
-        self.transaction_partitions = Partitioning(
-            self.metadata, lambda: config.int("transaction.state.log.num.partitions")
-        )
-        self.verification_requests = VerificationRequests(
-            config.inter_broker_listener, f"broker-{broker_id}", config.int("request.timeout.ms") / 1000
-        )
         self.services = self._services(zk, cluster_id)
         self.dispatcher = Dispatcher(self.services, APIS.values())
         self.lease_service = self._new_lease_service(loop)
@@ -223,11 +220,11 @@ class Components:
             replicas=self.replicas,
             store=self.store,
             fetch_sessions=FetchSessions(self.replicas.hosted, environment.new_session_id),
-            groups=self.groups,
+            groups=self.coordinators.groups,
+            transactions=self.coordinators.transactions,
+            transaction_partitions=self.coordinators.transaction_partitions,
             controller=self.controller,
             producer_ids=self.producer_ids,
-            transaction_partitions=self.transaction_partitions,
-            verification=self._verification(),
             auto_create=AutoCreate(config, self.metadata, self.to_controller),
             topic_waits=TopicWaits(self.metadata),
             log_dir_moves=self.log_dir_moves,
@@ -236,14 +233,6 @@ class Components:
             quotas=quotas_from(config, self.configs, lambda: environment.clock.monotonic() * 1000),
             fetch_bytes_max=config.int("fetch.max.bytes"),
         )
-
-    def _verification(self) -> Verification:
-        questions = Questions(
-            self.transaction_partitions.coordinator_of,
-            self.verification_requests,
-            asyncio.get_running_loop().create_future,
-        )
-        return Verification(self.replicas.producing, questions, self.store.logs.verification)
 
     def _new_lease_service(self, loop: asyncio.AbstractEventLoop) -> LeaseService:
         environment = self._environment
@@ -317,7 +306,7 @@ class Components:
         await restart.restore(self.lease_service.leases)
 
     def registered(self, epoch: int) -> None:
-        """Note the epoch under which this broker is registered in ZooKeeper."""
+        """This broker is in ZooKeeper, under that broker epoch."""
         self.broker_epoch = epoch
 
     async def start(self) -> None:
@@ -326,7 +315,7 @@ class Components:
             await self._watcher.renew()  # a session may have ended while the logs were loaded
         self.store.start()
         self.replicas.start()
-        self._expiry = tasks.every("expire offsets", EXPIRE_OFFSETS_S, self.groups.expire_offsets)
+        self.coordinators.start()
         await self.controller.start()
         self.lease_service.leases.start()
         if self.cleaning is not None:
@@ -334,7 +323,7 @@ class Components:
         self.running = True
 
     async def session_restored(self) -> None:
-        """Start the watches, and run for controller, in a new ZooKeeper session; this broker is registered in it."""
+        """This broker is registered in a new ZooKeeper session."""
         await self._watcher.start()
         self.controller.on_session_established()
 
@@ -349,15 +338,13 @@ class Components:
         log.info("controlled shutdown", done=done)
 
     def stop_waiting(self) -> None:
-        """Answer the requests that wait for records, acknowledgements or members, so that connections can close."""
+        """Answer those whose requests wait for records, acknowledgements or members: the connections are to close."""
         self.replicas.hosted.stop_waiting()
-        self.groups.stop_waiting()
+        self.coordinators.groups.stop_waiting()
 
     async def close(self) -> None:
         """Stop everything and leave the logs flushed and marked clean."""
         self.running = False
-        if self._expiry is not None:
-            self._expiry.cancel()
         if self.cleaning is not None:
             await self.cleaning.close()
         self.http.close()
@@ -367,15 +354,14 @@ class Components:
         self.log_dir_moves.close()
         await self.fetchers.close()
         self.replicas.close()
-        await self.groups.close()
+        await self.coordinators.close()
         self.isr_changes.close()
         self.producer_ids.close()
         self.to_controller.close()
-        self.verification_requests.close()
         self.peers.close()
         await self.store.close()
 
-    # Callbacks
+    # What others tell
 
     def _log_dir_failed(self, path: str, partitions: list[TopicPartition]) -> None:
         log.error("log directory offline", path=path, replicas=len(partitions))
@@ -386,7 +372,7 @@ class Components:
             self._spawn(self._tell_log_dir_failed())
 
     async def _tell_log_dir_failed(self) -> None:
-        """Write the znode that notifies the controller, which then sends LeaderAndIsr for our replicas (facts §9)."""
+        """Write the znode by which the controller learns of it; it then asks for our replicas again (facts §9)."""
         event = Create(log_dir_events.SEQUENCE_PREFIX, log_dir_events.encode(self.config.broker_id), sequential=True)
         try:
             await self._zk.multi([event])

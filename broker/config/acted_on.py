@@ -129,6 +129,11 @@ ACTED_ON: Mapping[str, str] = {
     "transaction.state.log.replication.factor": "How many replicas it has.",
     "transaction.state.log.min.isr": "How many replicas have to be in sync for a change of a transaction.",
     "transaction.state.log.segment.bytes": "Its segment size.",
+    "request.timeout.ms": "How long a broker waits for another that is to write markers, and for tombstones.",
+    "transaction.max.timeout.ms": "The longest time for which a client may keep a transaction open.",
+    "transactional.id.expiration.ms": "How long a transactional id is kept that nobody uses.",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often timed-out transactions are aborted.",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "How often expired transactional ids are removed.",
     "offsets.retention.minutes": "How long offsets of an empty group are kept.",
     "offsets.commit.timeout.ms": "How long a commit waits for the replicas.",
     # Our own

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from logyard.broker.log.disk.port import Disk, remove_if_there
-from logyard.broker.log.guards import VerificationSwitch
 from logyard.broker.log.segment.open_segments import OpenSegments
 
 LogT = TypeVar("LogT", contravariant=True)
@@ -35,20 +34,16 @@ class LogListener(Protocol[LogT]):
 
 
 class LogHost(NamedTuple):
-    """What the logs of one broker share. `validate_records` is logyard.validate.records.
-
-    `verification` says whether transactions are verified with their coordinator; off without a broker around the log.
-    """
+    """What the logs of one broker share. `validate_records` is logyard.validate.records."""
 
     listener: LogListener[Any]
     open_segments: OpenSegments
-    verification: VerificationSwitch
     validate_records: bool = False
 
 
 def stands_alone(disk: Disk) -> LogHost:
     """Return the host of a log that nobody looks after."""
-    return LogHost(Unheard(disk), OpenSegments(), VerificationSwitch())
+    return LogHost(Unheard(disk), OpenSegments())
 
 
 class Unheard:

@@ -17,7 +17,6 @@ from logyard.broker.errors import ApiError, ErrorCode, LogyardError, StorageErro
 from logyard.broker.log import layout
 from logyard.broker.log.directory import DuplicateReplica, LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk.port import Disk, DiskError
-from logyard.broker.log.guards import VerificationSwitch
 from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.log.listener import LogHost, LogListener, Unheard
 from logyard.broker.log.partition_log import PartitionLog
@@ -31,7 +30,6 @@ from logyard.broker.model import TopicId, TopicPartition
 class LogRegistry:
     """The logs by partition: `current` ones and `futures`; `broken` has the directories that could not be opened.
 
-    `verification` is the switch of transaction.partition.verification.enable.
     `later(delay_ms, work)` does something in a thread after a while.
     """
 
@@ -50,8 +48,7 @@ class LogRegistry:
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.broken: dict[TopicPartition, str] = {}
         self._half_made: dict[str, None] = {}  # directories whose making failed: they are no replica's yet
-        self.verification = VerificationSwitch(settings.verify_transactions)
-        self._host = LogHost(Unheard(disk), OpenSegments(), self.verification, settings.validate_records)
+        self._host = LogHost(Unheard(disk), OpenSegments(), settings.validate_records)
         self._forget: Callable[[TopicPartition, str], object] = lambda _tp, _path: None
         self._disk, self._clock, self._directories = disk, clock, directories
         self._settings, self._topic_config = settings, topic_config

@@ -1,7 +1,7 @@
-"""The table of all APIs that this broker serves; a new API is registered here and nowhere else.
+"""Every API that this broker serves, a row each: a new API is added here and nowhere else.
 
-The versions are those of Apache Kafka 3.9 in ZooKeeper mode, not those of a library (facts §19). An API is listed only
-when its handler exists: librdkafka and sarama derive features from the APIs that ApiVersions advertises.
+The versions are those of Apache Kafka 3.9 in ZooKeeper mode, never a library's (facts §19). A key is listed once
+its handler exists: librdkafka and sarama derive features from the set that ApiVersions advertises.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,8 @@ from typing import Final
 
 from logyard.broker.server.api import Api
 from logyard.broker.server.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     allocate_producer_ids,
     alter_client_quotas,
     alter_configs,
@@ -29,7 +31,9 @@ from logyard.broker.server.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -41,6 +45,7 @@ from logyard.broker.server.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -49,10 +54,8 @@ from logyard.broker.server.handlers import (
     produce,
     stop_replica,
     sync_group,
-    txn_offset_commit,
     update_features,
     update_metadata,
-    write_txn_markers,
 )
 
 _ROWS: Final = (
@@ -80,8 +83,9 @@ _ROWS: Final = (
     Api(21, (0, 2), delete_records.HANDLER),
     Api(22, (0, 5), init_producer_id.HANDLER, small_answer=True),
     Api(23, (0, 4), offset_for_leader_epoch.HANDLER),
-    Api(27, (0, 1), write_txn_markers.HANDLER, small_answer=True, between_brokers=True),
-    Api(28, (0, 4), txn_offset_commit.HANDLER, small_answer=True),
+    Api(24, (0, 5), add_partitions_to_txn.HANDLER, small_answer=True),
+    Api(25, (0, 4), add_offsets_to_txn.HANDLER, small_answer=True),
+    Api(26, (0, 4), end_txn.HANDLER, small_answer=True),
     Api(32, (0, 4), describe_configs.HANDLER),
     Api(33, (0, 2), alter_configs.HANDLER),
     Api(34, (0, 2), alter_replica_log_dirs.HANDLER),
@@ -99,12 +103,14 @@ _ROWS: Final = (
     Api(57, (0, 1), update_features.HANDLER),
     Api(60, (0, 1), describe_cluster.HANDLER),
     Api(61, (0, 0), describe_producers.HANDLER),
+    Api(65, (0, 0), describe_transactions.HANDLER),
+    Api(66, (0, 1), list_transactions.HANDLER),
     Api(67, (0, 0), allocate_producer_ids.HANDLER, small_answer=True, between_brokers=True),
 )
 
 
 def by_key(rows: tuple[Api, ...]) -> Mapping[int, Api]:
-    """Return the rows by API key. Raises ValueError if two have the same."""
+    """Return the rows by API key; raises ValueError where two have the same."""
     apis = {api.key: api for api in rows}
     if len(apis) != len(rows):
         raise ValueError("two rows register the same API key")

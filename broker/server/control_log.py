@@ -1,7 +1,7 @@
-"""Logs a line for each request of the controller.
+"""What controllers ask this broker to do, a line each: the half of a change's story that the controller cannot tell.
 
-`event_id` is the request's correlation id. Our controller uses the id of the event that caused the request; so
-`logyard story` can follow one change from the znode to each broker's disk, in the logs of all brokers.
+`event_id` is the request's correlation id. Our controller puts the id of the event there that caused the request, so
+that with the controller's own lines one change can be followed from znode to disk: `logyard story`.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.model import TopicPartition, folded
 from logyard.broker.server.request import Request
 
-# The most ranges of partitions in a line: it stays some kilobytes long.
+# So many ranges of partitions are named at most: a line stays some kilobytes.
 NAMED_MAX = 100
 
 log = structlog.get_logger("logyard.control")
 
 
 class FromController(Protocol):
-    """The fields that LeaderAndIsr, StopReplica and UpdateMetadata share."""
+    """What LeaderAndIsr, StopReplica and UpdateMetadata have in common."""
 
     @property
     def controller_id(self) -> int: ...
@@ -37,7 +37,7 @@ def say(
     partitions: Sequence[TopicPartition],
     **more: Sequence[TopicPartition],
 ) -> None:
-    """Log a request unless it was refused as a whole; `more` has the partitions by what was done to them."""
+    """Note a request unless it was refused as a whole; `more` names partitions for what was done to them."""
     if error is not ErrorCode.NONE:
         return
     log.info(

@@ -156,8 +156,12 @@ class Team:
         alive = {member.member_id for member in self.members}
         for machine in self._cluster.serving():
             components = machine.components
-            group = components.groups._roster.get(GROUP) if components is not None else None
-            if group is None or components is None or components.groups.availability(GROUP) is not ErrorCode.NONE:
+            group = components.coordinators.groups._roster.get(GROUP) if components is not None else None
+            if (
+                group is None
+                or components is None
+                or components.coordinators.groups.availability(GROUP) is not ErrorCode.NONE
+            ):
                 continue
             if group.state is GroupState.STABLE and set(group.members) == alive:
                 return ""

@@ -21,6 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("broker.__main__",),
     ("broker.broker",),
     ("broker.components",),
+    ("broker.coordinators",),
     ("broker.environment",),
     ("broker.settings_changes",),
     ("broker.cleaner",),

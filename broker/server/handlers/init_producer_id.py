@@ -1,4 +1,4 @@
-"""InitProducerId (22): gives an idempotent producer a new id with epoch 0. Transactions are not served yet."""
+"""InitProducerId (22): a producer id and epoch, for an idempotent producer or a transactional id (KIP-98, KIP-360)."""
 
 from typing import Any
 
@@ -6,19 +6,42 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.server.api import Handler
 from logyard.broker.server.request import Fields, Request
 from logyard.broker.server.services import Services
+from logyard.broker.server.transactional import answered_since, require_write
+from logyard.broker.transactions.events import NO_EPOCH, NO_PRODUCER_ID, Initialize, Producer
+
+KNOWN_PAIR_SINCE = 3
+PRODUCER_FENCED_SINCE = 4
 
 
 async def handle(services: Services, request: Request, message: Any) -> Fields:
-    if message.transactional_id == "":
-        raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty: leave it out, or name one")
-    if message.transactional_id is not None:
-        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker")
-    producer_id = await services.producer_ids.next()
-    return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
+    transactional_id = message.transactional_id
+    if transactional_id is not None:
+        require_write(services, request, transactional_id)
+    known = _known(request, message)
+    if transactional_id is None:
+        producer_id = await services.producer_ids.next()
+        return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
+    asked = Initialize(transactional_id, message.transaction_timeout_ms, known)
+    answer = await services.transactions.initialize(asked)
+    code = answered_since(PRODUCER_FENCED_SINCE, request, answer.error)
+    return {
+        "error_code": int(code),
+        "producer_id": answer.producer.producer_id,
+        "producer_epoch": answer.producer.epoch,
+    }
+
+
+def _known(request: Request, message: Any) -> Producer | None:
+    if request.api_version < KNOWN_PAIR_SINCE:
+        return None
+    has_id, has_epoch = message.producer_id != NO_PRODUCER_ID, message.producer_epoch != NO_EPOCH
+    if has_id is not has_epoch:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a producer id and an epoch: both or none")
+    return Producer(message.producer_id, message.producer_epoch) if has_id else None
 
 
 def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
-    return {"error_code": int(code), "producer_id": -1, "producer_epoch": -1}
+    return {"error_code": int(code), "producer_id": NO_PRODUCER_ID, "producer_epoch": NO_EPOCH}
 
 
 HANDLER = Handler(message=handle, error=error)

@@ -1,4 +1,4 @@
-"""LeaderAndIsr (4), from the controller: lead or follow these partitions; v5 answers with topic ids (facts §9, §22)."""
+"""LeaderAndIsr (4), from the controller: lead or follow these partitions; v5+ answers by topic id (facts §9, §22)."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     stale = services.replicas.requests.admit(order)
     if stale is not ErrorCode.NONE:
         return wire.leader_and_isr_response(PartitionErrors(stale), request.api_version)
-    # A log is opened with its topic's settings; this broker may not have those of a new topic yet.
+    # A log is opened with its topic's settings: of a new topic they may not have been notified yet.
     new = dict.fromkeys(p.tp.topic for p in order.partitions if services.store.get(p.tp) is None)
     if new:
         await services.refresh_topic_overrides(new)

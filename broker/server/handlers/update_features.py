@@ -1,7 +1,6 @@
-"""UpdateFeatures (57), for administrators: v0 has a flag for downgrades, v1 has upgrade types and validate-only
-(KIP-778).
+"""UpdateFeatures (57), for administrators: v0 has a flag for downgrades, v1 kinds of them and validate-only (KIP-778).
 
-A broker in ZooKeeper mode has no features, so none can be finalized; the answers are Kafka's (facts §22).
+A broker in ZooKeeper mode supports no feature, so nothing can be finalized; the answers are Kafka's (facts §22).
 """
 
 from typing import Any

@@ -50,11 +50,14 @@ async def test_what_an_idempotent_producer_had_before_is_not_taken_up_again() ->
     assert (answer.producer_id, answer.producer_epoch) == (8, 0)
 
 
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [("", ErrorCode.INVALID_REQUEST), ("t", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (None, 14)],
-)
-async def test_refusals(name: str | None, code: int) -> None:
+async def test_without_ids_it_is_to_be_tried_again() -> None:
     with pytest.raises(ApiError) as refusal:
-        await ask(Channel(), 4, transactional_id=name)
-    assert refusal.value.code == code
+        await ask(Channel(), 4)
+    assert refusal.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize("fields", [{"producer_id": 5}, {"producer_epoch": 5}])
+async def test_half_a_pair_is_refused(fields: dict[str, int]) -> None:
+    with pytest.raises(ApiError) as refusal:
+        await ask(Channel(1), 4, **fields)
+    assert refusal.value.code == ErrorCode.INVALID_REQUEST

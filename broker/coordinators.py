@@ -1,0 +1,70 @@
+"""The two coordinators of a broker, of groups and of transactions, and their periodic work."""
+
+import asyncio
+
+from logyard.broker import tasks
+from logyard.broker.client.marker_links import BrokerMarkerLinks
+from logyard.broker.client.producer_ids import ProducerIds
+from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.inter_broker_protocol import IBP_2_8_IV0
+from logyard.broker.environment import Environment
+from logyard.broker.groups import leadership as group_leadership
+from logyard.broker.metadata.cache import MetadataCache
+from logyard.broker.replication.replicas import Replicas
+from logyard.broker.transactions import leadership
+from logyard.broker.transactions.partitioning import Partitioning
+
+EXPIRE_OFFSETS_S = 600.0
+
+
+class Coordinators:
+    """See the head of this file. `start` begins the periodic work."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        producer_ids: ProducerIds,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._config = config
+        self.groups = group_leadership.coordinator_for(
+            config,
+            replicas,
+            metadata,
+            environment.clock,
+            environment.run_blocking,
+            loop.call_later,
+            environment.new_uuid,
+        )
+        self._marker_links = BrokerMarkerLinks(
+            lambda broker_id: metadata.brokers.get(broker_id),
+            config.inter_broker_listener,
+            f"broker-{config.broker_id}-txn-marker-sender",
+            config.int("request.timeout.ms") / 1000,
+            version=1 if config.ibp >= IBP_2_8_IV0 else 0,
+        )
+        self.transaction_partitions = Partitioning(metadata, lambda: config.int("transaction.state.log.num.partitions"))
+        world = leadership.World(environment.clock, environment.run_blocking, loop, producer_ids, self._marker_links)
+        self.transactions = leadership.coordinator_for(config, replicas, metadata, self.transaction_partitions, world)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin the periodic work."""
+        timed_out_s = self._config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms") / 1000
+        expired_s = self._config.int("transaction.remove.expired.transaction.cleanup.interval.ms") / 1000
+        self._tasks = [
+            tasks.every("expire offsets", EXPIRE_OFFSETS_S, self.groups.expire_offsets),
+            tasks.every("abort timed-out transactions", timed_out_s, self.transactions.abort_timed_out),
+            tasks.every("expire transactional ids", expired_s, self.transactions.expire_ids),
+        ]
+
+    async def close(self) -> None:
+        """End it, and whatever else is under way."""
+        for task in self._tasks:
+            task.cancel()
+        await self.groups.close()
+        await self.transactions.close()
+        self._marker_links.close()

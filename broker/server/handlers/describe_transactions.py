@@ -1,0 +1,46 @@
+"""DescribeTransactions (65): what the coordinator knows of transactional ids (KIP-664)."""
+
+from typing import Any
+
+from logyard.broker.errors import ErrorCode
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights import Operation, Resource
+from logyard.broker.server.services import Services
+from logyard.broker.transactions.events import Description
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    return {"transaction_states": [_state(services, request, name) for name in message.transactional_ids]}
+
+
+def _state(services: Services, request: Request, transactional_id: str) -> Fields:
+    may = services.rights.allow
+    if may(request.session, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id):
+        found = services.transactions.describe(transactional_id)
+    else:
+        found = Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(found.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return {
+        "error_code": int(found.error),
+        "transactional_id": transactional_id,
+        "transaction_state": found.state,
+        "transaction_timeout_ms": found.timeout_ms,
+        "transaction_start_time_ms": found.start_ms,
+        "producer_id": found.producer.producer_id,
+        "producer_epoch": found.producer.epoch,
+        "topics": [
+            {"topic": name, "partitions": numbers}
+            for name, numbers in topics.items()
+            if may(request.session, Operation.DESCRIBE, Resource.TOPIC, name)
+        ],
+    }
+
+
+def error(message: Any, version: int, code: ErrorCode, text: str | None) -> Fields:
+    return {"transaction_states": [{"error_code": int(code), "transactional_id": n} for n in message.transactional_ids]}
+
+
+HANDLER = Handler(message=handle, error=error)

@@ -1,0 +1,37 @@
+"""ListTransactions (66): the transactional ids that this broker coordinates; v1 by how long they are open (KIP-994)."""
+
+from typing import Any
+
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.server.api import Handler
+from logyard.broker.server.request import Fields, Request
+from logyard.broker.server.rights import Operation, Resource
+from logyard.broker.server.services import Services
+from logyard.broker.transactions.states import STATES
+
+ANY_DURATION = -1
+
+
+def handle(services: Services, request: Request, message: Any) -> Fields:
+    states = [STATES[name] for name in message.state_filters if name in STATES] if message.state_filters else None
+    duration_ms = message.duration_filter if request.api_version >= 1 else ANY_DURATION
+    found = services.transactions.list_transactions(states, set(message.producer_id_filters), duration_ms)
+    if found is None:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    may = services.rights.allow
+    return {
+        "error_code": 0,
+        "unknown_state_filters": [name for name in message.state_filters if name not in STATES],
+        "transaction_states": [
+            {
+                "transactional_id": each.transactional_id,
+                "producer_id": each.producer.producer_id,
+                "transaction_state": each.state,
+            }
+            for each in found
+            if may(request.session, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each.transactional_id)
+        ],
+    }
+
+
+HANDLER = Handler(message=handle)
