@@ -42,8 +42,8 @@ class CleaningService:
         leases = lease_service.leases
         self.catch_up = CatchUp(
             CatchUpPorts(
-                logs=store.all_logs,
-                find=store.get,
+                logs=store.logs.all_current,
+                find=store.logs.get,
                 clean_offset=leases.clean_offset,
                 is_held=leases.book.is_being_compacted,
                 leader_of=self._leader_of,
@@ -57,8 +57,8 @@ class CleaningService:
         self.cleaner: LogCleaner | None = None
         if config.bool("log.cleaner.enable"):
             ports = CleanerPorts(
-                logs=store.all_logs,
-                find=store.get,
+                logs=store.logs.all_current,
+                find=store.logs.get,
                 clean_offset=leases.clean_offset,
                 is_held=leases.book.is_being_compacted,
                 lease_service=lease_service,

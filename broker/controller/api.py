@@ -1,8 +1,7 @@
-"""What the broker's handlers may ask of the controller, as awaitable requests.
+"""The requests that the broker's handlers send to the controller, as awaitables.
 
-Rule: each raises ApiError(NOT_CONTROLLER) where this broker is not controller or stops being it before the
-answer (ControlledShutdown: STALE_CONTROLLER_EPOCH, as in Kafka); what concerns one topic or partition of a
-request is in its answer.
+Rule: each raises ApiError(NOT_CONTROLLER) if this broker is not controller, or stops being it before the answer
+(ControlledShutdown: STALE_CONTROLLER_EPOCH, as in Kafka). Errors of one topic or partition are in the answer.
 """
 
 from collections.abc import Awaitable
@@ -19,22 +18,22 @@ class ControllerApi:
         raise NotImplementedError
 
     async def create_topics(self, request: events.CreateTopics) -> tuple[events.CreatedTopic, ...]:
-        """Answered once the znodes are there; the topics are led a little later."""
+        """Answered once the znodes are written; the partitions get leaders a little later."""
         answer: tuple[events.CreatedTopic, ...] = await self._ask(request)
         return answer
 
     async def create_partitions(self, request: events.CreatePartitions) -> dict[str, events.Outcome]:
-        """Answered once the topic znodes are written; the partitions are led a little later."""
+        """Answered once the topic znodes are written; the partitions get leaders a little later."""
         answer: dict[str, events.Outcome] = await self._ask(request)
         return answer
 
     async def delete_topics(self, request: events.DeleteTopics) -> dict[str, events.Outcome]:
-        """Answered once the requests are queued; the topics go a little later."""
+        """Answered once the requests are queued; the topics are deleted a little later."""
         answer: dict[str, events.Outcome] = await self._ask(request)
         return answer
 
     async def elect_leaders(self, request: events.ElectLeaders) -> dict[TopicPartition, events.Outcome]:
-        """Answered once the elections are written."""
+        """Answered once the new leaders are written."""
         answer: dict[TopicPartition, events.Outcome] = await self._ask(request)
         return answer
 
@@ -44,7 +43,7 @@ class ControllerApi:
         return answer
 
     async def list_reassignments(self, request: events.ListReassignments) -> events.Reassignments:
-        """Return what is moving."""
+        """Return the running reassignments."""
         answer: events.Reassignments = await self._ask(request)
         return answer
 
@@ -64,6 +63,6 @@ class ControllerApi:
         return answer
 
     async def controlled_shutdown(self, request: events.ControlledShutdown) -> events.ShutdownResult:
-        """Answered once the broker's leaderships have been handed over as far as possible."""
+        """Answered once the broker's leaderships have been moved as far as possible."""
         answer: events.ShutdownResult = await self._ask(request)
         return answer

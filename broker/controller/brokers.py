@@ -1,10 +1,10 @@
-"""Brokers that come, go, come back changed, lose a log directory.
+"""Brokers that join, fail, restart, change their registration, or lose a log directory.
 
 Rule 1: a broker is new, dead, or bounced (same id, larger czxid: dead and new at once, KIP-380).
-Rule 2: a new broker hears of all partitions by UpdateMetadata before any LeaderAndIsr.
-Rule 3: a replica that went offline first loses its leaderships (partition Offline → Online), then its
-        place in the ISRs (replica Offline).
-Rule 4: a registration that cannot be read is noted and counts as absent; the other brokers go on.
+Rule 2: a new broker gets UpdateMetadata of all partitions before any LeaderAndIsr.
+Rule 3: a replica that went offline first loses its leaderships (partition Offline → Online), then its place in the ISRs
+(replica Offline).
+Rule 4: a registration that cannot be read is logged and counts as absent; the other brokers are handled.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def on_brokers_changed(context: ControllerContext) -> Steps[None]:
 
 
 def on_broker_modified(context: ControllerContext, broker: int) -> Steps[None]:
-    """Handle a changed registration: new endpoints go to everybody."""
+    """Handle a changed registration: all brokers get the new endpoints."""
     if broker not in context.brokers:
         return
     found = (yield from effects.watch_data([(znode.path(broker), BrokerModified(broker))]))[0]
@@ -77,19 +77,19 @@ def on_broker_modified(context: ControllerContext, broker: int) -> Steps[None]:
         return
     before = context.brokers[broker]
     if info == before or info.epoch != before.epoch:
-        return  # nothing new, or a bounce, which the children of /brokers/ids tell of
+        return  # nothing new, or a bounce, which is handled when the children of /brokers/ids change
     context.brokers[broker] = info
     yield from effects.note("a broker's registration changed", broker=broker)
     yield from sending.metadata(context)
     if info.endpoints != before.endpoints:
-        # The old sender may have held requests that the broker has not seen: say everything again.
+        # The old sender may have held requests that the broker has not received: send everything again.
         yield from effects.perform(OpenPeer(info))
         yield from sending.metadata(context, context.partitions(), [broker])
         yield from replica_machine.change(context, _replicas_on(context, [broker]), ReplicaPhase.ONLINE)
 
 
 def on_startup(context: ControllerContext, started: Sequence[int]) -> Steps[None]:
-    """Put new brokers to work (their senders are open)."""
+    """Give new brokers, whose senders are open, the cluster's state, and bring their replicas online."""
     for broker in started:
         context.failed_dirs.pop(broker, None)
     others = [b for b in context.reachable_ids() if b not in started]
@@ -105,7 +105,7 @@ def on_startup(context: ControllerContext, started: Sequence[int]) -> Steps[None
 
 
 def on_failure(context: ControllerContext, dead: Sequence[int]) -> Steps[None]:
-    """Take over from brokers that are gone (already out of `context.brokers`)."""
+    """Handle dead brokers, which are already removed from `context.brokers`."""
     for broker in dead:
         context.failed_dirs.pop(broker, None)
         context.shutting_down.discard(broker)
@@ -113,7 +113,7 @@ def on_failure(context: ControllerContext, dead: Sequence[int]) -> Steps[None]:
 
 
 def on_replicas_offline(context: ControllerContext, offline: Sequence[Replica]) -> Steps[None]:
-    """Elect other leaders, shrink ISRs, fail deletions."""
+    """Elect other leaders, shrink ISRs, suspend deletions."""
     leaderless = [
         p
         for p in context.partitions()
@@ -134,7 +134,7 @@ def on_replicas_offline(context: ControllerContext, offline: Sequence[Replica]) 
 
 
 def bring_online(context: ControllerContext) -> Steps[bool]:
-    """Try every New or Offline partition of living topics; return whether one came online."""
+    """Try to bring every New or Offline partition online, except of deleted topics; return whether one came online."""
     waiting = [
         p
         for p in context.partitions()
@@ -166,16 +166,16 @@ def on_log_dirs_failed(context: ControllerContext) -> Steps[None]:
     affected = [b for b in brokers if b in context.brokers]
     if affected:
         yield from effects.note("brokers lost a log directory", level="warning", brokers=affected)
-    # The LeaderAndIsr that this sends is answered with 56 for each replica on the failed directory.
+    # Each replica on the failed directory answers this LeaderAndIsr with KAFKA_STORAGE_ERROR.
     yield from replica_machine.change(context, _replicas_on(context, affected), ReplicaPhase.ONLINE)
     yield from notifications.remove(context, list(notices))
 
 
 def on_leader_and_isr_answered(context: ControllerContext, event: LeaderAndIsrAnswered) -> Steps[None]:
-    """Learn from a broker which of its replicas are on failed directories, and elect around them."""
+    """Record a broker's replicas on failed directories, and elect other leaders."""
     broker = context.brokers.get(event.broker_id)
     if broker is None or broker.epoch != event.broker_epoch:
-        return  # a broker that has been restarted since
+        return  # a broker that has restarted since
     if event.error is ErrorCode.STALE_CONTROLLER_EPOCH:
         yield from controller_election.outdo(context, event.broker_id)
     if event.error is not ErrorCode.NONE:

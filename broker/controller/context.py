@@ -1,7 +1,8 @@
-"""What the controller knows: brokers, topics, partitions, replicas, deletions; one mutable object of its runner.
+"""The controller's memory: brokers, topics, partitions, replicas, deletions; one mutable object of its runner.
 
-Rule 1: nothing here decides; procedures change it in place, and only after ZooKeeper has the change.
-Rule 2: what is iterated is ordered (dicts keep insertion order, results are sorted): sets decide nothing.
+Rule 1: nothing here decides; procedures change it in place, and only after the change is in ZooKeeper.
+Rule 2: everything that is iterated is ordered (dicts keep insertion order, results are sorted), so that no result
+depends on the order of a set.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +14,7 @@ from logyard.broker.model import Assignment, BrokerInfo, PartitionState, TopicAs
 
 
 class PartitionPhase(IntEnum):
-    """Where a partition stands (facts §4)."""
+    """The state of a partition (facts §4)."""
 
     NEW = 0
     ONLINE = 1
@@ -22,7 +23,7 @@ class PartitionPhase(IntEnum):
 
 
 class ReplicaPhase(IntEnum):
-    """Where one replica stands (facts §4)."""
+    """The state of one replica (facts §4)."""
 
     NEW = 1
     ONLINE = 2
@@ -35,7 +36,7 @@ class ReplicaPhase(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """One partition: its place, what its state znode held when last read or written, and its phases."""
+    """One partition: its assignment, its state znode as last read or written, and its phases."""
 
     tp: TopicPartition
     assignment: Assignment
@@ -48,7 +49,7 @@ class Partition:
 
     @property
     def leader(self) -> int | None:
-        """The leader's id, -1 when there is none, None when no state is known."""
+        """The leader's id; -1 if there is none, None if no state is known."""
         return None if self.state is None else self.state.leader
 
 
@@ -56,8 +57,8 @@ class Partition:
 class Topic:
     """One topic; `version` and `czxid` are those of its znode when it was last read or written.
 
-    `unusable` are partitions whose place cannot be followed (no, repeated or negative replicas):
-    they are left alone, and kept when the znode is written again.
+    `unusable` are partitions with an invalid assignment (no, repeated or negative replicas): they are left alone, and
+    kept when the znode is written again.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Topic:
     czxid: int = -1
 
     def znode(self) -> TopicAssignment:
-        """Return what /brokers/topics/T has to hold for this topic as it is in memory."""
+        """Return the content of /brokers/topics/T for this topic as it is in memory."""
         places = {number: partition.assignment for number, partition in self.partitions.items()}
         return TopicAssignment({**self.unusable, **places}, self.topic_id)
 
@@ -82,7 +83,7 @@ class ControllerContext:
     epoch_zk_version: int = -1
     last_epoch: int = 0
     outdone: dict[int, int] = field(default_factory=dict)
-    """Broker → how often this one, as controller, went on in a far later epoch for its sake."""
+    """Broker → how often this controller moved to a much later epoch because that broker had seen one."""
     active_id: int = -1
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)
     """Live brokers, those that are shutting down included."""
@@ -102,7 +103,7 @@ class ControllerContext:
         return self.epoch > 0
 
     def reset(self) -> None:
-        """Forget everything but the settings, who is known to be controller, and what is known of epochs."""
+        """Forget everything except the settings, the controller's id if known, and the epochs seen."""
         self.last_epoch = max(self.last_epoch, self.epoch)
         self.epoch = 0
         self.epoch_zk_version = -1
@@ -115,18 +116,19 @@ class ControllerContext:
     # Brokers
 
     def live_ids(self) -> list[int]:
-        """Brokers that live and are not shutting down."""
+        """The brokers that are alive and not shutting down."""
         return [b for b in sorted(self.brokers) if b not in self.shutting_down]
 
     def reachable_ids(self) -> list[int]:
-        """Brokers that live, shutting down or not: whoever can be sent a request."""
+        """The brokers that are alive, shutting down or not: those that requests can be sent to."""
         return sorted(self.brokers)
 
     def is_live(self, broker: int) -> bool:
         return broker in self.brokers and broker not in self.shutting_down
 
     def is_online(self, broker: int, tp: TopicPartition, *, count_shutting_down: bool = False) -> bool:
-        """A replica is online: its broker lives and the partition is not on one of its failed directories."""
+        """Whether a replica is online: its broker is alive and the partition is not on one of its failed
+        directories."""
         lives = broker in self.brokers if count_shutting_down else self.is_live(broker)
         return lives and tp not in self.failed_dirs.get(broker, ())
 
@@ -166,7 +168,7 @@ class ControllerContext:
             self.names_by_id[topic_id] = topic.name
 
     def forget_topic(self, name: str) -> None:
-        """Drop everything known of a topic, its deletion included."""
+        """Forget a topic, its deletion included."""
         topic = self.topics.pop(name, None)
         if topic is not None and topic.topic_id is not None:
             self.names_by_id.pop(topic.topic_id, None)

@@ -1,8 +1,9 @@
-"""Controlled shutdown: a broker asks to leave, and its leaderships go elsewhere first.
+"""Controlled shutdown: before a broker exits, its leaderships move to other brokers.
 
-Rule 1: only partitions with more than one replica, a state, and a topic that stays are touched.
-Rule 2: what it leads is handed to another in-sync replica; where it follows it is stopped and leaves the ISR.
-Rule 3: the answer names what it still leads; the broker asks again, or gives up and exits.
+Rule 1: only partitions with more than one replica, a state, and a topic that is not being deleted are touched.
+Rule 2: a partition it leads goes to another in-sync replica; where it follows, its replica is stopped and leaves the
+ISR.
+Rule 3: the answer names the partitions it still leads; the broker asks again, or gives up and exits.
 """
 
 from logyard.broker.controller import effects
@@ -40,7 +41,7 @@ def on_request(context: ControllerContext, request: ControlledShutdown) -> Steps
 
 
 def _check(context: ControllerContext, request: ControlledShutdown) -> ErrorCode:
-    """The errors of facts §8; an unknown broker that names an epoch is an unknown-server error, as in Kafka."""
+    """The errors of facts §8; an unknown broker that sends an epoch gets UNKNOWN_SERVER_ERROR, as in Kafka."""
     broker = context.brokers.get(request.broker_id)
     if broker is None:
         return ErrorCode.BROKER_NOT_AVAILABLE if request.broker_epoch == NO_EPOCH else ErrorCode.UNKNOWN_SERVER_ERROR

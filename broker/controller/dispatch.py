@@ -1,6 +1,6 @@
-"""Which procedure handles which event, and the state that Kafka's ControllerState gauge shows meanwhile.
+"""The procedure for each event, and the state that Kafka's ControllerState gauge shows meanwhile.
 
-Rule: one event, one entry point. Events that are not in `HANDLERS` belong to the runner's own life.
+Rule: one event, one entry point. Events that are not in `HANDLERS` are handled by the runner itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ HANDLERS: Mapping[type, Handler] = {
     events.ControlledShutdown: controlled_shutdown.on_request,
 }
 
-# Kafka's numbers (facts §3); an event that is not listed leaves the gauge at 0, idle.
+# Kafka's numbers (facts §3); during an event that is not listed the gauge stays at 0, idle.
 STATES: Mapping[type, int] = {
     events.Started: 1,
     events.SessionRestored: 1,
@@ -87,7 +87,7 @@ STATES: Mapping[type, int] = {
 
 
 def state_of(event: events.Event) -> int:
-    """Return the gauge's number while an event is worked on; one topic's unclean election has its own."""
+    """Return the gauge's value while an event is handled; the unclean election of one topic has its own."""
     if isinstance(event, events.UncleanElectionEnabled) and event.topic is not None:
         return 14
     return STATES.get(type(event), 0)
@@ -96,7 +96,7 @@ def state_of(event: events.Event) -> int:
 def _on_topics_changed(context: ControllerContext) -> Steps[None]:
     vanished, moving = yield from topics.on_topics_changed(context)
     if vanished:
-        # The znode of a topic under deletion was removed by hand: what is left of it goes too.
+        # Someone removed the znode of a topic under deletion; the rest of it is removed too.
         yield from deletion.resume(context)
     yield from reassignment.take_up(context, moving)
 

@@ -1,8 +1,8 @@
-"""What the controller's procedures ask their runner to do: effects as plain values, and typed ways to yield them.
+"""The effects that the controller's procedures have their runner perform: plain values, and typed ways to yield them.
 
-A procedure is a generator (`Steps`) that yields a batch of effects and is sent the list of their
-results, one each, in order. The helpers at the end yield one effect and return its typed result.
-The runner stamps every effect with the id of the event that caused it.
+A procedure is a generator (`Steps`) that yields a batch of effects and is sent the list of their results, one each, in
+order. The helpers at the end yield one effect and return its typed result. The runner stamps every effect with the id
+of the event that caused it.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -38,28 +38,28 @@ class ZkChildren:
 
 @dataclass(frozen=True, slots=True)
 class WatchData:
-    """Read znodes and queue the event beside each path once it is created, changed or deleted. Result: as ZkRead."""
+    """Read znodes and queue each one's event once it is created, changed or deleted. Result: as ZkRead."""
 
     targets: Sequence[tuple[str, Event]]
 
 
 @dataclass(frozen=True, slots=True)
 class WatchChildren:
-    """Read children and queue the event beside each path once they change. Result: as ZkChildren."""
+    """Read children and queue each parent's event once they change. Result: as ZkChildren."""
 
     targets: Sequence[tuple[str, Event]]
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPeer:
-    """Make a sender for a broker. Result: None."""
+    """Create a sender for a broker. Result: None."""
 
     broker: BrokerInfo
 
 
 @dataclass(frozen=True, slots=True)
 class ClosePeer:
-    """Drop a broker's sender with all it still holds. Result: None."""
+    """Drop a broker's sender with its queued requests. Result: None."""
 
     broker_id: int
 
@@ -73,7 +73,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer the API request that is being worked on; the procedure may go on after it. Result: None."""
+    """Answer the API request that is being handled; the procedure may continue after it. Result: None."""
 
     value: Any
 
@@ -119,12 +119,12 @@ class SessionId:
 
 @dataclass(frozen=True, slots=True)
 class EpochSeen:
-    """Ask for the largest controller epoch that requests to this broker named. Result: int."""
+    """Return the largest controller epoch that requests to this broker named. Result: int."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Say something in the log, under the id of the event. Result: None."""
+    """Write a line to the log, with the id of the event. Result: None."""
 
     text: str
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -156,25 +156,25 @@ Steps = Generator[Sequence[Effect], Sequence[Any], T]
 
 
 def perform(*effects: Effect) -> Steps[None]:
-    """Yield effects whose results nobody needs."""
+    """Yield effects whose results are not needed."""
     if effects:
         yield effects
 
 
 def note(text: str, level: str = "info", **fields: object) -> Steps[None]:
-    """Say one thing in the log."""
+    """Write one line to the log."""
     yield [Note(text, fields, level)]
 
 
 def multi(multis: Sequence[Sequence[ZkOp]]) -> Steps[list[list[OpResult]]]:
-    """Carry out transactions as they are: unfenced (only controller_election.py and fencing.py may call this)."""
+    """Send transactions without fencing; only controller_election.py and fencing.py may call this."""
     results = yield [ZkMulti(multis)]
     answers: list[list[OpResult]] = results[0]
     return answers
 
 
 def read(paths: Sequence[str]) -> Steps[list[Znode | None]]:
-    """Read znodes; nothing is asked for an empty list."""
+    """Read znodes; an empty list of paths yields nothing."""
     if not paths:
         return []
     results = yield [ZkRead(paths)]
@@ -183,7 +183,7 @@ def read(paths: Sequence[str]) -> Steps[list[Znode | None]]:
 
 
 def children(paths: Sequence[str]) -> Steps[list[list[str] | None]]:
-    """Read children; nothing is asked for an empty list."""
+    """Read children; an empty list of paths yields nothing."""
     if not paths:
         return []
     results = yield [ZkChildren(paths)]
@@ -231,14 +231,14 @@ def now_ms() -> Steps[int]:
 
 
 def epoch_seen() -> Steps[int]:
-    """Ask for the largest controller epoch that requests to this broker named; 0 for none."""
+    """Return the largest controller epoch that requests to this broker named; 0 if there were none."""
     results = yield [EpochSeen()]
     epoch: int = results[0]
     return epoch
 
 
 def session_id() -> Steps[int]:
-    """Ask for the ZooKeeper session's id."""
+    """Return the ZooKeeper session's id."""
     results = yield [SessionId()]
     session: int = results[0]
     return session

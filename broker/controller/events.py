@@ -1,7 +1,7 @@
-"""What happens to a controller: events from ZooKeeper, from brokers, from time, and requests of the admin API.
+"""The controller's events: from ZooKeeper, from brokers, from timers, and requests of the admin API.
 
-Events are values and are named in the past; requests are named for what is asked and are
-answered by exactly one `Answer` effect with the result type that stands below each of them.
+Events are values with names in the past tense. Requests are named for what is asked, and are answered by exactly one
+`Answer` effect, with the result type in their docstrings.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class SessionRestored:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """This broker has to give up being controller (tests and operators ask for it)."""
+    """This broker must give up being controller (asked by tests and operators)."""
 
 
 # From ZooKeeper
@@ -128,17 +128,17 @@ class ReplicasDeleted:
     partitions: Mapping[TopicPartition, ErrorCode]
 
 
-# From time and settings
+# From timers and settings
 
 
 @dataclass(frozen=True, slots=True)
 class LeadersImbalanceDue:
-    """It is time to look for leaders that are not the preferred ones."""
+    """Leaders that are not the preferred ones are to be looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionRetryDue:
-    """It is time to try again what a living broker could not delete."""
+    """Deletions that a live broker failed to do are to be tried again."""
 
     topics: tuple[str, ...]
 
@@ -155,7 +155,7 @@ class UncleanElectionEnabled:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a request ended for one thing it named."""
+    """The result of a request for one topic, partition or feature: NONE or an error, and its text."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -174,7 +174,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """How the creation of one topic ended; counts, id and configs hold when error is NONE."""
+    """The result of creating one topic; counts, id and configs are set if the error is NONE."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
@@ -187,12 +187,12 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
-    """Create topics, or only check them. Answer: tuple[CreatedTopic, ...], in order."""
+    """Create topics, or only check them. Answer: tuple[CreatedTopic, ...], in the request's order."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
     rack_aware: bool = True
-    """False: an auto-creation, which places without racks where only some brokers have one."""
+    """False for an auto-creation, which ignores racks if only some brokers have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """Grow topics, or only check. Answer: dict[str, Outcome]."""
+    """Grow topics, or only check the request. Answer: dict[str, Outcome]."""
 
     topics: tuple[NewPartitions, ...]
     validate_only: bool = False
@@ -253,9 +253,9 @@ Reassignments = Mapping[TopicPartition, Assignment]
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """One partition of AlterPartition; named by `topic` (v0-1) or by `topic_id` (v2+).
+    """One partition of AlterPartition, by `topic` (v0-1) or by `topic_id` (v2+).
 
-    `isr_epochs` are the broker epochs beside `new_isr` (v3, KIP-903); -1 or leaving them out: not known.
+    `isr_epochs` are the broker epochs of the members of `new_isr` (v3, KIP-903); -1, or an empty tuple: not known.
     """
 
     partition: int
@@ -280,7 +280,7 @@ class AlterPartition:
 
 @dataclass(frozen=True, slots=True)
 class AlteredPartition:
-    """The answer for one partition; `state` is the committed one when error is NONE."""
+    """The answer for one partition; `state` is the committed one if the error is NONE."""
 
     change: IsrChange
     error: ErrorCode = ErrorCode.NONE
@@ -289,7 +289,7 @@ class AlteredPartition:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionResult:
-    """`error` is that of the whole request; the partitions keep the request's order."""
+    """`error` is that of the whole request; the partitions are in the request's order."""
 
     error: ErrorCode = ErrorCode.NONE
     partitions: tuple[AlteredPartition, ...] = ()
@@ -305,7 +305,7 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """`length` ids from `start` on, when error is NONE."""
+    """`length` ids from `start` on, if the error is NONE."""
 
     error: ErrorCode = ErrorCode.NONE
     start: int = -1
@@ -313,7 +313,7 @@ class ProducerIdBlock:
 
 
 class UpgradeKind(Enum):
-    """What an update of a feature may do to its level (KIP-584, KIP-778)."""
+    """What UpdateFeatures may do to a feature's level (KIP-584, KIP-778)."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -323,7 +323,7 @@ class UpgradeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureChange:
-    """A feature and the level it is to have; a level below 1 takes it away."""
+    """A feature and the level it is to have; a level below 1 removes it."""
 
     name: str
     level: int
@@ -332,7 +332,7 @@ class FeatureChange:
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures:
-    """Finalize features, or only check. Answer: dict[str, Outcome]."""
+    """Finalize features, or only check the request. Answer: dict[str, Outcome]."""
 
     changes: tuple[FeatureChange, ...]
     validate_only: bool = False
@@ -340,7 +340,7 @@ class UpdateFeatures:
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdown:
-    """A broker asks to leave. Answer: ShutdownResult."""
+    """A broker is about to shut down. Answer: ShutdownResult."""
 
     broker_id: int
     broker_epoch: int
@@ -348,7 +348,7 @@ class ControlledShutdown:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownResult:
-    """What the broker still leads (replication factor > 1), when error is NONE."""
+    """The partitions that the broker still leads (replication factor > 1), if the error is NONE."""
 
     error: ErrorCode = ErrorCode.NONE
     remaining: tuple[TopicPartition, ...] = ()

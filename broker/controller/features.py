@@ -1,9 +1,9 @@
 """Finalized features (KIP-584): /feature at a take-over, and UpdateFeatures, which has nothing to finalize.
 
-Rule 1: a name in /feature stops every 3.9 broker in ZooKeeper mode (facts §22), so none is ever added; one that
-        somebody else left there can be taken out.
+Rule 1: a name in /feature stops every 3.9 broker in ZooKeeper mode (facts §22), so none is ever added; names that are
+there can be removed.
 Rule 2: the status is never lowered: below 2.7 Kafka would disable the znode of a cluster that is being upgraded.
-Rule 3: UpdateFeatures is checked as in Kafka, update by update; only what passes is written, in one piece.
+Rule 3: UpdateFeatures is checked as in Kafka, update by update; the updates that pass are written in one piece.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from logyard.broker.znodes.ops import Create, SetData, ZkOp, Znode
 
 
 def set_up(context: ControllerContext) -> Steps[None]:
-    """The first step of a take-over: /feature enabled, its names as they are; below 2.7 made disabled if missing."""
+    """The first step of a take-over: enable /feature and keep its names; below 2.7 create it disabled if missing."""
     level = context.settings.level
     found = (yield from effects.read([feature.PATH]))[0]
     if found is None:
@@ -33,7 +33,7 @@ def set_up(context: ControllerContext) -> Steps[None]:
     except CorruptData as problem:
         yield from effects.note("features cannot be read and are left alone", level="error", reason=str(problem))
         return
-    # What a disabled znode names has no meaning, as in Kafka.
+    # The names in a disabled znode have no meaning, as in Kafka.
     kept = before.levels if before.status == feature.ENABLED else {}
     after = Features(feature.ENABLED, kept, level.feature_version)
     if after != before:
@@ -41,7 +41,7 @@ def set_up(context: ControllerContext) -> Steps[None]:
 
 
 def on_update(context: ControllerContext, request: UpdateFeatures) -> Steps[None]:
-    """Answer UpdateFeatures; raises ApiError where there are no features at this protocol level."""
+    """Answer UpdateFeatures; raises ApiError if this protocol level has no features."""
     if not context.settings.level.features:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Feature versioning system is disabled.")
     found = (yield from effects.read([feature.PATH]))[0]
@@ -62,7 +62,7 @@ def on_update(context: ControllerContext, request: UpdateFeatures) -> Steps[None
 
 
 def _problem(change: FeatureChange, existing: Mapping[str, int]) -> str | None:
-    """Why one update is refused; None for a removal that is allowed: no broker supports a feature to set."""
+    """Return why an update is refused, None if it is allowed: only removals are, as no broker supports a feature."""
     if not change.name:
         return "Feature name can not be empty."
     if change.kind is UpgradeKind.UNKNOWN:

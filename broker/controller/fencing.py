@@ -1,11 +1,11 @@
-"""The only way the controller writes to ZooKeeper: every transaction first checks that its epoch still holds.
+"""The only way the controller writes to ZooKeeper: every transaction first checks its epoch.
 
-Rule 1: the first op of every multi is check(/controller_epoch, the version of our own election); when
-        it fails, somebody else has been elected: ControllerMoved, and nothing more is written.
-Rule 2: writes are given as units, each all-or-nothing and independent of the others; units share
-        transactions of at most 200 ops and 512 KiB, which are sent back to back.
-Rule 3: a unit that fails is settled alone; the others of its transaction are sent again, in ever
-        smaller transactions, so that even many failures cost few rounds.
+Rule 1: the first op of every multi is check(/controller_epoch, the version of our own election). If it fails, another
+broker has been elected: ControllerMoved, and nothing more is written.
+Rule 2: writes are given as units, each all-or-nothing and independent of the others; units share transactions of at
+most 200 ops and 512 KiB, which are sent back to back.
+Rule 3: a unit that fails is settled alone; the others of its transaction are sent again, in smaller and smaller
+transactions, so that even many failures cost few rounds.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ Unit = Sequence[ZkOp]
 
 
 class ControllerMoved(LogyardError):
-    """Another broker has been elected controller, or this one has lost its place: resign without a further write."""
+    """Another broker has been elected controller, or this one has lost its znode: resign without a further write."""
 
 
 def write(context: ControllerContext, units: Sequence[Unit]) -> Steps[list[list[OpResult]]]:
@@ -51,7 +51,7 @@ def write_one(context: ControllerContext, *ops: ZkOp) -> Steps[OpResult]:
 
 
 def deciding(results: Sequence[OpResult]) -> OpResult:
-    """Of one unit's results, the one that tells how it went: why it failed, else the last op's."""
+    """Return the result that decides a unit: its first failure, else that of its last op."""
     return next((r for r in results if not r.ok and r.code is not ZkCode.ROLLED_BACK), results[-1])
 
 
@@ -72,7 +72,7 @@ def _chunks(units: Sequence[Unit], waiting: Sequence[int], limit: int) -> list[l
 
 
 def _size(op: ZkOp) -> int:
-    # 64 bytes stand for the op's header, version and flags on the wire.
+    # 64 bytes for the op's header, version and flags on the wire.
     data = len(op.data) if isinstance(op, Create | SetData) else 0
     return 64 + len(op.path) + data
 
@@ -80,7 +80,7 @@ def _size(op: ZkOp) -> int:
 def _settle(
     chunk: Sequence[int], units: Sequence[Unit], answer: Sequence[OpResult], settled: list[list[OpResult]]
 ) -> list[int]:
-    """File the results of one transaction; return the units that have to be sent again."""
+    """Store the results of one transaction; return the units that have to be sent again."""
     if not answer[0].ok and answer[0].code is not ZkCode.ROLLED_BACK:
         raise ControllerMoved(f"the check of {controller_znode.EPOCH_PATH} failed: {answer[0].code.value}")
     per_unit: dict[int, list[OpResult]] = {}

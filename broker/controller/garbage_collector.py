@@ -1,8 +1,8 @@
-"""Python's garbage collector while a controller loads everything there is, or a very large request is worked on.
+"""Python's garbage collector during a take-over and during very large requests.
 
-Nearly all objects that a take-over makes stay: searching them for cycles takes up to half of the time at 100,000
-partitions. A request of many parts makes tens of thousands of objects, and has the collector look through all
-the broker has: a pause of 60 ms. So full collections become rare meanwhile; young garbage is still collected.
+Nearly all objects that a take-over creates stay; searching them for cycles takes up to half of its time at 100,000
+partitions. A large request creates tens of thousands of objects, and so triggers collections of all the broker's
+objects: pauses of 60 ms. So full collections become rare meanwhile; young garbage is still collected.
 """
 
 import gc
@@ -12,7 +12,7 @@ _PATIENT = (50_000, 50, 1000)
 
 
 class _PatientCollector:
-    """A context that may be entered again before it is left (several controllers in one process, in tests)."""
+    """A re-entrant context (in tests several controllers share one process)."""
 
     def __init__(self) -> None:
         self._depth = 0

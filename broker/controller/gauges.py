@@ -1,4 +1,5 @@
-"""The controller's metrics, counted from its memory when they are scraped (facts §20): one pass over the partitions."""
+"""The controller's metrics, counted from its memory when they are scraped (facts §20), in one pass over the
+partitions."""
 
 from logyard.broker.controller.context import ControllerContext, Partition, ReplicaPhase
 
@@ -6,7 +7,8 @@ _SUCCESSFUL, _INELIGIBLE = ReplicaPhase.DELETION_SUCCESSFUL, ReplicaPhase.DELETI
 
 
 class Gauges:
-    """What was counted last, until something happens: a scrape of an idle controller of 200,000 partitions is free."""
+    """Keeps the last counts until an event is handled, so that scrapes of an idle controller of 200,000 partitions are
+    free."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""The sequential notification znodes: those that brokers leave for the controller, and one that it leaves for them."""
+"""The sequential notification znodes: those of brokers for the controller, and one of the controller for brokers."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def take(parent: str, again: Event) -> Steps[dict[str, bytes]]:
 
 
 def remove(context: ControllerContext, paths: Sequence[str]) -> Steps[None]:
-    """Delete notifications; one that is gone already is fine."""
+    """Delete notifications; a missing one is no error."""
     yield from fencing.write(context, [[Delete(path)] for path in paths])
 
 
@@ -30,5 +30,5 @@ def clear(context: ControllerContext, parent: str) -> Steps[None]:
 
 
 def config_changed(topic: str) -> Create:
-    """The notification by which brokers read a topic's settings again."""
+    """Return the notification that has brokers read a topic's settings again."""
     return Create(config_changes.SEQUENCE_PREFIX, config_changes.encode(configs.TOPICS, topic), sequential=True)

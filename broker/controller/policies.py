@@ -1,11 +1,11 @@
-"""What an administrator rules out beyond what is invalid anyway: a policy for new topics, one for changed settings.
+"""An administrator's own rules: a policy for new topics, and one for changed settings.
 
 Both keys (create.topic.policy.class.name, alter.config.policy.class.name) hold the path of a Python class,
-`package.module.Class`, importable by the broker. It is made without arguments at start; `configure(settings)`, where it
-has one, gets the broker's own settings, and each request is shown to `validate(request)`, which refuses by raising
-`PolicyViolation("why")`: POLICY_VIOLATION with that text, as in Kafka (KIP-108, KIP-133). Any other exception of its is
-UNKNOWN_SERVER_ERROR for that topic or resource, nothing more. It runs on the broker's event loop: a policy decides from
-what it is given and asks nobody.
+`package.module.Class`, importable by the broker. It is created without arguments at start. `configure(settings)`, if it
+has one, gets the broker's own settings. `validate(request)` is called for each request, and refuses by raising
+`PolicyViolation("why")`: POLICY_VIOLATION with that text, as in Kafka (KIP-108, KIP-133). Any other exception is
+UNKNOWN_SERVER_ERROR for that topic or resource, nothing more. A policy runs on the broker's event loop, so it must
+decide from its arguments and do no I/O.
 """
 
 import importlib
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class PolicyViolation(ApiError):
-    """What a policy raises to refuse; the text reaches the client."""
+    """Raised by a policy to refuse; the client gets the text."""
 
     def __init__(self, why: str) -> None:
         super().__init__(ErrorCode.POLICY_VIOLATION, why)
@@ -31,9 +31,9 @@ class PolicyViolation(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class TopicRequest:
-    """What a create policy is asked to allow: Kafka's CreateTopicPolicy.RequestMetadata.
+    """The argument of a create policy: Kafka's CreateTopicPolicy.RequestMetadata.
 
-    Either both counts or the placement is given.
+    Either both counts or the placement is set.
     """
 
     topic: str
@@ -45,9 +45,9 @@ class TopicRequest:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRequest:
-    """What an alter-config policy is asked to allow: Kafka's AlterConfigPolicy.RequestMetadata.
+    """The argument of an alter-config policy: Kafka's AlterConfigPolicy.RequestMetadata.
 
-    `kind` is `topic` or `broker` (name "": every broker's); `configs` is what the request names, None for a removal.
+    `kind` is `topic` or `broker` (name "": every broker's); `configs` are the request's settings, None for a removal.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class ConfigRequest:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The loaded policies; None where none is configured. Each raises ApiError to refuse."""
+    """The loaded policies; None if not configured. Each raises ApiError to refuse."""
 
     create_topic: Callable[[TopicRequest], None] | None = None
     alter_config: Callable[[ConfigRequest], None] | None = None
@@ -67,14 +67,14 @@ NO_POLICIES = Policies()
 
 
 def load(config: BrokerConfig) -> Policies:
-    """Import and make the configured classes. Raises ConfigProblems with one line for each that cannot be used."""
+    """Import and create the configured classes. Raises ConfigProblems with one line for each unusable one."""
     problems: list[str] = []
     found: dict[str, Callable[[Any], None] | None] = {}
     for key in (CREATE_TOPIC, ALTER_CONFIG):
         path = config.optional_str(key)
         try:
             found[key] = _guarded(path, _make(path, config)) if path else None
-        except Exception as problem:  # whatever the class or its module does: the broker must say it in one line
+        except Exception as problem:  # whatever the class or its module raises becomes one line
             problems.append(f"{key}: {path}: {_said(problem)}")
     if problems:
         raise ConfigProblems(problems)
@@ -95,7 +95,7 @@ def _make(path: str, config: BrokerConfig) -> Callable[[Any], object]:
     policy: Any = kind()
     configure = getattr(policy, "configure", None)
     if callable(configure):
-        # Secrets have no value here, and a policy needs none.
+        # Secrets are left out: a policy needs none.
         configure({entry.name: entry.value for entry in config.describe() if not entry.sensitive})
     validate: Callable[[Any], object] = policy.validate
     return validate
@@ -107,7 +107,7 @@ def _guarded(path: str, validate: Callable[[T], object]) -> Callable[[T], None]:
             validate(request)
         except ApiError:
             raise
-        except Exception as bug:  # someone else's code: its failure is the answer to this one request
+        except Exception as bug:  # the policy's own code failed: the error of this one request
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"policy {path} failed: {_said(bug)}") from bug
 
     return check

@@ -1,4 +1,4 @@
-"""What the controller needs besides ZooKeeper and time: senders to brokers and randomness."""
+"""The controller's ports besides ZooKeeper and the clock: senders to brokers, and randomness."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -7,18 +7,18 @@ from typing import Any, Protocol
 from logyard.broker.model import BrokerInfo
 
 Answered = Callable[[Any], None]
-"""Called once with the decoded response, or with None when the broker is dropped before it answered."""
+"""Called once with the decoded response, or with None if the broker was removed before it answered."""
 
 
 class Peers(Protocol):
-    """One FIFO sender per broker, which sends again until it is answered or the broker is removed."""
+    """One FIFO sender per broker, which resends until the broker answers or is removed."""
 
     def add_broker(self, info: BrokerInfo) -> None:
-        """Start a sender; a broker that is there already is replaced."""
+        """Start a sender; an existing one for that broker is replaced."""
         ...
 
     def remove_broker(self, broker_id: int) -> None:
-        """Drop a sender and what it holds; every waiting callback gets None. Unknown ids are fine."""
+        """Drop a sender and its requests; every waiting callback gets None. An unknown id is no error."""
         ...
 
     def send(
@@ -30,9 +30,9 @@ class Peers(Protocol):
         callback: Answered,
         correlation_id: int | None = None,
     ) -> None:
-        """Queue a request behind those already queued for that broker; a broker without a sender answers None.
+        """Queue a request for that broker; without a sender the callback gets None.
 
-        `correlation_id` goes into the request's header (None: any), for the broker's log to name it.
+        `correlation_id` goes into the request's header (None: any), so that the broker's log can name it.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""Producer ids: blocks of a thousand, handed out from /latest_producer_id_block by conditional writes.
+"""Producer ids: blocks of a thousand, allocated from /latest_producer_id_block by conditional writes.
 
-Rule 1: a block is given to a broker only after the znode has it, so that none is ever given twice.
-Rule 2: the checks come in the order of facts §22: unknown broker 102, another epoch than ours 77.
+Rule 1: a broker gets a block only after the znode has it, so that no id is given out twice.
+Rule 2: the checks come in the order of facts §22: BROKER_ID_NOT_REGISTERED (unknown broker), then STALE_BROKER_EPOCH.
 """
 
 from logyard.broker.controller import effects, fencing

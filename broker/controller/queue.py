@@ -1,8 +1,8 @@
-"""What a controller has yet to do: events in the order they came, each with its id and with who waits for an answer.
+"""The controller's queue: events in order, each with its id and the request that waits for its answer.
 
-Rule 1: whoever waits is answered, whatever becomes of the event: NOT_CONTROLLER at the latest when it is dropped
-        (ControlledShutdown: STALE_CONTROLLER_EPOCH, as in Kafka).
-Rule 2: an event that was scheduled is queued when it is due, unless the queue was emptied before.
+Rule 1: every waiting request is answered, whatever happens to its event: at the latest when the event is dropped, with
+NOT_CONTROLLER (ControlledShutdown: STALE_CONTROLLER_EPOCH, as in Kafka).
+Rule 2: a scheduled event is queued when it is due, unless the queue was emptied before.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from logyard.broker.event_loop import Pending, TimerHandle
 
 @dataclass(slots=True, eq=False)
 class Envelope:
-    """An event on its way: its id, the id of the event that caused it (0: none), and who waits for an answer."""
+    """A queued event: its id, the id of the event that caused it (0: none), and the answer that is waited for."""
 
     id: int
     cause: int
@@ -25,18 +25,19 @@ class Envelope:
     answer: Pending[Any] | None = None
 
     def reply(self, result: Any) -> None:
-        """Answer whoever waits, unless that was done before."""
+        """Answer the waiting request, unless it was answered before."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_result(result)
 
     def refuse(self, why: ApiError) -> None:
-        """Answer whoever waits with an error, unless it was answered before."""
+        """Answer the waiting request with an error, unless it was answered before."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_exception(why)
 
 
 class EventQueue:
-    """See the head of this file. `wake` is called when an event is put; `call_later` is the event loop's (seconds)."""
+    """The events, by the rules at the head of this file. `wake()` is called when one is put; `call_later` is the event
+    loop's."""
 
     def __init__(
         self, wake: Callable[[], object], call_later: Callable[[float, Callable[[], None]], TimerHandle]
@@ -47,15 +48,15 @@ class EventQueue:
         self._timers: dict[int, TimerHandle] = {}
         self._last_id = 0
         self.current: Envelope | None = None
-        """The event that is being worked on."""
+        """The event that is being handled."""
 
     def __len__(self) -> int:
-        """Events that wait; the one being worked on counts too."""
+        """The number of waiting events; the one being handled counts too."""
         return len(self._waiting) + (self.current is not None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to take."""
+        """Whether there is no event to take."""
         return not self._waiting
 
     def put(self, event: Event, *, cause: int = 0, answer: Pending[Any] | None = None) -> None:
@@ -82,13 +83,13 @@ class EventQueue:
         return self.current
 
     def finish(self) -> None:
-        """The current event is done with; who still waits for its answer is refused."""
+        """End the current event; if its answer is still waited for, refuse it."""
         if self.current is not None:
             self.current.refuse(not_controller(self.current.event))
         self.current = None
 
     def drop_everything(self) -> None:
-        """Empty the queue, refuse whoever waits, and forget what was scheduled."""
+        """Empty the queue, refuse the waiting requests, and forget scheduled events."""
         dropped = [*self._waiting, *([self.current] if self.current is not None else [])]
         self._waiting.clear()
         for envelope in dropped:
@@ -96,14 +97,14 @@ class EventQueue:
         self.forget_scheduled()
 
     def forget_scheduled(self) -> None:
-        """Nothing that was scheduled will be queued."""
+        """Forget the scheduled events."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
 
 def not_controller(event: Event) -> ApiError:
-    """The refusal of a request to a broker that is not controller."""
+    """Return the error for a request to a broker that is not controller."""
     stale = isinstance(event, ControlledShutdown)
     code = ErrorCode.STALE_CONTROLLER_EPOCH if stale else ErrorCode.NOT_CONTROLLER
     return ApiError(code, "This broker is not the controller.")

@@ -1,12 +1,12 @@
-"""The controller's shell: one queue, one task; it performs what the procedures yield and feeds the results back.
+"""The controller's shell: one queue and one task, which performs the procedures' effects and sends them the results.
 
-Rule 1: one event's generator is driven to its end before the next event is taken; only resignation and
-        the loss of the session close it early.
-Rule 2: an event that fails is logged and costs nobody else anything; an unexpected failure while taking
-        over gives /controller up, so that another broker is tried.
-Rule 3: when the session is lost the queue is emptied, every waiting request is answered NOT_CONTROLLER,
-        and nothing more is written or sent until a new session is there.
-Rule 4: every event has an id; what it causes (log lines, requests, later events) carries that id.
+Rule 1: one event's generator runs to its end before the next event is taken; only resignation and the loss of the
+session close it early.
+Rule 2: an event that fails is logged and affects no other event; an unexpected failure during a take-over gives
+/controller up, so that another broker is elected.
+Rule 3: when the session is lost the queue is emptied, every waiting request is answered NOT_CONTROLLER, and nothing
+more is written or sent until there is a new session.
+Rule 4: every event has an id, which its log lines, requests and later events carry.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.znodes.ops import SessionExpired, Znode, ZooKeeper
 
 _PAUSE_AFTER_FAILED_TAKE_OVER_S = 1.0
-_BIG_REQUEST = 1000  # partitions; the loop gets a turn before each such request is encoded
+_BIG_REQUEST = 1000  # partitions; the event loop gets a turn before each such request is encoded
 
 
 Observer = Callable[[Envelope, Effect | None], None]
-"""Called for every event (None) and for every effect it causes: transcripts, stories, tests."""
+"""Called for every event (None) and for every effect it causes; for transcripts, stories and tests."""
 
 
 class ControllerRunner(ControllerApi):
@@ -78,12 +78,12 @@ class ControllerRunner(ControllerApi):
     # What the broker asks and tells
 
     async def start(self) -> None:
-        """Stand for controller; the broker must be registered."""
+        """Stand for election; the broker must be registered."""
         self._task = tasks.keep("controller", self._run, pause_s=0.0)
         self.queue.put(events.Started())
 
     async def stop(self) -> None:
-        """Stop at once; /controller goes with the session, not here."""
+        """Stop at once; /controller disappears with the session."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -95,7 +95,7 @@ class ControllerRunner(ControllerApi):
         self._gauges.forget()
 
     def on_session_lost(self) -> None:
-        """The session is gone: end what is going on, before anything can be done in a new one."""
+        """The session is lost: stop the current event before anything is done in a new session."""
         self._session_is_lost = True
         self._data_watches.forget()
         self._child_watches.forget()
@@ -103,11 +103,11 @@ class ControllerRunner(ControllerApi):
         self.queue.put(events.SessionLost())
 
     def on_session_established(self) -> None:
-        """A new session exists and the broker is registered in it: stand again."""
+        """There is a new session and the broker is registered in it: stand for election again."""
         self.queue.put(events.SessionRestored())
 
     def update_settings(self, settings: ControllerSettings) -> None:
-        """Take changed settings; a newly allowed unclean election is tried at once."""
+        """Use changed settings; if unclean elections became allowed, they are tried at once."""
         before, self._context.settings = self._context.settings, settings
         if settings.unclean_leader_election_enable and not before.unclean_leader_election_enable:
             self.queue.put(events.UncleanElectionEnabled())
@@ -130,7 +130,7 @@ class ControllerRunner(ControllerApi):
 
     @property
     def active_id(self) -> int:
-        """The broker that holds /controller as far as is known here, -1 for none."""
+        """The broker that holds /controller as far as this one knows, -1 for none."""
         return self._context.active_id
 
     @property
@@ -141,11 +141,11 @@ class ControllerRunner(ControllerApi):
 
     @property
     def queue_size(self) -> int:
-        """Events that wait; the one being worked on counts too."""
+        """The number of waiting events; the one being handled counts too."""
         return len(self.queue)
 
     def gauges(self) -> dict[str, int]:
-        """Return the controller's metrics by Kafka's names; linear in partitions when something has happened."""
+        """Return the controller's metrics by Kafka's names; after an event the cost is linear in partitions."""
         return self._gauges.now() | {"ControllerState": self.state, "EventQueueSize": self.queue_size}
 
     def _ask(self, request: events.Request) -> asyncio.Future[Any]:
@@ -178,7 +178,7 @@ class ControllerRunner(ControllerApi):
         handler = dispatch.ALWAYS.get(type(event))
         if handler is None:
             if not self._context.is_active:
-                return  # a request among these is refused by whoever called
+                return  # the caller refuses the requests among these
             handler = dispatch.HANDLERS[type(event)]
         elif self._has_to_wait(event):
             return
@@ -189,7 +189,7 @@ class ControllerRunner(ControllerApi):
         await self._work(handler, envelope)
 
     async def _work(self, handler: dispatch.Handler, envelope: Envelope) -> None:
-        """Drive one event's procedure; whatever becomes of it, who waits is answered."""
+        """Run one event's procedure; whatever happens, its request is answered."""
         event = envelope.event
         was_active = self._context.is_active
         try:
@@ -198,7 +198,7 @@ class ControllerRunner(ControllerApi):
             self._log.warning("resigning", event_id=envelope.id, reason=str(moved))
             await self._resign(envelope)
             if isinstance(moved, ControllerMoved) and not self._session_is_lost:
-                self.queue.put(events.ControllerChanged())  # a look at who is controller, then stand again
+                self.queue.put(events.ControllerChanged())  # read who is controller, then stand again
         except ApiError as refused:
             envelope.refuse(refused)
         except Exception as bug:
@@ -211,7 +211,7 @@ class ControllerRunner(ControllerApi):
             envelope.refuse(unanswered)
 
     def _has_to_wait(self, event: Event) -> bool:
-        """After a failed take-over others are given a moment to try."""
+        """Whether to wait after a failed take-over, so that another broker can try."""
         wait = self._stand_not_before - asyncio.get_running_loop().time()
         if wait > 0:
             self.queue.put_later(wait, event, cause=0, is_wanted=lambda: True)
@@ -288,7 +288,7 @@ class ControllerRunner(ControllerApi):
             if response is not None and self._context.epoch == epoch:
                 self._put_answer(request, response, envelope.id)
 
-        # The broker's log names the request by its correlation id, and so the event that caused it (`logyard story`).
+        # The broker's log has the request's correlation id, and so the event that caused it (`logyard story`).
         self._peers.send(request.broker_id, api_key, version, fields, answered, envelope.id & 0x7FFFFFFF)
 
     def _put_answer(self, request: BrokerRequest, response: Any, cause: int) -> None:

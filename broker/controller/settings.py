@@ -1,4 +1,4 @@
-"""What the controller needs to know of the broker's configuration, and what its protocol level means."""
+"""The broker's settings that the controller uses, and the meaning of its protocol level."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ class ProtocolLevel:
     features: bool = True
     """2.7-IV0: /feature is enabled and UpdateFeatures is served."""
     feature_version: int = 2
-    """3.3: /feature is written without lowest levels."""
+    """3.3: /feature is written without minimum levels."""
     recovery_state: bool = True
     """3.2: an unclean leader is marked RECOVERING."""
 
 
-# From which level on which versions of LeaderAndIsr, UpdateMetadata and StopReplica are sent: the table of Kafka 3.9
-# (ControllerChannelManager.scala), the highest first. Before version 2, 5 and 1 partitions are not grouped by topic.
+# The lowest level for each set of versions of LeaderAndIsr, UpdateMetadata and StopReplica, the highest first: Kafka
+# 3.9's table (ControllerChannelManager.scala). Before version 2, 5 and 1 partitions are not grouped by topic.
 _VERSIONS: tuple[tuple[Ibp, tuple[int, int, int]], ...] = (
     (Ibp.IBP_3_4_IV0, (7, 8, 4)),
     (Ibp.IBP_3_2_IV0, (6, 7, 3)),
@@ -46,7 +46,7 @@ _VERSIONS: tuple[tuple[Ibp, tuple[int, int, int]], ...] = (
 
 
 def protocol_level(ibp: Ibp) -> ProtocolLevel:
-    """Return what a level means."""
+    """Return the properties of a protocol level."""
     versions = next(versions for level, versions in _VERSIONS if ibp >= level)
     return ProtocolLevel(
         *versions,
@@ -72,12 +72,12 @@ LEVEL_2_5 = ProtocolLevel(
 
 
 def accept_any_overrides(overrides: Mapping[str, str]) -> None:
-    """Stand in for the check of topic configs where none is given (tests)."""
+    """Accept all topic configs; stands in for the real check in tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """The controller's own view of the broker configuration; replaced as a whole when it changes."""
+    """The settings that the controller uses; replaced as a whole when they change."""
 
     broker_id: int
     num_partitions: int = 1
@@ -90,13 +90,13 @@ class ControllerSettings:
     first_leader_imbalance_check_s: float = 5.0
     level: ProtocolLevel = LEVEL_3_9
     validate_topic_overrides: Callable[[Mapping[str, str]], None] = accept_any_overrides
-    """Raises ApiError(INVALID_CONFIG) on a key or value that topics do not have."""
+    """Raises ApiError(INVALID_CONFIG) for a key or value that topics do not have."""
     create_policy: Callable[[TopicRequest], None] | None = None
     """create.topic.policy.class.name: raises ApiError(POLICY_VIOLATION) to refuse."""
 
 
 def settings_from(config: BrokerConfig, policies: Policies = NO_POLICIES) -> ControllerSettings:
-    """Read the controller's settings out of the broker's configuration (dynamic overrides included)."""
+    """Return the controller's settings from the broker's configuration (dynamic overrides included)."""
     return ControllerSettings(
         broker_id=config.broker_id,
         num_partitions=config.int("num.partitions"),

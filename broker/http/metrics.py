@@ -132,7 +132,7 @@ def _apis(apis: Iterable[ApiFigures]) -> Iterator[Metric]:
 def _logs(store: LogStore) -> Iterator[Metric]:
     sizes: dict[str, int] = {}
     segments = lost = 0
-    for log in store.all_logs():
+    for log in store.logs.all_current():
         lost += len(log.segments.lost_tails)
         sizes[log.tp.topic] = sizes.get(log.tp.topic, 0) + log.size
         segments += len(log.segments)

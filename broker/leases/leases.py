@@ -114,7 +114,7 @@ class Leases:
     def log_truncated(self, tp: TopicPartition, offset: int) -> None:
         """End the leases and drop the decision that reach above `offset`, where a truncated log ends now."""
         self.book.lose_replica(tp, f"the log was truncated to {offset}", self.ports.clock.now_ms(), offset)
-        decision, replica = self.decisions.get(tp), self.ports.store.get(tp)
+        decision, replica = self.decisions.get(tp), self.ports.store.logs.get(tp)
         if decision is not None and decision.range_end > offset:
             del self.decisions[tp]
             if replica is not None:
@@ -159,7 +159,7 @@ class Leases:
                 self.remove_directory(leased)
 
     def _forgotten(self, lease: Lease) -> None:
-        partition_log = self.ports.store.get(lease.tp)
+        partition_log = self.ports.store.logs.get(lease.tp)
         if partition_log is not None and lease.state is LeaseState.COMMITTED:
             self._remove_later(persistence.ended_path(f"{partition_log.directory}/{layout.LEASES}", lease.lease_id))
 
@@ -180,7 +180,7 @@ class Leases:
     def replica(self, tp: TopicPartition) -> tuple[Partition, PartitionLog]:
         """Return this broker's replica and its log; raises LeaseError(unknown_partition)."""
         partition = self.ports.replicas.partition(tp)
-        partition_log = self.ports.store.get(tp)
+        partition_log = self.ports.store.logs.get(tp)
         followed: object = None if partition is None else partition.log
         if partition is None or partition_log is None or followed is not partition_log:
             raise LeaseError("unknown_partition", 404, f"broker {self.broker_id} has no replica of {tp}")
@@ -209,7 +209,7 @@ class Leases:
         if leased is None or not leased.is_set_up:
             raise LeaseError("unknown_lease", 404, f"lease {lease.lease_id} is not known here: take a new one")
         partition = self.ports.replicas.partition(lease.tp)
-        partition_log: object = self.ports.store.get(lease.tp) if partition is None else partition.log
+        partition_log: object = self.ports.store.logs.get(lease.tp) if partition is None else partition.log
         if partition_log is not leased.log:
             self.book.lose(lease, "the replica is not here any more", self.ports.clock.now_ms())
             raise lease_ended(lease)

@@ -24,7 +24,7 @@ log = structlog.get_logger("logyard.leases")
 
 async def restore(leases: Leases) -> None:
     """Restore what outlived the last run. Call it once the logs are loaded, before anything is deleted from them."""
-    logs = list(leases.ports.store.all_logs())
+    logs = list(leases.ports.store.logs.all_current())
     for at in range(0, len(logs), LOGS_TOGETHER):
         group = logs[at : at + LOGS_TOGETHER]
         stored_by_log = await leases.ports.run_blocking(

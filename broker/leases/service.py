@@ -241,7 +241,7 @@ class LeaseService:
             lease.swapped = True
 
         async def save_clean_offset(offset: int) -> None:
-            if self._leases.ports.store.get(lease.tp) is leased.log:
+            if self._leases.ports.store.logs.get(lease.tp) is leased.log:
                 await self._leases.ports.store.set_cleaner_offset(lease.tp, offset)
 
         try:
@@ -306,7 +306,7 @@ class LeaseService:
             "log_dirs": [{"path": path, "online": path in online} for path in ports.store.log_dirs],
             "partitions": rows,
             "strays": replica_status.strays(
-                found, [*ports.store.all_logs(), *ports.store.future_logs()], self._leases.is_ours
+                found, [*ports.store.logs.all_current(), *ports.store.logs.all_futures()], self._leases.is_ours
             ),
         }
 
@@ -333,7 +333,7 @@ class LeaseService:
     async def decision(self, topic: str, partition: int) -> tuple[bytes, str]:
         """GET /decisions/{topic}/{partition}: returns the bytes and their SHA-256."""
         tp = TopicPartition(topic, partition)
-        kept, log = self._leases.decisions.get(tp), self._leases.ports.store.get(tp)
+        kept, log = self._leases.decisions.get(tp), self._leases.ports.store.logs.get(tp)
         data = None
         if kept is not None and log is not None and self._leads(tp):
             read = partial(persistence.read_decision, self._leases.ports.disk, f"{log.directory}/{layout.LEASES}")

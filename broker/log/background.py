@@ -1,4 +1,4 @@
-"""Work on the event loop that nobody waits for: periodic, delayed, or at once."""
+"""Work on the event loop that nobody waits for: periodic, delayed, or immediate."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine

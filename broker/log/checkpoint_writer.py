@@ -1,4 +1,4 @@
-"""When the four checkpoints of each log directory are written, and what they say."""
+"""The four checkpoints of each log directory: their contents, and when they are written."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from logyard.broker.model import TopicPartition
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of `directories`, which speak of `logs()`.
+    """Writes the checkpoints of `directories`; `logs()` are the logs whose offsets they hold.
 
-    Most writes wait for the disk in a thread, through `run`, one at a time. Those that must be done before anything
-    else happens to a log are done on the spot; an older write that is under way is void then.
+    Most writes run in a thread, through `run`, one at a time. Writes that must be finished before anything else happens
+    to a log are done at once; a slower older write is discarded then.
     """
 
     def __init__(self, directories: LogDirectories, logs: Callable[[], list[PartitionLog]], run: RunBlocking) -> None:
@@ -24,7 +24,7 @@ class CheckpointWriter:
         self._one_at_a_time = asyncio.Lock()
 
     def offsets(self, directory: LogDirectory, name: str) -> Offsets:
-        """Return what a checkpoint of this directory should say now."""
+        """Return the current content of a checkpoint of this directory."""
         mine = (log for log in self._logs() if log.failure is None and directory.holds(log.directory))
         if name == layout.HIGH_WATERMARKS:
             return {log.tp: log.high_watermark for log in mine}
@@ -36,7 +36,7 @@ class CheckpointWriter:
         return {tp: offset for tp, offset in directory.offsets[name].items() if tp in hosted}
 
     def on_disk(self, log: PartitionLog) -> dict[str, int | None]:
-        """Return the log's line of each of the four checkpoints on disk, by file name."""
+        """Return the log's entry in each of the four checkpoints on disk, by file name; None where it has none."""
         offsets = self._directories.of(log.directory).offsets
         return {name: offsets.get(name, {}).get(log.tp) for name in layout.CHECKPOINTS}
 
@@ -56,13 +56,13 @@ class CheckpointWriter:
                 await self._write_in_turn(directory, name, offsets)
 
     async def set_cleaner_offset(self, log: PartitionLog, offset: int) -> None:
-        """Write up to where a log is cleaned. Raises StorageError."""
+        """Write the log's cleaner offset: it is cleaned below that. Raises StorageError."""
         directory, name = self._directories.of(log.directory), layout.CLEANER_OFFSETS
         async with self._one_at_a_time:
             await self._write_in_turn(directory, name, {**self.offsets(directory, name), log.tp: offset})
 
     async def _write_in_turn(self, directory: LogDirectory, name: str, offsets: Offsets) -> None:
-        """Write a checkpoint; the caller holds the lock. A newer one written on the spot meanwhile wins."""
+        """Write a checkpoint; the caller holds the lock. A newer write that `write_now` did meanwhile wins."""
         turn = directory.begin_write(name)
         await self._run(lambda: directory.stage_write(name, offsets))
         if directory.finish_write(name, offsets, turn):
@@ -71,18 +71,18 @@ class CheckpointWriter:
     # -- on the spot ----------------------------------------------------------------------------------------
 
     def forget(self, tp: TopicPartition, path: str) -> None:
-        """A log is about to be made: let no checkpoint have an entry of an earlier log of that name.
+        """Before a log is created: remove what the checkpoints hold of an earlier log of that name.
 
-        An old log start would have the new log dropped at the next start, an old watermark show what is not committed,
-        an old cleaner's offset keep it from being cleaned.
+        An old log start would delete the new log at the next start, an old high watermark would show uncommitted
+        records, and an old cleaner offset would keep the log from being cleaned.
         """
         directory = self._directories.of(path)
         for name in layout.CHECKPOINTS:
-            if directory.speaks_of(name, tp):
+            if directory.mentions(name, tp):
                 directory.write_now(name, self.offsets(directory, name))
 
     def recovery_point_fell(self, log: PartitionLog) -> None:
-        """Let no checkpoint on disk, or on its way there, claim more than the log's recovery point."""
+        """Make sure that no checkpoint, on disk or being written, is above the log's recovery point."""
         directory, name = self._directories.of(log.directory), layout.RECOVERY_POINTS
         if directory.offsets[name].get(log.tp, 0) > log.recovery_point:
             directory.write_now(name, self.offsets(directory, name))
@@ -90,7 +90,7 @@ class CheckpointWriter:
             directory.begin_write(name)
 
     def log_was_cut(self, log: PartitionLog, offset: int) -> None:
-        """Let no checkpoint have a start or a cleaner's offset above the log's."""
+        """Make sure that no checkpoint has a log start or a cleaner offset above the log's."""
         directory = self._directories.of(log.directory)
         cleaned = directory.offsets[layout.CLEANER_OFFSETS]
         if cleaned.get(log.tp, 0) > offset:

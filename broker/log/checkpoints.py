@@ -1,6 +1,6 @@
-"""The small text files of a log directory, byte for byte (facts §12): encode, decode, nothing else.
+"""The small text files of a log directory, byte for byte (facts §12): encoding and decoding, nothing else.
 
-All decoders raise CorruptData with what is wrong; they do not know file names, the caller adds them.
+All decoders raise CorruptData, which says what is wrong; the caller adds the file's name.
 """
 
 import re
@@ -21,13 +21,14 @@ _UNESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Return a checkpoint of one offset per partition (high watermarks, recovery points, log starts, cleaner)."""
+    """Return the bytes of a checkpoint with one offset per partition (high watermarks, recovery points, log starts,
+    cleaner)."""
     lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in offsets.items()]
     return f"0\n{len(lines)}\n{''.join(lines)}".encode()
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """Read what `encode_offsets` wrote; an empty or version-only file has no entries."""
+    """Parse what `encode_offsets` wrote; a file that is empty or has only a version has no entries."""
     offsets: dict[TopicPartition, int] = {}
     for words in _counted_lines(data, words_per_line=3):
         topic, partition, offset = words
@@ -36,13 +37,13 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(entries: Sequence[EpochEntry]) -> bytes:
-    """Return a `leader-epoch-checkpoint`."""
+    """Return the bytes of a `leader-epoch-checkpoint`."""
     lines = [f"{entry.epoch} {entry.start_offset}\n" for entry in entries]
     return f"0\n{len(lines)}\n{''.join(lines)}".encode()
 
 
 def decode_epochs(data: bytes) -> list[EpochEntry]:
-    """Read a `leader-epoch-checkpoint`; refuses entries that do not increase."""
+    """Parse a `leader-epoch-checkpoint`; raises CorruptData if the entries do not increase."""
     entries: list[EpochEntry] = []
     for epoch, start in _counted_lines(data, words_per_line=2):
         entry = EpochEntry(_integer(epoch), _integer(start))
@@ -53,12 +54,12 @@ def decode_epochs(data: bytes) -> list[EpochEntry]:
 
 
 def encode_partition_metadata(topic_id: TopicId) -> bytes:
-    """Return `partition.metadata` (no newline at its end)."""
+    """Return the bytes of `partition.metadata` (no newline at its end)."""
     return f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: bytes) -> TopicId:
-    """Read the topic id out of `partition.metadata`."""
+    """Return the topic id in `partition.metadata`."""
     pairs = dict(line.split(": ", 1) for line in _text(data).splitlines() if ": " in line)
     if pairs.get("version") != "0":
         raise CorruptData(f"version {pairs.get('version')!r}, 0 is expected")
@@ -73,14 +74,15 @@ def decode_partition_metadata(data: bytes) -> TopicId:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryIdentity:
-    """What `meta.properties` says: whose directory it is. Keys we do not know are kept as they are."""
+    """The content of `meta.properties`: the broker and cluster that own the directory. Unknown keys are kept."""
 
     broker_id: int | None
     cluster_id: str | None
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, cluster_id: str, broker_id: int) -> None:
-        """Raise LogyardError where it is another's (facts §2: InconsistentClusterId, InconsistentBrokerId)."""
+        """Raise LogyardError if it is another broker's or cluster's (facts §2: InconsistentClusterId,
+        InconsistentBrokerId)."""
         if self.cluster_id not in (None, cluster_id):
             raise LogyardError(
                 f"the log directories belong to cluster {self.cluster_id}, ZooKeeper to {cluster_id}: "
@@ -94,7 +96,7 @@ class DirectoryIdentity:
 
 
 def encode_meta_properties(identity: DirectoryIdentity, now_ms: int) -> bytes:
-    """Return `meta.properties` as Java's Properties writes it, the comment lines included (UTC)."""
+    """Return the bytes of `meta.properties` as Java's Properties writes it, with its comment lines (UTC)."""
     lines = ["#", f"#{_java_date(now_ms)}", "version=0"]
     if identity.broker_id is not None:
         lines.append(f"broker.id={identity.broker_id}")
@@ -105,9 +107,10 @@ def encode_meta_properties(identity: DirectoryIdentity, now_ms: int) -> bytes:
 
 
 def decode_meta_properties(data: bytes) -> DirectoryIdentity:
-    """Read `meta.properties`; a version that is not 0 (1 is KRaft's) and a broker.id that is no number are refused.
+    """Parse `meta.properties`; raises CorruptData for a version other than 0 (1 is KRaft's) or a broker.id that is no
+    number.
 
-    As in Kafka a file that says nothing, an empty one or one of garbage, is nobody's: it is written anew.
+    As in Kafka, an empty or unreadable file belongs to nobody, and is written again.
     """
     pairs: dict[str, str] = {}
     for raw in data.decode("utf-8", "replace").splitlines():
@@ -158,7 +161,7 @@ def _integer(word: str) -> int:
 
 
 def _java_date(now_ms: int) -> str:
-    """`Sat Nov 21 09:43:33 UTC 2026`: java.util.Date's text, in English whatever the machine speaks."""
+    """`Sat Nov 21 09:43:33 UTC 2026`: the text of java.util.Date, in English whatever the locale."""
     at = datetime.fromtimestamp(now_ms / 1000, UTC)
     return f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at:%d %H:%M:%S} UTC {at.year}"
 

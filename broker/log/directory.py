@@ -1,7 +1,7 @@
-"""One log directory: whose it is, whether it was left clean, its checkpoints, its partitions (facts §12, §13).
+"""One log directory: its owner, its mark of a clean shutdown, its checkpoints, its partitions (facts §12, §13).
 
-Rule 1: a checkpoint is replaced in one step, by one writer at a time; a newer write makes a slower older one void.
-Rule 2: the mark of a clean shutdown is taken away before anything is opened, and set only when all is closed.
+Rule 1: a checkpoint is replaced atomically, by one writer at a time; a newer write discards a slower older one.
+Rule 2: the mark of a clean shutdown is removed before any log is opened, and written only when all are closed.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,18 +16,18 @@ from logyard.broker.model import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 
-# A damaged one of these costs time at the start or retention; a damaged one of the others puts the directory offline.
+# Losing one of these makes the start or retention slower; a damaged one of the others puts the directory offline.
 _MAY_BE_LOST = frozenset({layout.RECOVERY_POINTS, layout.LOG_STARTS})
 
 
 class IdentityMismatch(LogyardError):
-    """A log directory belongs to another broker, another cluster, or is not like the others: nothing is touched."""
+    """A log directory belongs to another broker or cluster, or the directories differ; nothing in them is changed."""
 
 
 @dataclass(slots=True)
-class Found:
-    """What a log directory holds: partitions' directories, those that a move fills, those to be removed, and paths that
-    belong to no replica."""
+class DirectoryContents:
+    """The entries of a log directory: the names of live, future and deleted partition directories, each with its
+    partition, and the paths of directories that belong to no replica."""
 
     live: list[tuple[str, TopicPartition]] = field(default_factory=list)
     future: list[tuple[str, TopicPartition]] = field(default_factory=list)
@@ -36,13 +36,14 @@ class Found:
 
 
 class DuplicateReplica(StorageError):
-    """One replica lies in two log directories: which one counts is for people to say."""
+    """One replica lies in two log directories, and an operator has to decide which one counts."""
 
 
 class LogDirectory:
-    """A log directory; `path` is as configured, `replicas` how many it has.
+    """A log directory. `path` is as configured; `replicas` is how many lie in it.
 
-    `ran_on`: the machine runs on since the logs were last loaded (as far as is known), so nothing written is lost.
+    `same_boot`: the machine has not restarted since the logs were last loaded, as far as is known, so no write was
+    lost.
 
     All methods wait for the disk, and raise DiskError.
     """
@@ -54,7 +55,7 @@ class LogDirectory:
         self.note = note
         self.online = True
         self.clean = False
-        self.ran_on = True
+        self.same_boot = True
         self.replicas = 0
         self.identity: DirectoryIdentity | None = None
         self.offsets: dict[str, Offsets] = {}
@@ -70,7 +71,7 @@ class LogDirectory:
         return f"{self.root}/{name}"
 
     def open(self) -> None:
-        """Make it if need be, lock it, read whose it is. Raises DiskError, DirectoryLocked, CorruptData."""
+        """Create the directory if missing, lock it, read its owner. Raises DiskError, DirectoryLocked, CorruptData."""
         if not self.disk.exists(self.root):
             self.disk.make_directory(self.root)
             self.disk.sync_directory(self.root.rpartition("/")[0] or "/")
@@ -90,26 +91,26 @@ class LogDirectory:
             self._release = None
 
     def claim(self, identity: DirectoryIdentity, now_ms: int) -> None:
-        """Write whose it is; keys of ours that the file does not know (directory.id) stay."""
+        """Write the owner; other keys in the file, such as Kafka's directory.id, are kept."""
         extra = {} if self.identity is None else self.identity.extra
         kept = DirectoryIdentity(identity.broker_id, identity.cluster_id, extra)
         if kept != self.identity:
             write_whole(self.disk, self._at(layout.META_PROPERTIES), checkpoints.encode_meta_properties(kept, now_ms))
             self.identity = kept
 
-    def begin(self) -> Found:
-        """Start loading: take the clean mark away, read the checkpoints, list what is there.
+    def begin(self) -> DirectoryContents:
+        """Start loading: remove the clean mark, read the checkpoints, list the directory.
 
-        Raises CorruptData where the high watermarks or the cleaner's offsets do not parse.
+        Raises CorruptData if the high watermarks or the cleaner offsets do not parse.
         """
         self.clean = self.disk.exists(self._at(layout.CLEAN_SHUTDOWN))
         if self.clean:
             self.disk.remove(self._at(layout.CLEAN_SHUTDOWN))
             self.disk.sync_directory(self.root)
-        self.ran_on = self._boot_noted() in (None, self.disk.boot_id().encode())
+        self.same_boot = self._boot_noted() in (None, self.disk.boot_id().encode())
         for name in layout.CHECKPOINTS:
             self.offsets[name] = self._read(name)
-        found = Found()
+        found = DirectoryContents()
         for entry in self.disk.list(self.root):
             if entry.is_directory:
                 parsed = layout.parse_directory_name(entry.name)
@@ -123,8 +124,8 @@ class LogDirectory:
                     found.strays.append(self._at(entry.name))
         return found
 
-    def loaded(self) -> None:
-        """All logs are loaded, and recovered from what the machine may have lost: note in which run of it."""
+    def note_loaded(self) -> None:
+        """Record the machine's boot id: all logs are loaded, and recovered from what this boot may have lost."""
         boot = self.disk.boot_id().encode()
         if self._boot_noted() != boot:
             write_whole(self.disk, self._at(layout.BOOT), boot)
@@ -147,27 +148,30 @@ class LogDirectory:
             return {}
 
     def mark_clean(self) -> None:
-        """Say that all logs were closed and everything is synced."""
+        """Write the mark of a clean shutdown: all logs are closed and everything is synced."""
         write_whole(self.disk, self._at(layout.CLEAN_SHUTDOWN), checkpoints.CLEAN_SHUTDOWN)
 
     # -- checkpoints ----------------------------------------------------------------------------------------
 
-    def speaks_of(self, name: str, tp: TopicPartition) -> bool:
-        """Whether a checkpoint on disk, or on its way there, has an entry of that replica."""
+    def mentions(self, name: str, tp: TopicPartition) -> bool:
+        """Whether a checkpoint, on disk or being written, has an entry of that replica."""
         return tp in self.offsets.get(name, ()) or tp in self._staged.get(name, ())
 
     def begin_write(self, name: str) -> int:
-        """Get a turn to write a checkpoint: hand it to `finish_write`, which refuses it once a later turn was given."""
+        """Start to write a checkpoint, and return the turn for `finish_write`, which refuses it once a later one was
+        given."""
         self._versions[name] = self._versions.get(name, 0) + 1
         return self._versions[name]
 
     def stage_write(self, name: str, offsets: Offsets) -> None:
-        """Write and sync the new content beside the file. May run in a thread, one at a time for each name."""
+        """Write and sync the new content to a temporary file. May run in a thread, one at a time for each
+        checkpoint."""
         self._staged[name] = offsets
         stage(self.disk, self._at(name) + layout.TEMPORARY, checkpoints.encode_offsets(offsets))
 
     def finish_write(self, name: str, offsets: Offsets, turn: int) -> bool:
-        """Put what was staged in place, unless it is out of date; the directory has to be synced then."""
+        """Rename the staged file into place and return True; False if it is out of date. The caller syncs the
+        directory."""
         self._staged.pop(name, None)
         if self._versions[name] != turn:
             return False
@@ -176,18 +180,18 @@ class LogDirectory:
         return True
 
     def write_now(self, name: str, offsets: Offsets) -> None:
-        """Write a checkpoint on the spot; whoever is at it with older values has lost his turn."""
+        """Write a checkpoint at once; a write in progress, of older values, is discarded."""
         self.begin_write(name)
         write_whole(self.disk, self._at(name), checkpoints.encode_offsets(offsets), suffix=".now.tmp")
         self.offsets[name] = offsets
 
     def remove_leftover(self, name: str) -> None:
-        """Remove a partition directory that was marked for it."""
+        """Remove a partition directory that was renamed to `-delete`."""
         self.disk.remove_tree(self._at(name))
 
 
 def agreed_identity(directories: list[LogDirectory]) -> DirectoryIdentity | None:
-    """Return whose the directories are; None where none says. Raises IdentityMismatch where they differ."""
+    """Return the owner that the directories name, None if none does. Raises IdentityMismatch if they differ."""
     agreed: DirectoryIdentity | None = None
     for directory in directories:
         mine = directory.identity
@@ -213,7 +217,7 @@ class LogDirectories:
         return [directory for directory in self.all if directory.online]
 
     def of(self, path: str) -> LogDirectory:
-        """Return the directory a path lies in (the innermost one); raises KeyError where it is in none."""
+        """Return the directory a path lies in (the innermost one); raises KeyError if it is in none."""
         holding = [directory for directory in self.all if directory.holds(path)]
         if not holding:
             raise KeyError(path)

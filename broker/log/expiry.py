@@ -1,4 +1,4 @@
-"""What grows old in logs goes from time to time: segments, by the topic's retention, and silent producers."""
+"""Periodic expiry in logs: old segments by the topic's retention, and silent producers."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -13,9 +13,9 @@ SEGMENTS_PER_TURN = 4  # of one log
 
 
 class Expiry:
-    """Goes through all `logs()`; between many of them `pause` gives the event loop its turn.
+    """Goes through all `logs()`; `pause` yields to the event loop every `LOGS_PER_TURN` logs.
 
-    A log whose directory fails meanwhile is passed over: the error is raised when the log is next used.
+    A log whose directory fails meanwhile is skipped: the error is raised when the log is next used.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Expiry:
                 await self._pause()
 
     async def expire_producers(self, expiration_ms: int) -> None:
-        """Forget producers that were silent for that long."""
+        """Forget the producers that have been silent for `expiration_ms`."""
         now_ms = self._clock.now_ms()
         await self._each(lambda log: log.producers.expire(now_ms, expiration_ms), self._logs())
 

@@ -1,8 +1,8 @@
-"""Which bytes a fetch reads: whole batches of one segment, found through the index and bounded by size and offset.
+"""The bytes that a fetch reads: whole batches of one segment, found through the index, limited by size and offset.
 
-A look-up reads a few batch headers near two index entries. Where these are not in memory (and where a closed
-segment's index is not loaded) nothing is read on the spot: the slice is *cold*, `load_nowait` returns None, and
-`load`, in a thread, does look-up and read together.
+A look-up reads a few batch headers near two index entries. If these are not in memory, or a closed segment's index is
+not loaded, nothing is read yet: the slice is *cold*, `load_nowait` returns None, and `load`, in a thread, does both the
+look-up and the read.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ EMPTY = memoryview(b"")
 
 
 class Span(NamedTuple):
-    """Bytes of a log file; empty where nothing may be read."""
+    """A range of bytes in a log file; empty if nothing may be read."""
 
     position: int
     size: int
@@ -31,7 +31,7 @@ NOTHING = Span(0, 0)
 class Wanted(NamedTuple):
     """One read: from the batch that holds `offset`, at most `max_bytes` (the first batch whole if `min_one`).
 
-    `limit_offset` is None where all of the segment may be read.
+    `limit_offset` is None if all of the segment may be read.
     """
 
     offset: int
@@ -41,12 +41,12 @@ class Wanted(NamedTuple):
 
 
 def locate(segment: Segment, size: int, wanted: Wanted, read: scan.Read) -> Span | None:
-    """Find the bytes to answer with; None where the segment (its first `size` bytes) ends below the offset.
+    """Return the bytes to answer with; None if the segment (its first `size` bytes) ends below the offset.
 
-    In a thread, `segment` is a reader: the log may be cut meanwhile, and then what is found here must not be kept.
-    Raises scan.NotCached if `read` says so.
+    In a thread, pass a `Segment.reader`: the log may be cut meanwhile, and the results must not be cached then. Raises
+    scan.NotCached if `read` does.
     """
-    start = segment.known.position_of(wanted.offset)
+    start = segment.cache.position_of(wanted.offset)
     first_size = None
     if start is None:
         place = scan.first_reaching(read, segment.index.floor(wanted.offset), size, wanted.offset)
@@ -62,8 +62,8 @@ def locate(segment: Segment, size: int, wanted: Wanted, read: scan.Read) -> Span
 
 
 def _limit_position(segment: Segment, start: int, size: int, limit_offset: int, read: scan.Read) -> int:
-    """Where the first batch begins that reaches the limit: it and all behind it stay out."""
-    known = segment.known.position_of(limit_offset)
+    """Return where the first batch begins that reaches the limit; it and all later ones are left out."""
+    known = segment.cache.position_of(limit_offset)
     if known is not None:
         return min(known, size)
     try:
@@ -72,17 +72,17 @@ def _limit_position(segment: Segment, start: int, size: int, limit_offset: int, 
         place = None  # a closed segment that lost its tail
     if place is None:
         return size
-    segment.known.remember(limit_offset, place.position)
+    segment.cache.remember(limit_offset, place.position)
     return place.position
 
 
 def _cut(segment: Segment, start: int, end: int, wanted: Wanted, first_size: int | None, read: scan.Read) -> int:
-    """The end of the last whole batch within max_bytes, or of the first batch."""
+    """Return the end of the last whole batch within max_bytes, or of the first batch."""
     limit = start + wanted.max_bytes
     boundary, next_offset = scan.boundary_within(read, max(start, segment.index.floor_of_position(limit)), end, limit)
     if next_offset is not None:
-        # The next fetch of a reader that goes on from here.
-        segment.known.remember(next_offset, boundary)
+        # The reader's next fetch will most likely start here.
+        segment.cache.remember(next_offset, boundary)
     if boundary > start or not wanted.min_one:
         return boundary
     if first_size is None:
@@ -91,10 +91,10 @@ def _cut(segment: Segment, start: int, end: int, wanted: Wanted, first_size: int
 
 
 class LogSlice:
-    """Batches to be read from a log, bound to an open file: it stays readable when the segment is deleted.
+    """Batches to be read from a log, bound to an open file, so they can be read after the segment is deleted.
 
-    `size` is exact unless the slice is cold; then it is the most that may come (the first batch may be larger).
-    When the log was truncated or compacted in between, no bytes are returned: read again.
+    `size` is exact unless the slice is cold; then it is the most that will be read (a larger first batch excepted). If
+    the log was truncated or compacted in between, no bytes are returned, and the caller reads again.
     """
 
     __slots__ = ("_cuts", "_file", "_look_up", "_segments", "_span", "size")
@@ -119,11 +119,11 @@ class LogSlice:
 
     @property
     def is_cold(self) -> bool:
-        """Whether the bytes have yet to be found, which only `load` does."""
+        """Whether the bytes are not yet found, which only `load` does."""
         return self._span is None
 
     def load_nowait(self) -> memoryview | None:
-        """Return the batches if they are in memory; None where `load` has to be called in a thread."""
+        """Return the batches if they are in memory; None if `load` has to be called in a thread."""
         span = self._span
         if span is None:
             return None
@@ -160,7 +160,7 @@ class LogSlice:
 
 
 LostTail = Callable[[Segment, int, Exception], None]
-"""Is told of a closed segment that ends inside a batch, of the first offset that is not there, and why."""
+"""Called for a closed segment that ends inside a batch, with the first missing offset and the error."""
 
 
 def find(
@@ -175,8 +175,9 @@ def find(
 ) -> LogSlice:
     """Find whole batches from the one that holds `offset` on, all below `limit_offset`, in one segment.
 
-    At most `max_bytes`; with `min_one` at least one batch, if there is one below the limit. A segment without its tail
-    is read past. `interval` is index.interval.bytes. Raises StorageError for damaged data.
+    At most `max_bytes`; with `min_one` at least one batch, if there is one below the limit. If a closed segment has
+    lost its tail, the search goes on in the next one. `interval` is index.interval.bytes. Raises StorageError for
+    damaged data.
     """
     row, active = segments.all, segments.active
     number = segments.number_of(offset) if offset < limit_offset else len(row)
@@ -207,7 +208,7 @@ def find(
 
 
 class ColdLookup:
-    """A look-up that a thread does later, in the segments as they are when it is made; the arguments are `find`'s."""
+    """A look-up to be done later in a thread, in the segments as they are now; the arguments are those of `find`."""
 
     def __init__(
         self,
@@ -227,11 +228,11 @@ class ColdLookup:
         self._wanted, self._log_end, self._interval, self._lost_tail = wanted, log_end, interval, lost_tail
 
     def slice(self) -> LogSlice:
-        """Return a slice whose `load` looks it up."""
+        """Return a slice whose `load` does this look-up."""
         return LogSlice(self._segments, None, None, min(self._wanted.max_bytes, self._first.size), self.look_up)
 
     def look_up(self) -> tuple[Segment, Span] | None:
-        """Find the segment and the bytes in it; None where there are none, or where the log was cut meanwhile."""
+        """Find the segment and the bytes in it; None if there are none, or the log was cut meanwhile."""
         wanted, behind = self._wanted, self._behind
         limit = wanted.limit_offset
         reader, size = self._first, self._first.size
@@ -240,7 +241,7 @@ class ColdLookup:
                 size = self._active_size if at == len(behind) else behind[at - 1].size
                 reader = behind[at - 1].reader()
                 if self._segments.cuts != self._cuts:
-                    return None  # or it would be known as it is after the cut
+                    return None  # otherwise the reader would show the segment after the cut
             index_builder.look_into(reader, self._interval)
             reaches = behind[at].base_offset if at < len(behind) else self._log_end
             question = wanted if limit is None or limit < reaches else wanted._replace(limit_offset=None)

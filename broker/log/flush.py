@@ -1,9 +1,9 @@
-"""Flushing: up to where a log is durable, what has to be synced to get further, and the plan that does it.
+"""Flushing: how much of a log is durable, what has to be synced to get further, and the plan that does it.
 
-Rule 1: what lies below `recovery_point` is synced, indexes and epochs included. A truncation below it is told to the
-        listener first, so that the checkpoint on disk never claims more than there is (facts §13).
-Rule 2: what changes while a flush is under way stays unsynced: every change counts a version up, and a flush settles
-        only the versions that it saw.
+Rule 1: everything below `recovery_point` is synced, indexes and epochs included. Before a truncation below it the
+listener is called, so that the checkpoint on disk never claims more than there is (facts §13).
+Rule 2: changes during a flush stay unsynced: every change increments a version, and a flush settles only the versions
+that it saw.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from logyard.broker.log.segment.segment_list import SegmentList
 
 
 class UnsyncedSeen(NamedTuple):
-    """What one flush has seen besides segments: files and directories to be synced, and as of which versions."""
+    """The files and directories, besides the segments, that one flush syncs, and their versions."""
 
     files: list[DiskFile]
     directories: list[str]
@@ -23,7 +23,7 @@ class UnsyncedSeen(NamedTuple):
 
 
 class FlushPlan(NamedTuple):
-    """What has to be synced so that all below `up_to` is durable, indexes and checkpoints of the log included."""
+    """What to sync so that everything below `up_to` is durable, with the log's indexes and checkpoints."""
 
     disk: Disk
     up_to: int
@@ -33,7 +33,7 @@ class FlushPlan(NamedTuple):
     besides: UnsyncedSeen
 
     def run(self) -> None:
-        """Sync it all. Waits for the disk; any thread may do it while the log goes on."""
+        """Sync it all. Waits for the disk; may run in any thread while the log is written to."""
         for file in (*self.files, *self.besides.files):
             file.sync()
         for directory in self.besides.directories:
@@ -41,11 +41,11 @@ class FlushPlan(NamedTuple):
 
 
 class FlushState:
-    """How much of one log is durable: its records up to `recovery_point`, and which names beside them are not yet.
+    """How much of one log is durable: its records up to `recovery_point`, and which files and names are not yet.
 
-    `is_new`: the directory's own name is not synced either. `is_as_found`: after a clean end nothing has changed in
-    the directory but epochs, in which nothing may be written. `flushed_at` is when the log was last flushed, in
-    seconds on the clock that never goes back; None until somebody has looked.
+    `is_new`: the directory's own name is not synced either. `is_as_found`: since a clean shutdown nothing has changed
+    in the directory except the leader epochs. `flushed_at` is the time of the last flush in seconds of the monotonic
+    clock; None before the first check.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class FlushState:
         self._paths: dict[str, int] = {}
         self._version = 1
         self._synced = 1 if synced else 0
-        self._own_name = 1 if is_new else 0  # as of which version the directory has its name, 0: synced
+        self._own_name = 1 if is_new else 0  # the version at which the directory got its name; 0 once that is synced
 
     # -- what is unsynced -----------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class FlushState:
         self.note_epochs(path)
 
     def note_epochs(self, path: str) -> None:
-        """The same of the file of epochs."""
+        """Have the next flush sync the file of leader epochs."""
         self._version += 1
         self._paths[path] = self._version
 
@@ -110,15 +110,15 @@ class FlushState:
     # -- plans ----------------------------------------------------------------------------------------------
 
     def plan(self, end: int) -> FlushPlan | None:
-        """Gather what makes all below `end` durable; None where nothing is to be done.
+        """Return the plan that makes everything below `end` durable; None if nothing is to be done.
 
-        Run the plan anywhere, then hand it to `done`. Overlapping plans are fine: each is complete.
+        Run the plan in any thread, then pass it to `done`. Plans may overlap: each is complete.
         """
         segments = self._segments
         first = segments.number_of(self.recovery_point)
         behind = segments.number_of(end - 1) + 1 if end > self.recovery_point else first
         while first > 0 and segments[first - 1].unsynced:
-            first -= 1  # its records are durable, but it was sealed since: its end and its indexes are not
+            first -= 1  # its records are durable, but it was sealed since, so its end and its indexes are not
         affected = segments.all[first:behind]
         is_clear = not self._paths and self._synced == self._version and not self._own_name
         if not affected and is_clear:
@@ -127,7 +127,7 @@ class FlushState:
         return FlushPlan(self._disk, end, segments.cuts, files, affected, self._seen())
 
     def done(self, plan: FlushPlan) -> None:
-        """A plan was run: move the recovery point, unless the log was cut or let go of in between."""
+        """After a plan was run: advance the recovery point, unless the log was cut or discarded in between."""
         self._settle(plan.besides)
         if plan.cuts != self._segments.cuts:
             return

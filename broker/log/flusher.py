@@ -10,7 +10,7 @@ from logyard.broker.log.partition_log import PartitionLog
 
 
 class Flusher:
-    """Flushes `logs()` without holding up the event loop: what waits for the disk goes through `run`."""
+    """Flushes `logs()` without blocking the event loop: syncs go through `run`."""
 
     def __init__(
         self, clock: Clock, run: RunBlocking, logs: Callable[[], list[PartitionLog]], note: Callable[[str], None]
@@ -34,7 +34,7 @@ class Flusher:
         self._wanted.set()
 
     async def serve(self) -> None:
-        """Flush what waits, again and again."""
+        """Call `flush_waiting` whenever a flush was asked for; never returns."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -57,7 +57,7 @@ class Flusher:
                 await self._flush_one_of_many(log)
 
     async def _flush_one_of_many(self, log: PartitionLog, up_to: int | None = None) -> None:
-        """What goes wrong with one log must not keep the others from being flushed."""
+        """Flush one log; an error must not keep the other logs from being flushed."""
         try:
             await self.flush(log, up_to)
         except StorageError:

@@ -1,7 +1,7 @@
 """The names of files and directories in a log directory, exactly as Kafka spells them (facts §12).
 
-A partition's directory is `T-P`; while it is being removed, moved or was found unwanted it is
-`T-P.<32 hex>-delete`, `-future` or `-stray`. A segment's files carry its base offset in twenty digits.
+A partition's directory is `T-P`; while it is deleted, filled by a move, or unwanted, it is `T-P.<32 hex>-delete`,
+`-future` or `-stray`. A segment's files have its base offset, in twenty digits, in their names.
 """
 
 import re
@@ -30,7 +30,7 @@ MOVED = ".moved"  # ours: this directory is the newer of two with one name
 
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
-BOOT = ".logyard-boot"  # ours: in which run of the machine all logs were last loaded
+BOOT = ".logyard-boot"  # ours: the boot id of the machine when all logs were last loaded
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -43,12 +43,12 @@ NAME_LENGTH_MAX = 255
 _MARKED = re.compile(r"(.+)-(\d+)\.([0-9a-f]{32})-(delete|future|stray)")
 _PLAIN = re.compile(r"(.+)-(\d+)")
 _OFFSET_DIGITS = 20
-# What may stand behind the offset: (kind, suffix). A start takes apart the names of all files there are.
+# The possible endings after the offset, as (kind, suffix). A table, because a start parses the names of all files.
 _ENDINGS = {k + s: (k, s) for k in (*SEGMENT_KINDS, SNAPSHOT) for s in ("", DELETED, CLEANED, SWAP)}
 
 
 class DirectoryKind(Enum):
-    """What a partition directory is there for; the value is the mark at the end of its name."""
+    """The purpose of a partition directory; the value is the mark at the end of its name."""
 
     LIVE = ""
     DELETED = "delete"
@@ -57,14 +57,14 @@ class DirectoryKind(Enum):
 
 
 class PartitionDirectory(NamedTuple):
-    """A directory name taken apart. A `-delete` or `-stray` name may hold only the front of the topic."""
+    """A parsed directory name. In a `-delete` or `-stray` name the topic may be cut short."""
 
     partition: TopicPartition
     kind: DirectoryKind
 
 
 class SegmentFile(NamedTuple):
-    """A file name taken apart: base offset (or a snapshot's offset), kind (`.log`…), temporary suffix or ""."""
+    """A parsed file name: base offset (or a snapshot's offset), kind (`.log`…), temporary suffix or ""."""
 
     offset: int
     kind: str
@@ -77,9 +77,9 @@ def directory_name(tp: TopicPartition) -> str:
 
 
 def marked_directory_name(tp: TopicPartition, unique: uuid.UUID, kind: DirectoryKind) -> str:
-    """Return the name of a directory being removed, filled by a move, or found stray.
+    """Return the name of a directory that is being deleted, is filled by a move, or is stray.
 
-    The topic is cut so that the whole name fits 255 bytes; a `-future` name is not cut, for it must be read back.
+    The topic is cut so that the whole name fits in 255 bytes; a `-future` name is not cut, because it is parsed again.
     """
     tail = f"-{tp.partition}.{unique.hex}-{kind.value}"
     topic = tp.topic if kind is DirectoryKind.FUTURE else tp.topic[: NAME_LENGTH_MAX - len(tail)]
@@ -87,7 +87,7 @@ def marked_directory_name(tp: TopicPartition, unique: uuid.UUID, kind: Directory
 
 
 def parse_directory_name(name: str) -> PartitionDirectory | None:
-    """Take a directory name apart; None where it is not a partition's."""
+    """Parse a directory name; None if it is not a partition's."""
     if marked := _MARKED.fullmatch(name):
         topic, partition, _, mark = marked.groups()
         return PartitionDirectory(TopicPartition(topic, int(partition)), DirectoryKind(mark))
@@ -102,7 +102,7 @@ def file_name(offset: int, kind: str, suffix: str = "") -> str:
 
 
 def parse_file_name(name: str) -> SegmentFile | None:
-    """Take a file name of a partition directory apart; None where it belongs to no segment."""
+    """Parse the name of a file in a partition directory; None if it belongs to no segment."""
     digits = name[:_OFFSET_DIGITS]
     ending = _ENDINGS.get(name[_OFFSET_DIGITS:])
     if ending is None or not (digits.isascii() and digits.isdecimal()):

@@ -1,9 +1,9 @@
-"""Which leader epoch began at which offset: the cache behind `leader-epoch-checkpoint` (KIP-101, facts §11).
+"""The start offset of each leader epoch: the cache behind `leader-epoch-checkpoint` (KIP-101, facts §11).
 
 Rule 1: epochs and start offsets both increase from entry to entry.
-Rule 2: `endOffsetFor` answers the last offset + 1 that was written under an epoch, or says "undefined".
-Rule 3: a message of format v0 or v1 ends all that is known before it. It names no epoch, so it would count as written
-under the last one known here; a follower that knows a later one would then cut it off, committed or not.
+Rule 2: `end_offset_for` returns the last offset + 1 that was written under an epoch, or "undefined".
+Rule 3: a message of format v0 or v1 removes all entries before it. It names no epoch, so it would count as written
+under the last known one; a follower with a later epoch would then truncate it, committed or not.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,7 +15,7 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochEntry(NamedTuple):
-    """One leader epoch and the first offset written (or that would be written) under it."""
+    """A leader epoch, and the first offset that was or would be written under it."""
 
     epoch: int
     start_offset: int
@@ -25,13 +25,13 @@ Save = Callable[[Sequence[EpochEntry]], None]
 
 
 def _forget(_entries: Sequence[EpochEntry]) -> None:
-    """Keep nothing: for caches that live in memory alone."""
+    """Save nothing, for caches that exist only in memory."""
 
 
 class EpochCache:
-    """The epochs of one log, oldest first; every change is handed to `save` at once.
+    """The epochs of one log, oldest first; every change is passed to `save` at once.
 
-    `log_end_offset` is asked for the end of the latest epoch, which is still being written.
+    `log_end_offset()` gives the end of the latest epoch, which is still being written.
     """
 
     __slots__ = ("_entries", "_log_end_offset", "_save")
@@ -53,13 +53,13 @@ class EpochCache:
 
     @property
     def latest(self) -> int | None:
-        """The newest epoch known, None where the log has none."""
+        """The newest known epoch; None if the log has none."""
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`; entries it contradicts are dropped.
+        """Record that `epoch` begins at `start_offset`; entries that contradict it are dropped.
 
-        Nothing happens when the latest entry has this epoch at this offset or an earlier one.
+        Nothing happens if the latest entry has this epoch at this offset or a lower one.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"leader epoch {epoch} at offset {start_offset}: neither may be negative")
@@ -82,9 +82,9 @@ class EpochCache:
                 latest = epoch
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) for what a follower asks; (-1, -1) where it cannot be told.
+        """Return (epoch, end offset) for a follower's OffsetForLeaderEpoch; (-1, -1) if it is not known.
 
-        The epoch in the answer is the largest known one that is not above the asked one.
+        The returned epoch is the largest known one that is not above `epoch`.
         """
         if epoch == UNDEFINED_EPOCH or not self._entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -95,12 +95,12 @@ class EpochCache:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         above = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
         if above == 0:
-            # Older than all we know: what it wrote ends where our first epoch starts.
+            # Older than every known epoch: its records end where the first known epoch starts.
             return epoch, self._entries[0].start_offset
         return self._entries[above - 1].epoch, self._entries[above].start_offset
 
     def epoch_of(self, offset: int) -> int | None:
-        """Return the epoch that `offset` was (or will be) written under, None below the first entry."""
+        """Return the epoch under which `offset` was (or will be) written; None below the first entry."""
         above = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[above - 1].epoch if above else None
 
@@ -127,14 +127,14 @@ class EpochCache:
             self._save(taken)
 
     def clear(self) -> None:
-        """Forget everything: the log restarts elsewhere, or nothing tells any more what was written under which."""
+        """Forget everything: the log restarts elsewhere, or the epochs of its records are no longer known."""
         if self._entries:
             self._entries.clear()
             self._save(self._entries)
 
 
 class EpochRun(NamedTuple):
-    """Batches of one epoch that follow each other in the log."""
+    """Successive batches of one epoch in the log."""
 
     epoch: int
     first_offset: int
@@ -146,10 +146,10 @@ def reconcile(
 ) -> list[EpochEntry]:
     """Return the epochs of a log whose batches from `base_offset` on were read again.
 
-    `known_from` is the offset behind its last message of an old format: nothing below it counts. Entries below
-    `base_offset` are taken as they are. Above, an entry stands only where the batches agree with it: none before it of
-    its epoch or a later one, none behind it of an earlier one. So an epoch whose batches were all compacted away keeps
-    its start, and one that a truncation cut off does not come back.
+    `known_from` is the offset after its last message of an old format: nothing below it counts. Entries below
+    `base_offset` are kept. An entry at or above it is kept only if the batches agree with it: no batch before it has
+    its epoch or a later one, none after it an earlier one. So an epoch whose batches were all compacted away keeps its
+    start, and an epoch that a truncation removed does not come back.
     """
     entries = [entry for entry in entries if entry.start_offset >= known_from]
     runs = [run for run in runs if run.first_offset >= known_from]

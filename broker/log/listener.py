@@ -1,4 +1,4 @@
-"""What a log tells whoever looks after its files and checkpoints, and what else the logs of a broker share."""
+"""What a log reports to the store that manages its files and checkpoints, and what the logs of a broker share."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -10,7 +10,7 @@ LogT = TypeVar("LogT", contravariant=True)
 
 
 class LogListener(Protocol[LogT]):
-    """Hears what happens to a log, a `PartitionLog`. All calls come from the log's own thread."""
+    """Is told what happens to a log, a `PartitionLog`. All calls come from the log's own thread, except `damaged`."""
 
     def rolled(self, log: LogT) -> None:
         """A segment was sealed: it should be flushed soon."""
@@ -21,7 +21,7 @@ class LogListener(Protocol[LogT]):
         ...
 
     def rewinding(self, log: LogT) -> None:
-        """The recovery point went below what the checkpoint on disk may claim: write that one before you return."""
+        """The recovery point fell below the checkpoint on disk: write that checkpoint before you return."""
         ...
 
     def cut(self, log: LogT, offset: int) -> None:
@@ -29,7 +29,7 @@ class LogListener(Protocol[LogT]):
         ...
 
     def damaged(self, log: LogT, what: str) -> None:
-        """Something of the log is lost, and what is sound is served; this may come from any thread."""
+        """Records or producers' states were lost and the rest is served; this call may come from any thread."""
         ...
 
 
@@ -41,13 +41,13 @@ class LogHost(NamedTuple):
     validate_records: bool = False
 
 
-def stands_alone(disk: Disk) -> LogHost:
-    """Return the host of a log that nobody looks after."""
-    return LogHost(Unheard(disk), OpenSegments())
+def standalone_host(disk: Disk) -> LogHost:
+    """Return the host for a log without a store, as tools and tests use it."""
+    return LogHost(NoListener(disk), OpenSegments())
 
 
-class Unheard:
-    """Retired files are removed at once; nothing else that a log tells is heard."""
+class NoListener:
+    """The listener of a log without a store: retired files are removed at once, other events are ignored."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -2,9 +2,9 @@
 
 Composed of a list of segments, the leader epochs, the producers' states, and a state of flushing.
 
-Rule 1: one thread owns a log. What waits for the disk is handed out to be run elsewhere (`FlushPlan.run`,
-        `LogSlice.load`, `swap.prepare`), or says so in its docstring.
-Rule 2: high watermark and leader epochs are decided elsewhere; the log keeps them.
+Rule 1: one thread owns a log. A method that waits for the disk says so; the others return work for another thread
+(`FlushPlan.run`, `LogSlice.load`, `swap.prepare`).
+Rule 2: high watermark and leader epochs are decided by replication; the log stores them.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from logyard.broker.log.disk.port import Disk, write_whole
 from logyard.broker.log.fetch import LogSlice
 from logyard.broker.log.flush import FlushPlan, FlushState
 from logyard.broker.log.leader_epochs import EpochCache, EpochEntry
-from logyard.broker.log.listener import LogHost, stands_alone
+from logyard.broker.log.listener import LogHost, standalone_host
 from logyard.broker.log.producer_history import ProducerHistory
 from logyard.broker.log.producers import Origin, SeenBatch
 from logyard.broker.log.recovery import recovery, replay
@@ -34,7 +34,7 @@ from logyard.broker.log.segment import swap
 from logyard.broker.log.segment.index import AbortedTxn
 from logyard.broker.log.segment.segment import Segment
 from logyard.broker.log.segment.segment_list import SegmentList
-from logyard.broker.log.timestamp_search import Found, TimestampSearch
+from logyard.broker.log.timestamp_search import FoundRecord, TimestampSearch
 from logyard.broker.model import TopicId, TopicPartition
 from logyard.broker.records.batch import Bounds
 
@@ -42,9 +42,9 @@ from logyard.broker.records.batch import Bounds
 class PartitionLog:
     """The log of one replica, for the one thread that owns it (the event loop).
 
-    Offsets are absolute. `is_future`: it is a copy that a move to another log directory fills; `is_moving`: such a copy
-    is being filled from it, so what was copied must not be rewritten.
-    Disk trouble is raised as StorageError; after `fail`, every use raises the error given to it.
+    Offsets are absolute. `is_future`: this log is the copy that a move to another log directory fills. `is_moving`:
+    such a copy is being filled from this log, so the records already copied must not be rewritten. A failure of the
+    disk is raised as StorageError; after `fail`, every use raises that error.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class PartitionLog:
         host: LogHost | None = None,
         is_future: bool = False,
     ) -> None:
-        self.host = stands_alone(disk) if host is None else host
+        self.host = standalone_host(disk) if host is None else host
         self.disk = disk
         self.tp = tp
         self.directory = directory
@@ -88,7 +88,7 @@ class PartitionLog:
 
     @property
     def config(self) -> TopicConfig:
-        """The topic's settings; they count from the next call on."""
+        """The topic's settings; a change counts from the next call on."""
         return self._config
 
     @config.setter
@@ -97,9 +97,9 @@ class PartitionLog:
         self.bounds = bounds_of(config, validate_records=self.host.validate_records)
 
     @property
-    def reload(self) -> replay.Reload | None:
-        """What has to be read again before anything is appended."""
-        return self.history.reload
+    def pending_reload(self) -> replay.Reload | None:
+        """The producers' states to read again before anything is appended; None if they are complete."""
+        return self.history.pending_reload
 
     @property
     def size(self) -> int:
@@ -108,28 +108,28 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> int:
-        """What lies below this offset is synced."""
+        """Everything below this offset is synced."""
         return self.flush_state.recovery_point
 
     def end_of(self, number: int) -> int:
-        """Return the offset behind the segment of that number: the next one's base, or the log's end."""
+        """Return the offset after the segment of that number: the next one's base, or the log's end."""
         return self.segments.end_of(number, self.log_end_offset)
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where nothing depends on an open transaction; never above the high watermark."""
+        """The offset below which no record depends on an open transaction; never above the high watermark."""
         first = self.producers.first_unstable_offset
         if first is None or first >= self.high_watermark:
             return self.high_watermark
         return max(first, self.log_start_offset)
 
     def set_high_watermark(self, offset: int) -> None:
-        """Take what replication decided; transactions whose markers are below it are done with."""
+        """Set the high watermark; transactions whose markers are below it no longer hold the stable offset back."""
         self.high_watermark = offset
         self.producers.high_watermark_moved(offset)
 
     def fail(self, error: StorageError) -> None:
-        """From now on raise this at every use: the directory is offline."""
+        """From now on raise this error at every use: the directory is offline."""
         self.failure = error
 
     def check_usable(self) -> None:
@@ -137,7 +137,7 @@ class PartitionLog:
             raise self.failure
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
-        """Keep the topic's id, in `partition.metadata` as well; raises ApiError(INCONSISTENT_TOPIC_ID)."""
+        """Set the topic's id, in `partition.metadata` as well; raises ApiError(INCONSISTENT_TOPIC_ID)."""
         if self.topic_id == topic_id:
             return
         if self.topic_id is not None:
@@ -147,12 +147,12 @@ class PartitionLog:
         self.topic_id = topic_id
 
     def _save_epochs(self, entries: Sequence[EpochEntry]) -> None:
-        """What the machine may lose of them, recovery finds again in the batches above the recovery point."""
+        """Write the epochs without a sync: recovery reads lost ones from the batches above the recovery point."""
         self.check_usable()
         self.flush_state.note_epochs(self._save(layout.LEADER_EPOCHS, checkpoints.encode_epochs(entries)))
 
     def _save(self, name: str, data: bytes) -> str:
-        """Write a small file so that it outlives the process, but not the machine; returns its path."""
+        """Write a small file that survives the end of the process, but not a crash of the machine; returns its path."""
         path = f"{self.directory}/{name}"
         write_whole(self.disk, path, data, sync=False)
         return path
@@ -177,7 +177,7 @@ class PartitionLog:
         if self.failure is not None:
             raise self.failure
         self.now_ms = now_ms
-        if self.history.reload is not None:
+        if self.history.pending_reload is not None:
             self.want_producers()
         bounds = self.bounds
         by_client = origin is Origin.CLIENT
@@ -212,9 +212,9 @@ class PartitionLog:
         return None if work is None else (work, self.bounds)
 
     def append_as_follower(self, data: memoryview, *, now_ms: int | None = None) -> AppendInfo:
-        """Write what was fetched from the leader, as it is; a batch cut short at the end is left out.
+        """Write the batches fetched from the leader unchanged; a partial batch at the end is left out.
 
-        Raises ApiError: CORRUPT_MESSAGE, or OFFSET_OUT_OF_RANGE where it does not follow the log's end.
+        Raises ApiError: CORRUPT_MESSAGE, or OFFSET_OUT_OF_RANGE if they do not follow the log's end.
         """
         self.check_usable()
         if now_ms is not None:
@@ -256,16 +256,17 @@ class PartitionLog:
         if chunk.producers is not None and chunk.producers.commit(segment, self.high_watermark):
             self.flush_state.names_changed()
         if self.owes_sync:
-            # The topic asks that what is acknowledged be synced, and everybody waits for it.
+            # The topic asks that records be synced before they are acknowledged.
             self.flush()
 
     @property
     def owes_sync(self) -> bool:
-        """Whether as many records are unsynced as `flush.messages` allows at most before they are acknowledged."""
+        """Whether `flush.messages` records are unsynced, so that the next append must be synced before it is
+        acknowledged."""
         return self.log_end_offset - self.flush_state.recovery_point >= self._config.flush_messages
 
     def roll(self, base_offset: int, now_ms: int) -> Segment:
-        """Seal the active segment and go on in a new one; a snapshot of the producers is taken between them."""
+        """Seal the active segment and add a new one; a snapshot of the producers is written in between."""
         self.want_producers()
         self.segments.active.seal()
         self.history.write_snapshot(base_offset)
@@ -280,7 +281,7 @@ class PartitionLog:
     def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one: bool) -> LogSlice:
         """Find whole batches from the one that holds `offset` on, all below `limit_offset`: see `fetch.find`.
 
-        Raises ApiError(OFFSET_OUT_OF_RANGE), StorageError.
+        Raises ApiError(OFFSET_OUT_OF_RANGE) if `offset` is outside the log, StorageError.
         """
         if self.failure is not None:
             raise self.failure
@@ -295,16 +296,17 @@ class PartitionLog:
         )
 
     def _lost_tail(self, segment: Segment, offset: int, why: Exception) -> None:
-        """A closed segment ends inside a batch: tell once, from any thread, that `offset` is not there."""
+        """Report once, from any thread, that a closed segment ends inside a batch and `offset` is lost."""
         if self.segments.note_lost_tail(segment, offset):
-            lost = f"it lost its tail, offset {offset} and what comes behind it there: reading goes on in the next one"
+            lost = f"its tail is lost from offset {offset} on; reading continues in the next segment"
             name = layout.file_name(segment.base_offset, layout.LOG)
             self.host.listener.damaged(self, f"{name}: {lost} ({why})")
 
-    def timestamp_search(self, timestamp: int) -> Callable[[], Found | None]:
-        """Return what finds (timestamp, offset, leader epoch or -1) of the first record that is not older.
+    def timestamp_search(self, timestamp: int) -> Callable[[], FoundRecord | None]:
+        """Return a function that finds the first record at or after `timestamp` (ms): (timestamp, offset, leader epoch
+        or -1).
 
-        It waits for the disk, and may be called in a thread while the log goes on: see `TimestampSearch.run`.
+        The function waits for the disk, and may run in a thread while the log is written to: see `TimestampSearch.run`.
         """
         self.check_usable()
         interval = self._config.index_interval_bytes
@@ -312,8 +314,8 @@ class PartitionLog:
             self.segments, self.epochs, timestamp, lambda: self.log_start_offset, interval, str(self.tp)
         ).run
 
-    def max_timestamp_search(self) -> Callable[[], Found | None]:
-        """Return what finds the same of the first record with the largest timestamp of the log."""
+    def max_timestamp_search(self) -> Callable[[], FoundRecord | None]:
+        """Return a function that finds, in the same form, the first record with the log's largest timestamp."""
         largest = max(segment.max_timestamp for segment in self.segments)
         return self.timestamp_search(largest) if largest >= 0 else lambda: None
 
@@ -324,21 +326,22 @@ class PartitionLog:
     # -- flushing -------------------------------------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
-        """Make all below `up_to` (default: the end) durable. Waits for the disk."""
+        """Make everything below `up_to` (default: the end) durable. Waits for the disk."""
         plan = self.prepare_flush(up_to)
         if plan is not None:
             plan.run()
             self.flush_state.done(plan)
 
     def prepare_flush(self, up_to: int | None = None) -> FlushPlan | None:
-        """Gather what `flush` has to do: see `FlushState.plan`, and hand it to `FlushState.done` when it was run."""
+        """Return the plan of a `flush`; pass it to `flush_state.done` after it was run. See `FlushState.plan`."""
         self.check_usable()
         return self.flush_state.plan(self.log_end_offset if up_to is None else min(up_to, self.log_end_offset))
 
     def close(self) -> None:
-        """Seal, take the producers' snapshot, flush: after this the log opens without recovery. Waits for the disk.
+        """Seal, write the producers' snapshot, flush: the log then opens without recovery. Waits for the disk.
 
-        A log to which nothing came since the last clean end has all that, durable; its indexes are trimmed again.
+        If nothing was appended since the last clean shutdown, all of that is durable already; only the indexes are
+        trimmed.
         """
         self.check_usable()
         active = self.segments.active
@@ -356,9 +359,10 @@ class PartitionLog:
     # -- cutting the end ------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop every batch that reaches `offset`; returns whether there was any.
+        """Drop every batch that reaches `offset`; returns whether there was one.
 
-        The end is then `offset`, or lower where it lies inside a batch; nothing is left where that is below the start.
+        The log then ends at `offset`, or lower if `offset` lies inside a batch. If that is below the log's start, the
+        log is emptied.
         """
         self.check_usable()
         if offset >= self.log_end_offset:
@@ -386,12 +390,12 @@ class PartitionLog:
         self.history.clear()
         self.segments.start_over(Segment.create(self.disk, self.directory, new_start, self._config, self.now_ms))
         self.log_start_offset = self.log_end_offset = self.high_watermark = new_start
-        # Nothing above the start is there to be synced; the names are, with the next flush.
+        # Above the start nothing is left to sync; the changed names are synced with the next flush.
         self.flush_state.recovery_point = min(self.flush_state.recovery_point, new_start)
         self.host.listener.cut(self, new_start)
 
     def _rewind(self, offset: int) -> None:
-        """Before a cut: let no one read what is about to go, and take the recovery point back."""
+        """Before a cut: invalidate look-ups in other threads, and lower the recovery point."""
         self.segments.cuts += 1
         if offset < self.flush_state.recovery_point:
             self.flush_state.recovery_point = offset
@@ -403,13 +407,13 @@ class PartitionLog:
             self.flush_state.names_changed()
 
     def finish_reload(self, reload: replay.Reload) -> None:
-        """Take over what was read, unless the log was cut again since."""
+        """Take over the states that were read, unless the log was cut again since."""
         for what in self.history.finish_reload(reload):
-            self.host.listener.damaged(self, f"what producers did is not known from {what}")
+            self.host.listener.damaged(self, f"the producers' states are incomplete, skipped {what}")
 
     def want_producers(self) -> None:
-        """Whoever is about to write needs the producers' states: what nobody has read again yet is read now."""
-        reload = self.history.reload
+        """Before a write: read the producers' states now if a truncation left them unread."""
+        reload = self.history.pending_reload
         if reload is not None:
             reload.run()
             self.finish_reload(reload)
@@ -417,7 +421,7 @@ class PartitionLog:
     # -- cutting the front ----------------------------------------------------------------------------------
 
     def advance_log_start(self, offset: int) -> bool:
-        """Let the log begin at `offset`; whole segments below go with the next retention run.
+        """Advance the log's start to `offset`; whole segments below it are deleted by the next retention run.
 
         Returns whether that changed anything. Raises ApiError(OFFSET_OUT_OF_RANGE) above the high watermark.
         """
@@ -433,7 +437,8 @@ class PartitionLog:
         return True
 
     def drop_oldest(self, count: int) -> None:
-        """Drop that many segments, but not the active one; the log begins behind them. `retention.py` says which."""
+        """Drop the `count` oldest segments, never the active one; the log begins after them. `retention.py` decides how
+        many."""
         start = self.segments[count].base_offset
         if start > self.log_start_offset:
             self.log_start_offset = start
@@ -445,16 +450,17 @@ class PartitionLog:
     def prepare_replacement(
         self, new_files: Sequence[str], old_bases: Sequence[Sequence[int]]
     ) -> list[swap.Replacement]:
-        """Check replacement logs and lay them out beside what they replace: `swap.prepare` says how.
+        """Check replacement logs and write them next to the segments they replace: see `swap.prepare`.
 
-        Waits for the disk; may run in a thread while the log goes on.
+        Waits for the disk; may run in a thread while the log is written to.
         """
         return swap.prepare(self.segments.closed, new_files, old_bases, self._config.index_interval_bytes)
 
     def swap_in(self, replacements: Sequence[swap.Replacement]) -> None:
-        """Put prepared replacements in place: renames alone, so that the loop is not held up.
+        """Put prepared replacements in place, by renames only, so that the event loop is not blocked.
 
-        Durable with the directory's next sync. Raises BadPart, with nothing changed, where that may not be any more.
+        Durable with the directory's next sync. Raises BadPart, with nothing changed, if the segments have changed
+        since.
         """
         self.check_usable()
         if replacements and self.is_moving:
@@ -465,14 +471,14 @@ class PartitionLog:
     # -- the directory --------------------------------------------------------------------------------------
 
     def moved_to(self, directory: str) -> None:
-        """The directory was renamed: go on under its new name. A future log is the replica's own from here on."""
+        """Continue under the directory's new name. A future log is the replica's log from now on."""
         self.segments.moved_to(directory)
         self.directory = self.history.directory = directory
         self.is_future = False
         self.flush_state.moved_to(directory)
 
     def discard(self, why: str) -> None:
-        """Let go of all files: the directory is being removed or is offline."""
+        """Close all files: the directory is being removed or is offline."""
         if self.failure is None:
             self.fail(StorageError(f"{self.directory}: {why}"))
         self.segments.release()

@@ -1,4 +1,4 @@
-"""The producers' states of one log and their files: a snapshot per segment, what is read again after a truncation."""
+"""The producers' states of one log and their files: a snapshot per segment, and the reload after a truncation."""
 
 from logyard.broker.log.disk.port import Disk, remove_if_there
 from logyard.broker.log.flush import FlushState
@@ -8,34 +8,39 @@ from logyard.broker.log.segment.segment_list import SegmentList
 
 
 class ProducerHistory:
-    """Keeps `states` true to the log's batches. `reload` is what has to be read again before anything is appended."""
+    """Keeps `states` in line with the log's batches.
 
-    __slots__ = ("_disk", "_flush_state", "_segments", "directory", "reload", "states")
+    `pending_reload` is the reading to be done before the next append, after a truncation; None if `states` are
+    complete.
+    """
+
+    __slots__ = ("_disk", "_flush_state", "_segments", "directory", "pending_reload", "states")
 
     def __init__(
         self, disk: Disk, directory: str, states: ProducerStates, segments: SegmentList, flush_state: FlushState
     ) -> None:
         self.directory = directory
         self.states = states
-        self.reload: replay.Reload | None = None
+        self.pending_reload: replay.Reload | None = None
         self._disk, self._segments, self._flush_state = disk, segments, flush_state
 
     def write_snapshot(self, offset: int) -> None:
-        """Write the states as those of all below `offset`; the next flush syncs the file."""
+        """Write the states as the snapshot of everything below `offset`; the next flush syncs the file."""
         self._flush_state.note(replay.write_snapshot(self._disk, self.directory, offset, self.states))
 
     def cut(self, end: int) -> None:
-        """The log was cut and ends at `end` now: forget what lies above; what cannot be told is to be read again."""
+        """The log was cut and ends at `end` now: forget the batches above it, or prepare a reload if the states do not
+        suffice."""
         self._remove_snapshots_above(end)
-        if self.reload is not None or not self.states.cut(end):
+        if self.pending_reload is not None or not self.states.cut(end):
             start = self._segments[0].base_offset
-            self.reload = replay.Reload(self._disk, self.directory, self._segments.all, start, end)
+            self.pending_reload = replay.Reload(self._disk, self.directory, self._segments.all, start, end)
 
     def clear(self) -> None:
         """The log starts over, empty."""
         self._remove_snapshots_above(-1)
         self.states.replace(())
-        self.reload = None
+        self.pending_reload = None
 
     def _remove_snapshots_above(self, end: int) -> None:
         for offset in replay.snapshot_offsets(self._disk, self.directory):
@@ -44,9 +49,10 @@ class ProducerHistory:
                 self._flush_state.names_changed()
 
     def finish_reload(self, reload: replay.Reload) -> list[str]:
-        """Take over what was read, unless the log was cut again since; returns what could not be read."""
-        if self.reload is not reload:
+        """Take over the states that were read, unless the log was cut again since; returns the parts that were
+        unreadable."""
+        if self.pending_reload is not reload:
             return []
         self.states.replace(reload.states.entries.values())
-        self.reload = None
+        self.pending_reload = None
         return reload.passed_over

@@ -1,9 +1,9 @@
-"""Which logs this broker has and what becomes of them: taken in, made, moved, deleted, lost with their directory.
+"""The logs of this broker: loaded, created, moved, deleted, lost with their directory.
 
-Rule 1: a replica has one log, and at most one future log beside it: the copy that a move between log directories
-        fills (KIP-113). A future log has the same name with a mark, in another directory.
-Rule 2: the future log takes the log's place by two renames (`promote`); recovery/moves.py says how a crash between
-        them is mended. What is done here is quick and on the event loop; syncing is the caller's.
+Rule 1: a replica has one log, and at most one future log: the copy that a move between log directories fills (KIP-113).
+A future log's directory has the same name with a mark, in another log directory.
+Rule 2: the future log takes the log's place by two renames (`promote`); recovery/moves.py repairs a crash between them.
+These methods are quick and run on the event loop; the caller syncs.
 """
 
 import uuid
@@ -18,7 +18,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.directory import DuplicateReplica, LogDirectories, LogDirectory, Offsets
 from logyard.broker.log.disk.port import Disk, DiskError
 from logyard.broker.log.layout import DirectoryKind
-from logyard.broker.log.listener import LogHost, LogListener, Unheard
+from logyard.broker.log.listener import LogHost, LogListener, NoListener
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import LogState
@@ -28,9 +28,10 @@ from logyard.broker.model import TopicId, TopicPartition
 
 
 class LogRegistry:
-    """The logs by partition: `current` ones and `futures`; `broken` has the directories that could not be opened.
+    """The logs by partition: `current` logs and `futures`; `broken` has the paths of directories that could not be
+    opened.
 
-    `later(delay_ms, work)` does something in a thread after a while.
+    `later(delay_ms, work)` runs `work` in a thread after a delay.
     """
 
     def __init__(
@@ -47,34 +48,44 @@ class LogRegistry:
         self.current: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
         self.broken: dict[TopicPartition, str] = {}
-        self._half_made: dict[str, None] = {}  # directories whose making failed: they are no replica's yet
-        self._host = LogHost(Unheard(disk), OpenSegments(), settings.validate_records)
+        self._half_made: dict[str, None] = {}  # directories whose creation failed; no replica uses them yet
+        self._host = LogHost(NoListener(disk), OpenSegments(), settings.validate_records)
         self._forget: Callable[[TopicPartition, str], object] = lambda _tp, _path: None
         self._disk, self._clock, self._directories = disk, clock, directories
         self._settings, self._topic_config = settings, topic_config
         self._new_uuid, self._note, self._later = new_uuid, note, later
         self._high_watermarks: Offsets = {}
-        self._wanted: dict[TopicPartition, str] = {}  # where replicas that are still to come are to lie
+        self._wanted: dict[
+            TopicPartition, str
+        ] = {}  # the directory in which a replica that does not exist yet will be created
 
     def serve(self, listener: LogListener[PartitionLog], forget: Callable[[TopicPartition, str], object]) -> None:
-        """Have the logs report to `listener`; `forget(tp, path)` is called before a log is made."""
+        """Have the logs report to `listener`; `forget(tp, path)` is called before a log is created."""
         self._host = self._host._replace(listener=listener)
         self._forget = forget
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
-        """Return the replica's log, None where it has none here."""
+        """Return the replica's log; None if it has none here."""
         return self.current.get(tp)
 
     def future(self, tp: TopicPartition) -> PartitionLog | None:
-        """Return the copy that a move to another log directory fills, None where the replica is not moving."""
+        """Return the copy that a move to another log directory fills; None if the replica is not moving."""
         return self.futures.get(tp)
 
+    def all_current(self) -> list[PartitionLog]:
+        """Return the replicas' logs, without future logs."""
+        return list(self.current.values())
+
+    def all_futures(self) -> list[PartitionLog]:
+        """Return the copies that moves between log directories fill."""
+        return list(self.futures.values())
+
     def everything(self) -> list[PartitionLog]:
-        """All logs, the future ones as well."""
+        """Return all logs, future logs included."""
         return [*self.current.values(), *self.futures.values()]
 
     def high_watermark_at_start(self, tp: TopicPartition) -> int:
-        """The checkpointed high watermark within the log's bounds (facts §13)."""
+        """Return the checkpointed high watermark, limited to the log's bounds (facts §13)."""
         log = self.current.get(tp)
         checkpointed = self._high_watermarks.get(tp, 0)
         return checkpointed if log is None else min(max(checkpointed, log.log_start_offset), log.log_end_offset)
@@ -82,7 +93,7 @@ class LogRegistry:
     # -- start ----------------------------------------------------------------------------------------------
 
     def take_in(self, directory: LogDirectory, name: str, tp: TopicPartition, state: LogState | LogyardError) -> None:
-        """A log was loaded, or could not be. Raises DuplicateReplica."""
+        """Add a log that was loaded, or record that it could not be. Raises DuplicateReplica."""
         path = f"{directory.root}/{name}"
         parsed = layout.parse_directory_name(name)
         is_future = parsed is not None and parsed.kind is DirectoryKind.FUTURE
@@ -122,10 +133,11 @@ class LogRegistry:
         is_new: bool,
         directory: str | None = None,
     ) -> PartitionLog:
-        """Return the replica's log, made in the directory with the fewest (or in `directory`) where there is none.
+        """Return the replica's log; if it has none, create it in the directory with the fewest replicas, or in
+        `directory`.
 
-        Raises StorageError where it cannot be: no room for more, damaged, or a replica that is not new while a
-        directory is offline that may have it.
+        Raises StorageError if it cannot be created: too many open files, a damaged directory, or a replica that is not
+        new while an offline directory may have it.
         """
         log = self.current.get(tp)
         if log is None:
@@ -138,10 +150,10 @@ class LogRegistry:
 
     def _check_may_be_made(self, tp: TopicPartition, is_new: bool) -> None:
         if tp in self.broken:
-            raise StorageError(f"{self.broken[tp]}: cannot be opened; see the notes of the start, move it away")
+            raise StorageError(f"{self.broken[tp]}: cannot be opened; the broker's log says why, move it away")
         if len(self.current) + len(self.futures) >= self._settings.partitions_max:
             raise StorageError(
-                f"{tp}: {len(self.current)} replicas are all that the limit of open files allows: raise it (ulimit -n)"
+                f"{tp}: {len(self.current)} replicas, the limit of open files allows no more: raise it (ulimit -n)"
             )
         offline = ", ".join(d.path for d in self._directories.all if not d.online)
         if offline and not is_new:
@@ -160,7 +172,7 @@ class LogRegistry:
                 log = self._create(tp, path, config)
                 del self._half_made[path]
             except DiskError as error:
-                failure = error  # this directory is going offline: the next one
+                failure = error  # this directory goes offline; the next one is tried
                 continue
             self.current[tp] = log
             self._wanted.pop(tp, None)
@@ -179,11 +191,12 @@ class LogRegistry:
     # -- moving between directories -------------------------------------------------------------------------
 
     def begin_move(self, tp: TopicPartition, path: str) -> PartitionLog | None:
-        """Let a replica move to another log directory; returns its future log, None where it lies there already.
+        """Start to move a replica to another log directory; returns its future log, None if the replica is there
+        already.
 
-        A move to elsewhere that was under way ends. Raises ApiError: INVALID_TOPIC_EXCEPTION (the name is too long for
-        a future log's), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (the directory is offline), REPLICA_NOT_AVAILABLE (no
-        replica here; one that comes later will lie in that directory).
+        A move in progress to a third directory ends. Raises ApiError: INVALID_TOPIC_EXCEPTION (the name is too long for
+        a future log's directory), LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (the directory is offline),
+        REPLICA_NOT_AVAILABLE (no replica here; if it is created later, it will be in that directory).
         """
         marked = layout.marked_directory_name(tp, self._new_uuid(), DirectoryKind.FUTURE)
         if len(marked) > layout.NAME_LENGTH_MAX:
@@ -214,7 +227,10 @@ class LogRegistry:
         return future
 
     def resume_move(self, tp: TopicPartition) -> bool:
-        """Whether the replica was moving when the broker stopped; a copy of an earlier topic's log is dropped."""
+        """Continue a move that the broker's stop interrupted, and return True; False if there is none.
+
+        A future log of an earlier topic with this name is dropped.
+        """
         log, future = self.current.get(tp), self.futures.get(tp)
         if log is None or future is None:
             return False
@@ -238,7 +254,7 @@ class LogRegistry:
         self.current[tp] = future
         del self.futures[tp]
         log.discard("moved to another log directory")
-        with suppress(DiskError):  # what is left behind is on a disk that fails: no loss
+        with suppress(DiskError):  # the old directory is on a disk that fails: no loss
             self._retire(log.directory, log.config)
         return future
 
@@ -254,7 +270,7 @@ class LogRegistry:
     # -- going ----------------------------------------------------------------------------------------------
 
     def delete(self, tp: TopicPartition) -> None:
-        """Take a replica away: its directory is renamed now and removed after file.delete.delay.ms."""
+        """Delete a replica: its directory is renamed now and removed after file.delete.delay.ms."""
         self._wanted.pop(tp, None)
         self.drop_future(tp)
         log = self.current.pop(tp, None)
@@ -267,10 +283,10 @@ class LogRegistry:
         self._retire(path, self._topic_config(tp.topic) if log is None else log.config)
 
     def set_aside(self, tp: TopicPartition) -> str:
-        """Give a replica an empty log, and keep the files of its old one; returns where those are. Raises DiskError.
+        """Replace a replica's log by an empty one, and keep the old files; returns their new path. Raises DiskError.
 
-        Their directory is renamed to `…-stray`, as Kafka names what it never loads nor removes. No checkpoint says of
-        the new log what was true of the old one.
+        Their directory is renamed to `…-stray`, which Kafka neither loads nor removes. The old log's entries in the
+        checkpoints are removed.
         """
         self.drop_future(tp)
         old = self.current[tp]
@@ -289,7 +305,7 @@ class LogRegistry:
         return f"{directory.root}/{name}"
 
     def _retire(self, path: str, config: TopicConfig) -> None:
-        """Rename a partition's directory now, have it removed after file.delete.delay.ms."""
+        """Rename a partition's directory now, and remove it after file.delete.delay.ms."""
         directory = self._directories.of(path)
         directory.replicas -= 1
         parsed = layout.parse_directory_name(path.rpartition("/")[2])
@@ -300,7 +316,7 @@ class LogRegistry:
         self._later(config.file_delete_delay_ms, partial(directory.remove_leftover, name))
 
     def lose(self, directory: LogDirectory, error: StorageError) -> list[TopicPartition]:
-        """A directory failed: its logs are of no use any more; returns whose those were (future logs not counted)."""
+        """Drop the logs of a failed directory; returns their replicas (future logs excluded)."""
         lost: list[TopicPartition] = []
         for known in (self.current, self.futures):
             for log in [log for log in known.values() if directory.holds(log.directory)]:
@@ -314,6 +330,6 @@ class LogRegistry:
         return lost
 
     def clear(self) -> None:
-        """Forget all: the broker stops."""
+        """Forget all logs: the broker stops."""
         self.current.clear()
         self.futures.clear()

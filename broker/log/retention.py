@@ -1,7 +1,7 @@
-"""Which of the oldest segments may go: by age, by size, or because they lie below the log start (facts §13).
+"""Which of the oldest segments to delete: by age, by size, or because they lie below the log start (facts §13).
 
-Only a prefix of the log ever goes, only below the high watermark, never a segment that a lease holds, and never
-an empty active segment.
+Only a prefix of the log is deleted, only below the high watermark, never a segment that a lease holds, and never an
+empty active segment.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -13,9 +13,9 @@ from logyard.broker.log.partition_log import PartitionLog
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int, at_most: int | None = None) -> int:
-    """Drop the oldest segments that the topic's retention lets go; returns how many.
+    """Delete the oldest segments as the topic's retention demands; returns how many.
 
-    Each takes five renames: `at_most` bounds what is done in one go. Looks at files whose records have no timestamps.
+    Each takes five renames, so `at_most` limits one call. Reads the modification time of files without timestamps.
     """
     log.check_usable()
     log.now_ms = now_ms
@@ -37,9 +37,9 @@ def delete_old_segments(log: PartitionLog, now_ms: int, at_most: int | None = No
 
 
 class Candidate(NamedTuple):
-    """What retention looks at in a segment; `end_offset` is the next one's base, or the log's end.
+    """What retention needs to know of a segment; `end_offset` is the next one's base, or the log's end.
 
-    `largest_timestamp` is the file's time of change where no record has a timestamp.
+    `largest_timestamp` is the file's modification time if no record has a timestamp.
     """
 
     base_offset: int
@@ -66,7 +66,7 @@ def deletable(
     high_watermark: int,
     held: Collection[int] = (),
 ) -> int:
-    """Return how many of the oldest segments may go; all of them means that the active one has to be rolled first."""
+    """Return how many of the oldest segments may be deleted; if all, the active one has to be rolled first."""
     rules: list[Callable[[Candidate], bool]] = [
         lambda segment: not segment.is_active and segment.end_offset <= log_start_offset
     ]

@@ -1,4 +1,4 @@
-"""How logs are kept: the broker's settings of nearly these names, with Kafka's defaults."""
+"""The settings of the log store, named almost as in the broker's configuration, with Kafka's defaults."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ FILES_SPARED = 1024
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Times are milliseconds. `partitions_max` is what the limit of open files allows (one each, and some to spare)."""
+    """Times are in ms. `partitions_max` is what the limit of open files allows: one file each, with a reserve."""
 
     log_dirs: tuple[str, ...]
     recovery_threads_per_dir: int = 1
@@ -27,7 +27,7 @@ class StoreSettings:
 
 
 def settings_from(config: BrokerConfig, open_files_max: int) -> StoreSettings:
-    """Read the store's settings out of the broker's configuration and the limit of open files."""
+    """Return the store's settings from the broker's configuration and the limit of open files."""
     return StoreSettings(
         config.log_dirs,
         recovery_threads_per_dir=config.int("num.recovery.threads.per.data.dir"),
@@ -40,6 +40,6 @@ def settings_from(config: BrokerConfig, open_files_max: int) -> StoreSettings:
         producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
         producer_id_expiration_check_interval_ms=config.int("producer.id.expiration.check.interval.ms"),
         validate_records=config.bool("logyard.validate.records"),
-        # Each log keeps one file open; the rest is for connections, sealed segments and jobs.
+        # Each log keeps one file open; the others are for connections, sealed segments and jobs.
         partitions_max=max(16, open_files_max - FILES_SPARED),
     )

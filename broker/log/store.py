@@ -1,8 +1,8 @@
-"""All logs of a broker: found and loaded at the start, made and removed, looked after, closed. This package's shell.
+"""All logs of a broker: loaded at the start, created and removed, flushed and checkpointed, closed.
 
-What waits for the disk runs through `run_blocking`; everything else runs on the event loop, which owns the logs.
-A directory that failed once (any DiskError) is offline until the next start: its logs raise StorageError, and
-`on_offline` is told which they were.
+Work that waits for the disk runs through `run_blocking`; everything else runs on the event loop, which owns the logs. A
+directory that failed once (any DiskError) is offline until the next start: its logs raise StorageError, and
+`on_offline` is called with them.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.background import BackgroundWork
 from logyard.broker.log.checkpoint_writer import CheckpointWriter
 from logyard.broker.log.checkpoints import DirectoryIdentity
-from logyard.broker.log.directory import Found, LogDirectories, LogDirectory, agreed_identity
+from logyard.broker.log.directory import DirectoryContents, LogDirectories, LogDirectory, agreed_identity
 from logyard.broker.log.disk.port import DirectoryLocked, Disk, DiskError
 from logyard.broker.log.expiry import Expiry
 from logyard.broker.log.flusher import Flusher
@@ -38,11 +38,11 @@ FLUSH_LOOK_MS_MAX = 3_000
 
 
 class LogStore:
-    """The broker's logs: `open`, `claim`, `load`, `start`, in this order; `close` or `abandon` at any time.
+    """The broker's logs: call `open`, `claim`, `load`, `start`, in this order; `close` or `abandon` at any time.
 
-    `logs` has them by partition; `flusher`, `checkpoints` and `expiry` do what is done to them from time to time.
-    `on_offline(path, replicas)` is told of a directory that failed, `on_cut(tp, offset)` of a truncated log,
-    `note` gets lines for people (from any thread).
+    `logs` has them by partition; `flusher`, `checkpoints` and `expiry` maintain them. `on_offline(path, replicas)` is
+    called for a directory that failed, `on_cut(tp, offset)` for a truncated log; `note` gets lines for the broker's log
+    (from any thread).
     """
 
     def __init__(
@@ -92,34 +92,22 @@ class LogStore:
         """Return (total, usable) bytes of a log directory's file system."""
         return self._disk.space(path)
 
-    def get(self, tp: TopicPartition) -> PartitionLog | None:
-        """Return the replica's log, None where it has none here."""
-        return self.logs.get(tp)
-
-    def all_logs(self) -> list[PartitionLog]:
-        """The replicas' logs; future logs are not among them."""
-        return list(self.logs.current.values())
-
-    def future_logs(self) -> list[PartitionLog]:
-        """The copies that moves between log directories fill."""
-        return list(self.logs.futures.values())
-
     def cleaner_offset(self, tp: TopicPartition) -> int | None:
-        """Up to where a log is cleaned, as its directory's checkpoint says."""
+        """Return the offset below which a log is cleaned, from its directory's checkpoint."""
         return self.checkpointed(tp)[layout.CLEANER_OFFSETS]
 
     def checkpointed(self, tp: TopicPartition) -> dict[str, int | None]:
-        """The partition's line of each of the four checkpoints on disk, by file name."""
-        log = self.get(tp)
+        """Return the partition's entry in each of the four checkpoints on disk, by file name."""
+        log = self.logs.get(tp)
         return dict.fromkeys(layout.CHECKPOINTS) if log is None else self.checkpoints.on_disk(log)
 
     # -- start ----------------------------------------------------------------------------------------------
 
     async def open(self) -> DirectoryIdentity | None:
-        """Lock every directory and read whose it is; returns that. One that fails is offline.
+        """Lock every directory and return the owner that they name. A directory that fails is offline.
 
-        As in Kafka a directory whose meta.properties cannot be read is offline, too. Raises IdentityMismatch where they
-        differ, StorageError where another broker uses one or none works.
+        As in Kafka, a directory with an unreadable meta.properties is offline, too. Raises IdentityMismatch if they
+        differ, StorageError if another broker uses one or none works.
         """
         self._loop = asyncio.get_running_loop()
         self._disk.on_failure = self._disk_failed
@@ -131,12 +119,12 @@ class LogStore:
             except DiskError as error:
                 self._take_offline(directory, error)
             except CorruptData as error:
-                self._take_offline(directory, StorageError(f"{error}: mend it, or move the directory away"))
+                self._take_offline(directory, StorageError(f"{error}: repair it, or move the directory away"))
         self._want_one_online()
         return agreed_identity(self._directories.all)
 
     async def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Write into every directory whose it is (meta.properties)."""
+        """Write the owner into every directory (meta.properties)."""
         identity = DirectoryIdentity(broker_id, cluster_id)
         for directory in self._directories.online:
             try:
@@ -146,9 +134,9 @@ class LogStore:
         self._want_one_online()
 
     async def load(self) -> None:
-        """Open every log, recovering what was not closed, the directories side by side.
+        """Open every log, with recovery after an unclean shutdown, all directories in parallel.
 
-        Raises StorageError where no directory is left or a replica is in two of them.
+        Raises StorageError if no directory is left or a replica is in two of them.
         """
         if self._loop is None:
             await self.open()
@@ -165,7 +153,7 @@ class LogStore:
         if not self._directories.online:
             raise StorageError(f"no log directory works: {', '.join(self.log_dirs)}")
 
-    async def _begin(self, directory: LogDirectory) -> tuple[LogDirectory, Found] | None:
+    async def _begin(self, directory: LogDirectory) -> tuple[LogDirectory, DirectoryContents] | None:
         try:
             return directory, await self._run(directory.begin)
         except DiskError as error:
@@ -174,14 +162,14 @@ class LogStore:
             self._take_offline(directory, StorageError(str(error)))
         return None
 
-    async def _load_directory(self, directory: LogDirectory, found: Found) -> None:
+    async def _load_directory(self, directory: LogDirectory, found: DirectoryContents) -> None:
         try:
             await self._load_found(directory, found)
-            await self._run(directory.loaded)
+            await self._run(directory.note_loaded)
         except DiskError as error:
             self._take_offline(directory, error)
 
-    async def _load_found(self, directory: LogDirectory, found: Found) -> None:
+    async def _load_found(self, directory: LogDirectory, found: DirectoryContents) -> None:
         self.strays += found.strays
         for name, tp in found.deleted:
             delay_ms = self._topic_config(tp.topic).file_delete_delay_ms
@@ -197,7 +185,7 @@ class LogStore:
                 read = partial(read_logs, directory, group, self._topic_config, self._clock.now_ms(), self._note)
                 states = await self._run(read)
                 if not directory.online:
-                    return  # another worker met the error that ends this
+                    return  # another worker met the error that ends the loading
                 for (name, tp), state in zip(group, states, strict=True):
                     self.logs.take_in(directory, name, tp, state)
                 await self._sync_recovered(tp for _, tp in group)
@@ -208,9 +196,9 @@ class LogStore:
         await asyncio.gather(*(worker() for _ in range(self.settings.recovery_threads_per_dir)))
 
     async def _sync_recovered(self, tps: Iterable[TopicPartition]) -> None:
-        """Where records are synced before they are acknowledged, what only a kill left unsynced is synced, too.
+        """Sync what recovery found unsynced, in logs whose topics sync before they acknowledge.
 
-        A leader alone in its ISR shows it at once: it must not be gone after a loss of power.
+        A leader that is alone in its ISR serves such records at once: a later power loss must not remove them.
         """
         for log in filter(None, map(self.logs.get, tps)):
             if log.owes_sync:
@@ -220,7 +208,7 @@ class LogStore:
     # -- moving between directories -------------------------------------------------------------------------
 
     async def prepare_promotion(self, tp: TopicPartition) -> None:
-        """Make the future log as durable as the log is, checkpoints included, and mark it. Raises StorageError."""
+        """Make the future log as durable as the log, checkpoints included, and mark it. Raises StorageError."""
         log, future = self.logs.get(tp), self.logs.future(tp)
         if log is None or future is None:
             return
@@ -234,17 +222,19 @@ class LogStore:
         await self._run(partial(moves.mark, self._disk, future.directory))
 
     def promote(self, tp: TopicPartition) -> PartitionLog:
-        """Put the future log in the log's place; returns it. Both end at the same offset. Raises StorageError."""
+        """Put the future log in the log's place, and return it. Both end at the same offset. Raises StorageError."""
         left = self._directories.of(self.logs.current[tp].directory)
         log = self.logs.promote(tp)
-        self._background.spawn(self.checkpoints.write(left, layout.CLEANER_OFFSETS))  # where it lies now has it
+        self._background.spawn(
+            self.checkpoints.write(left, layout.CLEANER_OFFSETS)
+        )  # the new directory's checkpoint has the entry now
         roots = (self._directories.of(log.directory).root, left.root)
         self._later(0, partial(moves.unmark, self._disk, roots, log.directory))
         return log
 
     def _cut(self, log: PartitionLog, offset: int) -> None:
-        if log.reload is not None:
-            self._background.keep(partial(self._reload, log, log.reload))
+        if log.pending_reload is not None:
+            self._background.keep(partial(self._reload, log, log.pending_reload))
         if log.is_future:
             return
         if (future := self.logs.future(log.tp)) is not None:
@@ -252,15 +242,15 @@ class LogStore:
         self.on_cut(log.tp, offset)
 
     async def _reload(self, log: PartitionLog, reload: Reload) -> None:
-        """Until it is done a follower takes nothing in: what goes wrong is tried again."""
-        if log.reload is reload and log.failure is None:
+        """Read the producers' states again; a follower appends nothing until then. After an error it is tried again."""
+        if log.pending_reload is reload and log.failure is None:
             await self._run(reload.run)
             log.finish_reload(reload)
 
     # -- looking after --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the periodic work; call it on the event loop, after `load`."""
+        """Start the periodic work; call it on the event loop, after `load`."""
         settings, background = self.settings, self._background
         flush_look = min(settings.flush_scheduler_interval_ms, FLUSH_LOOK_MS_MAX)
         first_ms = settings.initial_task_delay_ms
@@ -270,7 +260,7 @@ class LogStore:
             (settings.recovery_point_checkpoint_interval_ms, layout.RECOVERY_POINTS),
             (settings.log_start_checkpoint_interval_ms, layout.LOG_STARTS),
             (settings.high_watermark_checkpoint_interval_ms, layout.HIGH_WATERMARKS),
-            (settings.recovery_point_checkpoint_interval_ms, layout.CLEANER_OFFSETS),  # without what was deleted
+            (settings.recovery_point_checkpoint_interval_ms, layout.CLEANER_OFFSETS),  # without deleted replicas
         ):
             background.every(interval, partial(self.checkpoints.write_everywhere, name))
         background.every(
@@ -280,8 +270,8 @@ class LogStore:
         background.keep(self.flusher.serve)
 
     async def set_cleaner_offset(self, tp: TopicPartition, offset: int) -> None:
-        """Note up to where a log is cleaned, durably: the last step of a swap. Raises StorageError."""
-        if (log := self.get(tp)) is None:
+        """Record durably the offset below which a log is cleaned: the last step of a swap. Raises StorageError."""
+        if (log := self.logs.get(tp)) is None:
             raise StorageError(f"{tp}: has no log here")
         await self.checkpoints.set_cleaner_offset(log, offset)
 
@@ -292,18 +282,18 @@ class LogStore:
             self._note(str(error))
 
     def _later(self, delay_ms: int, work: Callable[[], object]) -> None:
-        """Do something in a thread after a while; what is not done by the end is done at the next start."""
+        """Run `work` in a thread after a delay; if the store closes first, the next start does it."""
         self._background.later(delay_ms, lambda: self._in_thread(work))
 
     # -- failing and ending ---------------------------------------------------------------------------------
 
     def _disk_failed(self, error: DiskError) -> None:
-        """Told by the disk, in whatever thread the call was."""
+        """The disk reports an error, in the thread of the failed call."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._fail_directory, error)
 
     def _fail_directory(self, error: DiskError) -> None:
-        with suppress(KeyError):  # an error elsewhere takes no log directory with it
+        with suppress(KeyError):  # an error outside of all log directories affects none of them
             self._take_offline(self._directories.of(error.path), error)
 
     def _take_offline(self, directory: LogDirectory, error: StorageError) -> None:
@@ -314,14 +304,14 @@ class LogStore:
         self._on_offline(directory.path, self.logs.lose(directory, error))
 
     async def abandon(self) -> None:
-        """Stop as a crash of the process would: end all work of the store, flush nothing, write nothing, close nothing.
+        """Stop as a crash of the process would: cancel the store's work; flush, write and close nothing.
 
-        The directories stay locked, and are not marked as closed cleanly: the next start recovers. For tests.
+        The directories stay locked, and are not marked as clean: the next start recovers. For tests.
         """
         await self._background.stop()
 
     async def close(self) -> None:
-        """Flush and close every log, write the checkpoints, and mark what is whole as closed cleanly."""
+        """Flush and close every log, write the checkpoints, and mark the sound directories as clean."""
         await self._background.stop()
         for directory in self._directories.online:
             if self._loaded:

@@ -1,4 +1,4 @@
-"""What the store does when a log reports something (`LogListener`)."""
+"""What the store does when a log reports an event (`LogListener`)."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -9,9 +9,10 @@ from logyard.broker.log.partition_log import PartitionLog
 
 
 class StoreListener:
-    """Has flushed, written and removed what a log's change asks for; `later(delay_ms, work)` does it in a thread.
+    """Starts the flushes, checkpoint writes and removals that follow a log's events; `later(delay_ms, work)` uses a
+    thread.
 
-    `on_cut` and `note` hear of it, too.
+    `on_cut` is called for cuts, `note` for damage.
     """
 
     def __init__(
@@ -35,8 +36,8 @@ class StoreListener:
         self._checkpoints.recovery_point_fell(log)
 
     def cut(self, log: PartitionLog, offset: int) -> None:
-        """Make the cut durable soon: a machine that lost its power might otherwise find what was cut off, behind what
-        was written over it."""
+        """Make the cut durable soon: after a power loss the records that were cut off might be found after newer
+        ones."""
         self._flusher.flush_soon(log, whole=True)
         self._checkpoints.log_was_cut(log, offset)
         self._on_cut(log, offset)

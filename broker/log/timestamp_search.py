@@ -1,4 +1,4 @@
-"""ListOffsets by timestamp: which record of a log is the first that is not older than a time."""
+"""ListOffsets by timestamp: the first record of a log that is not older than a timestamp."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,12 @@ from logyard.broker.log.leader_epochs import UNDEFINED_EPOCH, EpochCache
 from logyard.broker.log.segment import index_builder, scan, timestamps
 from logyard.broker.log.segment.segment_list import SegmentList
 
-Found = tuple[int, int, int]
-"""Timestamp in ms, offset, and leader epoch (-1 where it is not known) of a record."""
+FoundRecord = tuple[int, int, int]
+"""A record's timestamp in ms, offset, and leader epoch (-1 if it is not known)."""
 
 
 class TimestampSearch:
-    """A search in the segments as they are when it is made; `run` may be called in a thread while the log goes on.
+    """A search in the segments as they are now; `run` may be called in a thread while the log is written to.
 
     `log_start()` is the log's start, `interval` index.interval.bytes, `name` the partition, for messages.
     """
@@ -34,11 +34,11 @@ class TimestampSearch:
         self._epochs, self._timestamp = epochs, timestamp
         self._log_start, self._interval, self._name = log_start, interval, name
 
-    def run(self) -> Found | None:
-        """Search; None where every record is older. Waits for the disk.
+    def run(self) -> FoundRecord | None:
+        """Search; None if every record is older. Waits for the disk.
 
-        Raises StorageError for damaged data, ApiError(NOT_LEADER_OR_FOLLOWER) where the log was cut or compacted
-        meanwhile: search again.
+        Raises StorageError for damaged data, ApiError(NOT_LEADER_OR_FOLLOWER) if the log was cut or compacted
+        meanwhile: the client asks again.
         """
         segments = self._segments
         for segment in self._candidates:
@@ -50,11 +50,11 @@ class TimestampSearch:
                     found = timestamps.first_in_segment(reader, self._timestamp, self._log_start())
                     epoch = None if found is None else self._epochs.epoch_of(found[1])
             except (CorruptData, FileNotFoundError) as error:
-                # A closed segment that lost its tail has no such record: reading it reports that.
+                # A closed segment that lost its tail has no such record; a read of it will report the loss.
                 is_short = isinstance(error, scan.CutShort) and segment is not segments.active
                 if not is_short and segments.cuts == self._cuts and segment in segments.all:
                     raise StorageError(f"{segment.directory}: {error}") from error
-                # else retention took it away meanwhile
+                # otherwise retention deleted it meanwhile
             if segments.cuts != self._cuts:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self._name}: the log was cut meanwhile")
             if found is not None:

@@ -116,7 +116,7 @@ class Services:
             return LogDirInfo(path, ErrorCode.KAFKA_STORAGE_ERROR)
         replicas = [
             ReplicaLogInfo(log.tp, log.size, self._offset_lag(log), log.is_future)
-            for log in (*self.store.all_logs(), *self.store.future_logs())
+            for log in (*self.store.logs.all_current(), *self.store.logs.all_futures())
             if log.directory.startswith(path.rstrip("/") + "/")
         ]
         total, usable = self.store.space(path)
@@ -126,5 +126,5 @@ class Services:
         """How far behind a log is: a future log behind the log, that behind its high watermark. -1 not known."""
         if not log.is_future:
             return max(0, log.high_watermark - log.log_end_offset)
-        current = self.store.get(log.tp)
+        current = self.store.logs.get(log.tp)
         return -1 if current is None else max(0, current.log_end_offset - log.log_end_offset)

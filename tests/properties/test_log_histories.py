@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.log.disk.memory import MachineStopped, MemoryDisk
-from logyard.broker.log.listener import stands_alone
+from logyard.broker.log.listener import standalone_host
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.producers import Origin
 from logyard.broker.log.recovery import recovery
@@ -87,7 +87,7 @@ class History:
         self.disk.sync_directory("/")
         self.model = Model()
         self.known = Checkpointed()
-        self.host = stands_alone(self.disk)._replace(listener=self)
+        self.host = standalone_host(self.disk)._replace(listener=self)
         self.intended: list[bytes] | None = None  # where a step that may be stopped halfway leads
         self.log = create_log(self.disk, TP, DIRECTORY, CONFIG, host=self.host)
         self.disk.sync_directory(ROOT)

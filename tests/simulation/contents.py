@@ -51,7 +51,7 @@ def misremembered(machine: Machine, log: Any) -> str:
     """A position that a segment has in mind and where there is no such batch; empty where all are right."""
     for segment in log.segments[-2:]:
         held = _segment(machine, log, segment)
-        for offset, position in segment.known.positions.items():
+        for offset, position in segment.cache.positions.items():
             number = bisect_left(held.lasts, offset)
             there = held.positions[number] if number < len(held.positions) else held.end
             if position != there:

@@ -35,8 +35,8 @@ class Worker(InProcess):
 def cleaner_of(world: LeaseWorld, worker: Worker, settings: CleanerSettings | None = None) -> LogCleaner:
     """A cleaner that has not started: `clean_next` is called by hand."""
     ports = CleanerPorts(
-        logs=world.store.all_logs,
-        find=world.store.get,
+        logs=world.store.logs.all_current,
+        find=world.store.logs.get,
         clean_offset=world.leases.clean_offset,
         is_held=world.leases.book.is_being_compacted,
         lease_service=world.lease_service,

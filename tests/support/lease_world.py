@@ -140,7 +140,7 @@ class LeaseWorld:
         order = LeaderAndIsrPartition(tp, leader, leader_epoch, (1, 2), (1, 2), partition_epoch=leader_epoch)
         answer = self.replicas.requests.become_leader_or_follower(LeaderAndIsr(1, 1, 1, (order,)))
         assert not any(answer.partitions.values()), answer
-        log = self.store.get(tp)
+        log = self.store.logs.get(tp)
         assert log is not None
         return log
 

@@ -9,7 +9,7 @@ from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.log.disk.memory import MemoryDisk
 from logyard.broker.log.disk.port import Disk
-from logyard.broker.log.listener import stands_alone
+from logyard.broker.log.listener import standalone_host
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.recovery import recovery
 from logyard.broker.log.recovery.recovery import Checkpointed
@@ -77,7 +77,7 @@ def new_log(
     disk = disk or MemoryDisk()
     disk.make_directory(ROOT)
     disk.sync_directory("/")
-    shared = stands_alone(disk)._replace(**host)
+    shared = standalone_host(disk)._replace(**host)
     return create_log(disk, TP, DIRECTORY, config or TopicConfig(), start_offset=start_offset, host=shared)
 
 

@@ -135,7 +135,7 @@ class MemoryLog:
             self.epochs.assign(b.epoch, b.base)
 
     @property
-    def reload(self) -> None:
+    def pending_reload(self) -> None:
         """Nothing has to be read again after a cut."""
 
     def read(self, offset: int, max_bytes: int, *, limit_offset: int, min_one: bool) -> MemorySlice:

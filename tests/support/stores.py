@@ -65,7 +65,7 @@ class House:
 
 
 def write(store: LogStore, tp: TopicPartition, count: int = 1) -> None:
-    log = store.get(tp)
+    log = store.logs.get(tp)
     assert log is not None
     for _ in range(count):
         log.append_as_leader(produced([b"v"] * 2), 0, now_ms=ManualClock().now_ms())

@@ -1,11 +1,11 @@
 """LeaderAndIsr, UpdateMetadata and StopReplica as values, and the merging of one batch of them per broker.
 
-Rule 1: a batch gives each broker at most one request of each kind, in the order LeaderAndIsr,
-        UpdateMetadata, StopReplica; only brokers that live (shutting down or not) get any.
-Rule 2: whoever is sent LeaderAndIsr, all brokers hear of that partition by UpdateMetadata.
-Rule 3: isNew is sticky in a batch; of two orders to stop one replica the later counts, a deletion stays.
-Rule 4: a partition without a known state is left out of UpdateMetadata; one whose topic is being
-        deleted goes out with leader -2.
+Rule 1: a batch gives each broker at most one request of each kind, in the order LeaderAndIsr, UpdateMetadata,
+StopReplica; only live brokers (shutting down or not) get any.
+Rule 2: every partition in a LeaderAndIsr is sent to all brokers in UpdateMetadata.
+Rule 3: isNew is sticky in a batch; of two orders to stop one replica the later counts, and a deletion stays one.
+Rule 4: a partition without a known state is left out of UpdateMetadata; one whose topic is being deleted is sent with
+leader -2.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ STOP_REPLICA_WITH_FLAGS = 3
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrPartition:
-    """What one replica has to know of its partition."""
+    """What LeaderAndIsr tells one replica of its partition."""
 
     tp: TopicPartition
     state: PartitionState
@@ -38,7 +38,7 @@ class LeaderAndIsrPartition:
 
 @dataclass(frozen=True, slots=True)
 class MetadataPartition:
-    """What every broker has to know of a partition; `leader` is -2 while its topic is deleted."""
+    """What UpdateMetadata tells every broker of a partition; `leader` is -2 while its topic is deleted."""
 
     tp: TopicPartition
     state: PartitionState
@@ -58,7 +58,7 @@ class StoppedPartition:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrRequest:
-    """To one broker: these are your replicas. Type 0 (incremental) always."""
+    """To one broker: the state of its replicas. The type is always 0 (incremental)."""
 
     broker_id: int
     broker_epoch: int
@@ -72,7 +72,7 @@ class LeaderAndIsrRequest:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataRequest:
-    """To one broker: these brokers live, and these partitions are so. `partitions` is shared by a batch."""
+    """To one broker: the live brokers and the state of these partitions. `partitions` is shared by a batch."""
 
     broker_id: int
     broker_epoch: int
@@ -86,7 +86,7 @@ class UpdateMetadataRequest:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaRequest:
-    """To one broker: stop these replicas. `topic_deletions` are those whose answer deletion waits for."""
+    """To one broker: stop these replicas. Deletion waits for the answer to `topic_deletions`."""
 
     broker_id: int
     broker_epoch: int
@@ -100,7 +100,7 @@ BrokerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
 class RequestBatch:
-    """Collects what one step of a state machine has to tell the brokers."""
+    """Collects what one step of a state machine sends to the brokers."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -112,7 +112,7 @@ class RequestBatch:
         self._stops: dict[int, dict[TopicPartition, StoppedPartition]] = {}
 
     def leader_and_isr(self, brokers: Iterable[int], partition: Partition, *, is_new: bool = False) -> None:
-        """Tell replicas of the partition's state, which must be known."""
+        """Add LeaderAndIsr of a partition for these replicas; its state must be known."""
         state = partition.state
         assert state is not None, f"{partition.tp} has no state to send"
         for broker in brokers:
@@ -124,7 +124,7 @@ class RequestBatch:
         self._everybody_hears = True
 
     def _entry(self, partition: Partition, state: PartitionState, is_new: bool) -> LeaderAndIsrPartition:
-        """Brokers that are told the same share one entry, which is then encoded once."""
+        """Return the entry; brokers that are sent the same share one, which is then encoded once."""
         entry = self._entries.get((partition.tp, is_new))
         if entry is None or entry.state is not state or entry.assignment is not partition.assignment:
             entry = LeaderAndIsrPartition(partition.tp, state, partition.assignment, is_new)
@@ -132,9 +132,10 @@ class RequestBatch:
         return entry
 
     def update_metadata(self, partitions: Iterable[Partition], brokers: Iterable[int] | None = None) -> None:
-        """Tell brokers (all reachable ones by default) of partitions, or with none of them of the live brokers.
+        """Add UpdateMetadata of these partitions for these brokers (default: all reachable ones); without partitions it
+        carries only the live brokers.
 
-        What is told is how the partitions are when the batch is sent.
+        The partitions' state is read when the batch is sent.
         """
         if brokers is None:
             self._everybody_hears = True
@@ -205,7 +206,7 @@ class RequestBatch:
         ]
 
     def _stop_replica_requests(self) -> list[StopReplicaRequest]:
-        """One per broker; two where the version has a single deletion flag for the whole request."""
+        """One request per broker; two in versions that have a single deletion flag for the whole request."""
         context = self._context
         mixed = context.settings.level.stop_replica_version >= STOP_REPLICA_WITH_FLAGS
         requests: list[StopReplicaRequest] = []

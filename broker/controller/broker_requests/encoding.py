@@ -1,8 +1,8 @@
-"""The three requests to brokers as the codec's field trees, and their answers back as plain values.
+"""The three requests to brokers as the codec's field trees, and their responses as plain values.
 
 Rule 1: the version is fixed by inter.broker.protocol.version, never negotiated (facts §22).
-Rule 2: field names are those of Kafka's message schemas in snake case; what a version does not have
-        the codec leaves out.
+Rule 2: field names are those of Kafka's message schemas in snake case; the codec leaves out fields that a version does
+not have.
 Rule 3: below LeaderAndIsr 2, UpdateMetadata 5 and StopReplica 1 partitions are one list, not grouped by topic.
 """
 
@@ -34,13 +34,13 @@ Wire = tuple[int, int, dict[str, Any]]
 
 
 class Encoder:
-    """Turns requests into field trees; what the requests of one batch share is encoded once."""
+    """Turns requests into field trees; parts that the requests of one batch share are encoded once."""
 
     def __init__(self, level: ProtocolLevel, inter_broker_listener: str | None = None) -> None:
         self._level = level
         self._listener = inter_broker_listener
         self._last: tuple[UpdateMetadataRequest, dict[str, Any]] | None = None
-        # By identity, with the entry itself so that its id stays its own; emptied when a batch's next kind begins.
+        # By identity, with the entry itself so that its id is not reused; emptied when the batch's next kind begins.
         self._entries: dict[int, tuple[LeaderAndIsrPartition, dict[str, Any]]] = {}
 
     def encode(self, request: BrokerRequest) -> Wire:
@@ -102,7 +102,7 @@ class Encoder:
 
 
 def _same_batch(one: UpdateMetadataRequest, other: UpdateMetadataRequest) -> bool:
-    """Both lists are the very same objects (an empty list of partitions alone would prove nothing)."""
+    """Whether both lists are the same objects (an empty list of partitions alone would not tell)."""
     return one.partitions is other.partitions and one.live_brokers is other.live_brokers
 
 
@@ -153,7 +153,7 @@ def _ungrouped_metadata(request: UpdateMetadataRequest) -> dict[str, Any]:
 
 
 def _plain_address(broker: BrokerInfo) -> dict[str, Any]:
-    """Version 0 knows one PLAINTEXT address; a broker without one cannot be reached by it."""
+    """Version 0 has one PLAINTEXT address; a broker without one gets an empty address."""
     plain = next((e for e in broker.endpoints if e.protocol == "PLAINTEXT"), None)
     return {"v0_host": plain.host if plain else "", "v0_port": plain.port if plain else -1}
 
@@ -190,7 +190,8 @@ def _live_broker(broker: BrokerInfo) -> dict[str, Any]:
 
 
 def _stop_replica(request: StopReplicaRequest) -> dict[str, Any]:
-    """Version 3+ has a flag per partition; below it one flag for all, so such a request must be uniform."""
+    """Version 3+ has a deletion flag per partition; lower versions have one for all, so such a request must be
+    uniform."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for entry in request.partitions:
         topics.setdefault(entry.tp.topic, []).append(
@@ -215,7 +216,7 @@ def _stop_replica(request: StopReplicaRequest) -> dict[str, Any]:
 
 
 def answered(request: BrokerRequest, response: Any) -> Event | None:
-    """Turn a broker's decoded response into an event; None where nothing follows from it."""
+    """Turn a broker's decoded response into an event; None if the controller has nothing to do."""
     error = error_code(response.error_code)
     match request:
         case LeaderAndIsrRequest():
@@ -230,7 +231,7 @@ def answered(request: BrokerRequest, response: Any) -> Event | None:
                 TopicPartition(e.topic_name, e.partition_index): error_code(e.error_code)
                 for e in response.partition_errors
             }
-            # A broker that does not mention a partition has nothing of it left (or refused the whole request).
+            # A partition missing in the response does not exist on the broker (or the whole request was refused).
             codes = {tp: said.get(tp, error) for tp in request.topic_deletions}
             return ReplicasDeleted(request.broker_id, error, codes)
 
@@ -239,12 +240,12 @@ _CODES = {code.value: code for code in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
-    """Return the code's name; a number that nobody knows counts as an unknown error."""
+    """Return the code by its number; UNKNOWN_SERVER_ERROR for an unknown number."""
     return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _leader_and_isr_codes(request: LeaderAndIsrRequest, response: Any) -> dict[TopicPartition, ErrorCode]:
-    """Versions 5+ answer by topic id (topics without one cannot be told apart and are left out)."""
+    """Versions 5+ answer by topic id; topics without one cannot be told apart and are left out."""
     codes = {
         TopicPartition(e.topic_name, e.partition_index): error_code(e.error_code)
         for e in getattr(response, "partition_errors", None) or ()

@@ -1,4 +1,4 @@
-"""Telling brokers: a finished batch of requests becomes effects."""
+"""Sending a finished batch of requests to brokers, as effects."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +16,7 @@ def send(batch: RequestBatch) -> Steps[None]:
 def metadata(
     context: ControllerContext, about: Iterable[Partition] = (), brokers: Sequence[int] | None = None
 ) -> Steps[None]:
-    """Send UpdateMetadata: who lives, and these partitions, to these brokers (None: all that can be reached)."""
+    """Send UpdateMetadata with the live brokers and these partitions to these brokers (None: all reachable ones)."""
     batch = RequestBatch(context)
     batch.update_metadata(about, brokers)
     yield from send(batch)

@@ -1,17 +1,18 @@
-"""Becoming controller: the race for /controller, and giving it up.
+"""Becoming controller: the race for /controller, and resigning.
 
-Rule 1: one transaction creates /controller (ephemeral) and raises /controller_epoch on the version just
-        read, so that a controller and its epoch come into being together.
+Rule 1: one transaction creates /controller (ephemeral) and increments /controller_epoch on the version just read, so
+that a controller and its epoch come into being together.
 Rule 2: the winner knows the epoch and the version of its znode; every later write checks that version.
-Rule 3: a lost reply is told from a lost race by reading again: we hold it, in this session, with the
-        epoch that we tried.
-Rule 4: a broker whose own session holds /controller without acting as controller lets go of it.
+Rule 3: after a lost reply the znodes are read again. The race was won if /controller is ours, of this session, with the
+epoch that we tried.
+Rule 4: a broker whose own session holds /controller without acting as controller deletes it.
 Rule 5: these are the only unfenced writes of the controller.
-Rule 6: no epoch is used twice, also where /controller_epoch was deleted or set back: it goes on above what this broker
-        has seen, above every partition state (`rise_above`), and above what any other broker turns out to have seen
-        (`outdo`). Kafka would begin at 1 again, and its brokers refuse that controller.
-Rule 7: one mistaken request, or state, must not use the numbers up: what is above `znode.BELIEVED_MAX` is no
-        witness, and a broker is outdone three times at most; then it refuses its controller until it is restarted.
+Rule 6: no epoch is used twice, even if /controller_epoch was deleted or set back. The next epoch is above every epoch
+that this broker has seen, above that of every partition state (`rise_above`), and above what another broker turns out
+to have seen (`outdo`). Kafka would begin at 1 again, and its brokers would refuse that controller.
+Rule 7: one wrong request or state must not use up the numbers. Epochs above `znode.BELIEVED_MAX` are ignored, and the
+controller moves to a later epoch for one broker at most three times; after that the broker refuses its controller until
+it is restarted.
 """
 
 from logyard.broker.controller import effects, fencing
@@ -23,7 +24,7 @@ from logyard.broker.znodes import controller as znode
 from logyard.broker.znodes.ops import Create, Delete, SetData, Znode
 
 NOBODY = -1
-# By how much a broker is outdone the first time, the second and the third.
+# By how much the epoch grows the first, the second and the third time for one broker.
 _FAR = (100, 10_000, 1_000_000)
 
 
@@ -39,7 +40,7 @@ def elect(context: ControllerContext) -> Steps[bool]:
     seen = max(context.last_epoch, znode.believed([(yield from effects.epoch_seen())]))
     if written < seen:
         yield from effects.note(
-            "/controller_epoch was deleted or set back: going on above what was seen",
+            "/controller_epoch was deleted or set back: the next epoch is above all seen",
             level="warning",
             found=written,
             seen=seen,
@@ -61,7 +62,7 @@ def elect(context: ControllerContext) -> Steps[bool]:
         version = yield from _won_after_all(own, epoch)
     if version is None:
         yield from effects.note("another broker was faster", reason=fencing.deciding(results).code.value)
-        # The winner's znode may be gone again already; the watch left above tells of that.
+        # The winner's znode may be gone again already; the watch that was set above will fire then.
         return False
     context.epoch = epoch
     context.epoch_zk_version = version
@@ -71,12 +72,12 @@ def elect(context: ControllerContext) -> Steps[bool]:
 
 
 def rise_above(context: ControllerContext, seen: int) -> Steps[None]:
-    """Go on in an epoch above `seen`, before anything was done in this one; raises ControllerMoved."""
+    """Move to an epoch above `seen`, before anything was done in this one; raises ControllerMoved."""
     if seen < context.epoch:
         return
     epoch = seen + 1
     yield from effects.note(
-        "partition states name later epochs: going on above them", level="warning", before=context.epoch, epoch=epoch
+        "partition states name later epochs: moving above them", level="warning", before=context.epoch, epoch=epoch
     )
     op = SetData(znode.EPOCH_PATH, znode.encode_epoch(epoch), context.epoch_zk_version)
     written = yield from fencing.write_one(context, op)
@@ -86,10 +87,11 @@ def rise_above(context: ControllerContext, seen: int) -> Steps[None]:
 
 
 def outdo(context: ControllerContext, broker: int) -> Steps[None]:
-    """A broker has seen a later epoch than this controller's: have one elected far above it. Raises ControllerMoved.
+    """A broker has seen a later epoch than this controller's: have a controller elected far above it. Raises
+    ControllerMoved.
 
-    Where the later epoch is a later controller's, the fence tells, and nothing is written. Returns, with nothing done,
-    for a broker that was outdone in vain.
+    If the later epoch is that of a later controller, the fence fails, and nothing is written. After three times for one
+    broker it returns without doing anything.
     """
     tries = context.outdone.get(broker, 0)
     if tries == len(_FAR):
@@ -104,18 +106,19 @@ def outdo(context: ControllerContext, broker: int) -> Steps[None]:
 
 
 def step_down(context: ControllerContext) -> Steps[None]:
-    """Delete /controller, fenced, so that another broker is tried (an error no controller should survive)."""
+    """Delete /controller, fenced, so that another broker is elected, after an error that no controller should
+    survive."""
     try:
         yield from fencing.write_one(context, Delete(znode.PATH))
     except fencing.ControllerMoved:
-        yield from effects.note("somebody else is controller already")
+        yield from effects.note("another broker is controller already")
 
 
 def look(context: ControllerContext) -> Steps[bool]:
     """Read and watch /controller; return whether it is still this broker's.
 
-    A broker that resigned because its epoch was raised by something that is no controller still has
-    the znode: nobody could be elected until its session ends. It is deleted, and the watch tells.
+    A broker that resigned because something other than a controller raised the epoch still has the znode, so nobody
+    could be elected until its session ends. The znode is deleted here, and its watch fires.
     """
     found = (yield from effects.watch_data([(znode.PATH, ControllerChanged())]))[0]
     context.active_id = yield from _holder(found)
@@ -123,7 +126,7 @@ def look(context: ControllerContext) -> Steps[bool]:
     if ours and found is not None and not context.is_active:
         session = yield from effects.session_id()
         if found.ephemeral_owner == session:
-            yield from effects.note("letting go of /controller", level="warning")
+            yield from effects.note("deleting our own /controller", level="warning")
             yield from effects.multi([[Delete(znode.PATH, found.version)]])
     return ours
 
@@ -141,7 +144,7 @@ def _holder(found: Znode | None) -> Steps[int]:
 def _epoch_znode() -> Steps[Znode]:
     found = (yield from effects.read([znode.EPOCH_PATH]))[0]
     if found is None:
-        # Two brokers may do this at once; whoever is second reads what the first has made.
+        # Two brokers may do this at once; the second one reads the znode of the first.
         yield from effects.multi([[Create(znode.EPOCH_PATH, znode.encode_epoch(znode.INITIAL_EPOCH))]])
         found = (yield from effects.read([znode.EPOCH_PATH]))[0]
     if found is None:
@@ -150,7 +153,7 @@ def _epoch_znode() -> Steps[Znode]:
 
 
 def _won_after_all(own: int, epoch: int) -> Steps[int | None]:
-    """After a failed transaction: the version of the epoch znode if both znodes are ours nevertheless."""
+    """After a failed transaction, return the epoch znode's version if both znodes are ours nevertheless."""
     found, epoch_znode = yield from effects.read([znode.PATH, znode.EPOCH_PATH])
     if found is None or epoch_znode is None:
         return None

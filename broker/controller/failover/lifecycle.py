@@ -1,4 +1,4 @@
-"""From candidate to controller and back: standing, taking over, resigning.
+"""From candidate to controller and back: standing for election, taking over, resigning.
 
 Rule 1: a broker acts as controller exactly between a finished take-over and the next resignation.
 Rule 2: a broker that resigns forgets everything and drops its senders before it stands again.
@@ -28,7 +28,7 @@ def resign(context: ControllerContext) -> Steps[None]:
 
 
 def on_controller_changed(context: ControllerContext) -> Steps[None]:
-    """Handle /controller: resign if it is not ours any more, stand if it is nobody's."""
+    """Handle /controller: resign if it is no longer ours, stand for election if it is vacant."""
     ours = yield from controller_election.look(context)
     if context.is_active and not ours:
         yield from resign(context)

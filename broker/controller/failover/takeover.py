@@ -1,15 +1,15 @@
 """Taking over as controller: everything between a won election and the first ordinary event.
 
-Rule 1: the steps come in the order of facts §3, each finished before the next: watches, old
-        notifications, memory, deletions, UpdateMetadata, replicas, partitions, moves, elections.
-Rule 2: memory is built from ZooKeeper alone; what a dead controller left half-done is found in it and
-        finished by the same procedures that would have done it (states for topics without, moves, deletions).
-Rule 3: what is unreadable is noted and left out; only ZooKeeper itself can stop a failover.
-        The first of it is a look whether a state is of a later epoch: then this one rises above it.
-Rule 4: a broker that registered after a state was last written has died since, unseen by any controller: it is put out
-        of that ISR and started like any broker that bounced, where somebody in the ISR has not. What it had not synced
-        may be lost; Kafka would let it go on leading. Where all of an ISR were away its leader at least begins a new
-        epoch, by which followers can tell what it wrote before from what it writes now.
+Rule 1: the steps come in the order of facts §3, each finished before the next: watches, old notifications, memory,
+deletions, UpdateMetadata, replicas, partitions, moves, elections.
+Rule 2: memory is built from ZooKeeper alone. Work that a dead controller left unfinished shows in ZooKeeper, and is
+completed by the usual procedures (missing states of topics, moves, deletions).
+Rule 3: a znode that cannot be parsed is logged and left out; only a failure of ZooKeeper itself stops a failover. If a
+partition state is of a later epoch, this controller first moves above it.
+Rule 4: a broker that registered after a state was last written has restarted, and no controller saw it die. It leaves
+that ISR and is started like any bounced broker, if another member of the ISR has not restarted: what it had not synced
+may be lost, and Kafka would let it lead on. If all members of an ISR have restarted, the leader at least gets a new
+epoch, by which followers tell its later records from its earlier ones.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ from logyard.broker.znodes import (
 from logyard.broker.znodes import topics as topic_znode
 
 Written = dict[TopicPartition, int]
-"""The transaction that last wrote each partition's state."""
+"""The transaction id of the last write of each partition's state."""
 
 
 def take_over(context: ControllerContext) -> Steps[None]:
@@ -84,7 +84,7 @@ def take_over(context: ControllerContext) -> Steps[None]:
 
 
 def _watch() -> Steps[None]:
-    """Leave every watch before anything is read, so that no change falls between."""
+    """Set every watch before anything is read, so that no change is missed."""
     yield from effects.perform(
         effects.WatchChildren(
             [
@@ -135,7 +135,7 @@ def _load_states(context: ControllerContext, partitions: Sequence[Partition]) ->
 
 
 def _pass_over_bounced(context: ControllerContext, written: Written) -> Steps[None]:
-    """Put members that registered after their ISR was written out of it (rule 4)."""
+    """Remove members that registered after their ISR was written (rule 4)."""
     away: dict[int, None] = {}
 
     def decide(partition: Partition, state: PartitionState) -> PartitionState | None:
@@ -156,11 +156,13 @@ def _pass_over_bounced(context: ControllerContext, written: Written) -> Steps[No
     known = [p for p in context.partitions() if p.state is not None and not context.is_deleting(p.tp.topic)]
     yield from state_znodes.change(context, known, decide, just_read=True)
     if away:
-        yield from effects.note("brokers were away while nobody was controller", level="warning", brokers=sorted(away))
+        yield from effects.note(
+            "brokers restarted while there was no controller", level="warning", brokers=sorted(away)
+        )
 
 
 def _start_replicas(context: ControllerContext) -> Steps[None]:
-    """First phases, then LeaderAndIsr to those online, and the others out of their ISRs."""
+    """Set the first phases, send LeaderAndIsr to the online replicas, and remove the others from their ISRs."""
     online: list[Replica] = []
     offline: list[Replica] = []
     for partition in context.partitions():
@@ -169,7 +171,7 @@ def _start_replicas(context: ControllerContext) -> Steps[None]:
                 partition.replicas[broker] = ReplicaPhase.ONLINE
                 online.append((partition, broker))
             else:
-                # Not Offline: so that a deletion that waits for this broker is known to have failed here.
+                # This phase and not Offline, so that a deletion that waits for this broker counts as failed here.
                 partition.replicas[broker] = ReplicaPhase.DELETION_INELIGIBLE
                 offline.append((partition, broker))
     yield from replica_machine.change(context, online, ReplicaPhase.ONLINE)

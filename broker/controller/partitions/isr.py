@@ -1,10 +1,10 @@
-"""ISR changes: AlterPartition from leaders, and the notifications of those who write state znodes themselves.
+"""ISR changes: AlterPartition from leaders, and the notifications of leaders that write state znodes themselves.
 
-Rule 1: the checks of AlterPartition come in the order of facts §22; the first that fails is the answer.
-Rule 2: an accepted change is written on the partition epoch that the leader knew; leader and leader
-        epoch stay, only the partition epoch grows.
-Rule 3: all brokers hear of every partition named, by UpdateMetadata and never by LeaderAndIsr; then the
-        leader is answered; then moves whose target has come in sync are finished.
+Rule 1: the checks of AlterPartition come in the order of facts §22; the first failure is the answer.
+Rule 2: an accepted change is written on the partition epoch that the leader knew; leader and leader epoch stay, only
+the partition epoch grows.
+Rule 3: all brokers get UpdateMetadata, never LeaderAndIsr, of every partition named; then the leader is answered; then
+moves whose targets are in sync are finished.
 """
 
 from dataclasses import replace
@@ -68,14 +68,14 @@ def _find(context: ControllerContext, change: IsrChange) -> Partition | None:
 def _check(
     context: ControllerContext, partition: Partition | None, change: IsrChange, request: AlterPartition
 ) -> PartitionState | None:
-    """Return the state to write, or None where it is so already; raises ApiError."""
+    """Return the state to write, or None if it is so already; raises ApiError."""
     if change.topic_id is not None and change.topic_id not in context.names_by_id:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
     if partition is None or partition.state is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     now = partition.state
     if change.partition_epoch > now.partition_epoch or change.leader_epoch > now.leader_epoch:
-        raise ApiError(ErrorCode.NOT_CONTROLLER)  # the leader has heard of a newer controller than us
+        raise ApiError(ErrorCode.NOT_CONTROLLER)  # the leader knows of a newer controller
     if change.leader_epoch < now.leader_epoch:
         raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
     if change.new_isr == now.isr and change.recovering == now.recovering and request.broker_id == now.leader:
@@ -91,13 +91,15 @@ def _check(
 
 
 def _has_stale_member(context: ControllerContext, change: IsrChange) -> bool:
-    """A replica that restarted since the leader saw it may lack records (KIP-903; Kafka asks this in KRaft only)."""
+    """Whether a member restarted since the leader saw it, so that it may lack records (KIP-903; in Kafka only KRaft
+    checks)."""
     epochs = zip(change.new_isr, change.isr_epochs, strict=False)
     return any(epoch not in (NO_EPOCH, context.brokers[broker].epoch) for broker, epoch in epochs)
 
 
 def _is_invalid(partition: Partition, now: PartitionState, change: IsrChange, requester: int) -> bool:
-    """Rule out what no honest leader asks: the last three tests are ours, to keep the invariants of facts §23."""
+    """Whether a correct leader would not send this; the last three tests are ours, to keep the invariants of facts
+    §23."""
     isr = change.new_isr
     return (
         (change.recovering and len(isr) > 1)
@@ -114,7 +116,7 @@ def _commit(
     answers: list[AlteredPartition],
     accepted: dict[int, tuple[Partition, PartitionState]],
 ) -> Steps[None]:
-    """Write accepted changes and put the outcome into their answers; those that failed leave `accepted`."""
+    """Write accepted changes and store the results in their answers; failed ones are removed from `accepted`."""
     units = [
         [SetData(partition_state.path(p.tp), partition_state.encode(state), state.partition_epoch)]
         for p, state in accepted.values()
@@ -127,7 +129,7 @@ def _commit(
             partition.state = replace(state, partition_epoch=result[0].version)
             answers[index] = replace(answers[index], state=partition.state)
         else:
-            # Somebody else wrote the znode: our memory is behind, and so is the leader's.
+            # Another broker wrote the znode: our memory is out of date, and so is the leader's.
             stale.append(partition)
             answers[index] = replace(answers[index], error=ErrorCode.INVALID_UPDATE_VERSION, state=None)
             del accepted[index]
@@ -138,7 +140,7 @@ def _commit(
 
 
 def on_notified(context: ControllerContext) -> Steps[None]:
-    """Handle /isr_change_notification: read the states again, tell everybody, finish moves."""
+    """Handle /isr_change_notification: read the states again, send UpdateMetadata, finish moves."""
     notices = yield from notifications.take(isr_notifications.PATH, IsrsChanged())
     tps: dict[TopicPartition, None] = {}
     for path, data in notices.items():

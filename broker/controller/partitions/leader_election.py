@@ -1,8 +1,8 @@
-"""Who leads a partition: the four election rules of facts §5 as functions of replicas, ISR and who is alive.
+"""Who leads a partition: the four election rules of facts §5 as functions of replicas, ISR and live brokers.
 
-Rule 1: no state is read or changed here; an election is a value, or None when nobody may lead.
-Rule 2: a leader comes out of the ISR; only an unclean Offline election may take another replica,
-        and then the new leader alone is the ISR.
+Rule 1: no state is read or changed here; an election is a value, or None if no replica may lead.
+Rule 2: a leader comes from the ISR; only an unclean Offline election may take another replica, and then the ISR is the
+new leader alone.
 Rule 3: the order of the assignment decides, never the order of the ISR or of a set.
 """
 
@@ -14,23 +14,23 @@ from logyard.broker.model import Assignment
 
 
 class Strategy(Enum):
-    """Why a leader is looked for."""
+    """Why a leader is elected."""
 
     OFFLINE = "offline"
-    """The leader is gone; unclean only if the topic or the broker's default allows it."""
+    """The leader is offline; unclean only if the topic or the broker's default allows it."""
     UNCLEAN = "unclean"
-    """The same, with leave to lose records given by an operator."""
+    """The same, but an operator accepts the loss of records."""
     REASSIGN = "reassign"
-    """The leader is not one of the replicas that a reassignment ends with."""
+    """The leader is not one of the reassignment's target replicas."""
     PREFERRED = "preferred"
     """Leadership goes back to the first replica."""
     SHUTDOWN = "controlled shutdown"
-    """The leader's broker has asked to leave."""
+    """The leader's broker is shutting down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """A new leader, its ISR, and whether records may have been lost on the way."""
+    """A new leader, its ISR, and whether the election was unclean, so that records may be lost."""
 
     leader: int
     isr: tuple[int, ...]
@@ -46,10 +46,10 @@ def elect(
     shutting_down: Collection[int] = (),
     unclean_allowed: bool = False,
 ) -> Election | None:
-    """Apply one rule.
+    """Apply one rule; None if no replica may lead.
 
-    `online` are the brokers that live, have the partition on a good disk and are not shutting down;
-    `shutting_down` those that still live but have asked to leave.
+    `online` are the brokers that are alive, have the partition on a working disk and are not shutting down;
+    `shutting_down` those that are alive but about to exit.
     """
     match strategy:
         case Strategy.OFFLINE | Strategy.UNCLEAN:
@@ -65,7 +65,7 @@ def elect(
 
 
 def recipients(strategy: Strategy, assignment: Assignment, online: Collection[int]) -> tuple[int, ...]:
-    """Return the replicas that hear of the result by LeaderAndIsr; for SHUTDOWN `online` counts those leaving."""
+    """Return the replicas that get the result by LeaderAndIsr; for SHUTDOWN `online` includes those shutting down."""
     match strategy:
         case Strategy.REASSIGN:
             return assignment.target

@@ -1,11 +1,11 @@
-"""The partition state machine: from a place in a topic znode to a led partition, and to its end.
+"""The partition state machine: from an assignment in a topic znode to a led partition, and to its end.
 
-Rule 1: legal moves are those of `PREVIOUS`; any other is noted and refused, the rest of the batch goes on.
-Rule 2: New → Online writes the first state: leader = first online replica in assignment order,
-        ISR = all online replicas, leader epoch 0; with none online the partition stays New.
-Rule 3: Online or Offline → Online is an election by `leader_election.elect`, leader epoch + 1, written on the
-        version that was read; a partition without an eligible replica stays where it is.
-Rule 4: brokers are told once per call, and only after ZooKeeper has the change.
+Rule 1: legal moves are those of `PREVIOUS`; any other is logged and refused, the rest of the batch is done.
+Rule 2: New → Online writes the first state: leader = first online replica in assignment order, ISR = all online
+replicas, leader epoch 0; with none online the partition stays New.
+Rule 3: Online or Offline → Online is an election by `leader_election.elect`, leader epoch + 1, written on the version
+that was read; a partition without an eligible replica keeps its phase.
+Rule 4: brokers are sent the result once per call, and only after it is in ZooKeeper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ def _bring_online(context: ControllerContext, partitions: Sequence[Partition], s
         failures |= yield from _elect(context, led, strategy, batch)
     moved = [str(p.tp) for p in partitions if p.tp not in failures]
     if moved:
-        yield from effects.note("partitions are led", level="debug", partitions=moved, strategy=strategy.value)
+        yield from effects.note("partitions have leaders", level="debug", partitions=moved, strategy=strategy.value)
     yield from sending.send(batch)
     return failures
 
@@ -119,7 +119,7 @@ def _create_states(
 def _write_first_states(
     context: ControllerContext, wanted: Sequence[tuple[Partition, PartitionState]]
 ) -> Steps[list[OpResult]]:
-    """Create each partition's znodes; parents left by a controller that died half-way are taken as they are."""
+    """Create each partition's znodes; parents that a dead controller left behind are used."""
     names = dict.fromkeys(p.tp.topic for p, _ in wanted)
     bare = [name for name in names if all(p.state is None for p in context.partitions_of([name]))]
     yield from fencing.write(context, [[Create(topics.partitions_path(name))] for name in bare])
@@ -179,7 +179,7 @@ def _elect(
 def _unclean_allowed(
     context: ControllerContext, partitions: Sequence[Partition], strategy: Strategy
 ) -> Steps[tuple[set[str], Failures]]:
-    """Return topics whose settings allow unclean elections, asked only for those that would need one."""
+    """Return the topics whose settings allow unclean elections; read only for topics that would need one."""
     if strategy is not Strategy.OFFLINE:
         return set(), {}
     needy = [p for p in partitions if p.state is None or not any(context.is_online(r, p.tp) for r in p.state.isr)]

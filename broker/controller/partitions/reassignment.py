@@ -1,15 +1,15 @@
 """Moving replicas: reassignments by the API (KIP-455), by /admin/reassign_partitions, and by topic znodes.
 
-Rule 1: a move is written into the topic znode first (adding and removing replicas), then into memory,
-        then acted on; so any later controller finds it and goes on (facts §6).
-Rule 2: while the target is not in the ISR the partition has all replicas, old and new (steps A);
-        once it is, the removed ones are stopped and deleted and the znode gets the plain target (steps B).
-Rule 3: the latest request for a partition wins, whichever way it came; what only the superseded one
-        needed is stopped and deleted at once. Cancelling is a move to the replicas of the start.
-Rule 4: /admin/reassign_partitions keeps exactly what is still running of it; entries that cannot be
-        followed are dropped, and the znode goes when it is empty.
-Rule 5: adding and removing replicas that somebody else writes into a topic znode begin to move at the watch, as a
-        request for the same target would (Kafka looks at them at its next failover only).
+Rule 1: a move is written into the topic znode first (adding and removing replicas), then into memory, then acted on; so
+any later controller finds it and continues it (facts §6).
+Rule 2: while the target is not in the ISR the partition has all replicas, old and new (steps A); once it is, the
+removed ones are stopped and deleted and the znode gets the plain target (steps B).
+Rule 3: the latest request for a partition wins, however it came; replicas that only the superseded one needed are
+stopped and deleted at once. Cancelling is a move to the original replicas.
+Rule 4: /admin/reassign_partitions keeps exactly its entries that are still running; invalid entries are dropped, and
+the znode is deleted when it is empty.
+Rule 5: adding and removing replicas that another tool writes into a topic znode start to move when the watch fires, as
+with a request for the same target (Kafka reads them only at its next failover).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ _REMOVE_ROUNDS_MAX = 10
 
 
 def on_alter(context: ControllerContext, request: AlterReassignments) -> Steps[None]:
-    """Start, change or cancel moves for the API; answers with an Outcome for each partition."""
+    """Start, change or cancel moves for the API; the answer has an Outcome for each partition."""
     outcomes: dict[TopicPartition, Outcome] = {}
     moves: dict[TopicPartition, Assignment] = {}
     for tp, target in request.targets:
@@ -94,7 +94,7 @@ def on_requested(context: ControllerContext) -> Steps[set[TopicPartition]]:
 
 
 def on_written(context: ControllerContext, targets: Mapping[TopicPartition, tuple[int, ...]]) -> Steps[None]:
-    """Begin the moves that somebody else has written into topic znodes (rule 5)."""
+    """Start the moves that another tool has written into topic znodes (rule 5)."""
     moves: dict[TopicPartition, Assignment] = {}
     refused: dict[str, str] = {}
     for tp, target in targets.items():
@@ -103,30 +103,30 @@ def on_written(context: ControllerContext, targets: Mapping[TopicPartition, tupl
         except ApiError as problem:
             refused[str(tp)] = str(problem)
     if refused:
-        yield from effects.note("moves in topic znodes are not followed", level="warning", reasons=refused)
+        yield from effects.note("moves in topic znodes are refused", level="warning", reasons=refused)
     yield from _start_all(context, moves)
 
 
 def take_up(context: ControllerContext, tps: Sequence[TopicPartition]) -> Steps[None]:
-    """Go on with partitions of new topics that were written as moving already."""
+    """Continue moves of partitions whose new topics were written with adding and removing replicas."""
     moving = [p for tp in tps if (p := context.partition(tp)) is not None]
     yield from _start_all(context, {p.tp: p.assignment for p in moving})
 
 
 def on_failover(context: ControllerContext) -> Steps[None]:
-    """Go on with what the last controller left: the znode's moves supersede those in the topic znodes."""
+    """Continue what the last controller left: moves in the znode supersede those in the topic znodes."""
     done = yield from on_requested(context)
     yield from resume(context, lambda p: p.tp not in done)
 
 
 def resume(context: ControllerContext, chosen: Callable[[Partition], bool]) -> Steps[None]:
-    """Take running moves up again."""
+    """Continue running moves."""
     running = [p for tp in list(context.reassigning) if (p := context.partition(tp)) is not None and chosen(p)]
     yield from _start_all(context, {p.tp: p.assignment for p in running})
 
 
 def complete_ready(context: ControllerContext, tps: Sequence[TopicPartition]) -> Steps[None]:
-    """Finish those moves whose target has come into the ISR."""
+    """Finish the moves whose targets are in the ISR now."""
     known = [p for tp in tps if tp in context.reassigning and (p := context.partition(tp)) is not None]
     yield from _start_all(context, {p.tp: p.assignment for p in known if _target_in_sync(context, p)})
 
@@ -169,21 +169,21 @@ def _plan(
 
 
 def _check_keeps_data(partition: Partition, move: Assignment) -> None:
-    """Refuse a move that would at once delete every in-sync replica (KRaft does; Kafka's ZooKeeper mode loses them).
+    """Refuse a move that would at once delete every in-sync replica (as KRaft does; Kafka's ZooKeeper mode loses them).
 
-    So it is when the replicas that a superseded or cancelled move has added are the only ones in sync.
+    That happens if the replicas added by a superseded or cancelled move are the only ones in sync.
     """
     state = partition.state
     if state is not None and not any(broker in move.replicas for broker in state.isr):
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"None of {list(move.replicas)} is in sync ({list(state.isr)} is): wait until one is, "
+            f"None of {list(move.replicas)} is in sync (in sync: {list(state.isr)}): wait until one is, "
             "or keep one that is in sync among the replicas.",
         )
 
 
 def _is_running(context: ControllerContext, tp: TopicPartition, move: Assignment) -> bool:
-    """Whether exactly this move is under way: a rewritten znode is no reason to begin it again."""
+    """Whether exactly this move is running: a rewritten znode must not start it again."""
     partition = context.partition(tp)
     return partition is not None and partition.assignment == move
 
@@ -194,9 +194,9 @@ def _is_running(context: ControllerContext, tp: TopicPartition, move: Assignment
 def _start_all(
     context: ControllerContext, moves: Mapping[TopicPartition, Assignment]
 ) -> Steps[dict[TopicPartition, Outcome]]:
-    """Take partitions as far towards their targets as their ISRs allow, step by step and all of them in each step.
+    """Take partitions as far towards their targets as their ISRs allow, each step for all of them at once.
 
-    One write of a topic's znode holds all of its moves: a topic that moves as a whole costs no more per partition.
+    A topic's znode is written once with all of its moves, so moving a whole topic costs no more per partition.
     """
     deletion.mark_ineligible(context, {tp.topic for tp in moves})
     failures = yield from _adopt(context, moves)
@@ -207,12 +207,12 @@ def _start_all(
     failures |= yield from _finish(context, ready)
     if failures:
         reasons = {str(tp): why for tp, why in failures.items()}
-        yield from effects.note("reassignments are held up", level="error", reasons=reasons)
+        yield from effects.note("reassignments are delayed", level="error", reasons=reasons)
     return {tp: Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, failures[tp]) if tp in failures else Outcome() for tp in moves}
 
 
 def _adopt(context: ControllerContext, moves: Mapping[TopicPartition, Assignment]) -> Steps[Failures]:
-    """Steps U: znodes, memory, and an end to replicas that only a superseded move wanted."""
+    """Steps U: znodes, memory, and the end of replicas that only a superseded move needed."""
     known = {tp: p for tp in moves if (p := context.partition(tp)) is not None}
     changed = {tp: moves[tp] for tp, partition in known.items() if partition.assignment != moves[tp]}
     failures = yield from _write_assignments(context, changed)
@@ -224,7 +224,7 @@ def _adopt(context: ControllerContext, moves: Mapping[TopicPartition, Assignment
         partition.assignment = move
     yield from _stop_and_delete(context, obsolete)
     for partition in adopted:
-        # Stopping takes the stopped replicas out of the assignment in memory; the move never had them.
+        # Stopping removes the stopped replicas from the assignment in memory; the new move never contained them.
         partition.assignment = changed[partition.tp]
     yield from _replace_stopped_leaders(context, adopted)
     moving = [tp for tp in known if tp not in failures]
@@ -235,7 +235,7 @@ def _adopt(context: ControllerContext, moves: Mapping[TopicPartition, Assignment
 
 
 def _replace_stopped_leaders(context: ControllerContext, adopted: Sequence[Partition]) -> Steps[None]:
-    """A stopped replica may have led (an added one that was preferred already): another takes over at once."""
+    """If a stopped replica led (an added one that was already preferred), elect another leader at once."""
     led_by_nobody = [p for p in adopted if p.state is not None and not context.is_online(p.state.leader, p.tp)]
     if led_by_nobody:
         yield from partition_machine.change(context, led_by_nobody, PartitionPhase.OFFLINE)
@@ -251,7 +251,7 @@ def _write_assignments(context: ControllerContext, wanted: Mapping[TopicPartitio
 
 
 def _target_in_sync(context: ControllerContext, partition: Partition) -> bool:
-    """All target replicas are in the ISR, and one of them can lead (Kafka does not ask for the latter)."""
+    """Whether all target replicas are in the ISR and one of them can lead (Kafka does not require the latter)."""
     state, target = partition.state, partition.assignment.target
     return (
         state is not None
@@ -261,7 +261,7 @@ def _target_in_sync(context: ControllerContext, partition: Partition) -> bool:
 
 
 def _await_targets(context: ControllerContext, waiting: Sequence[Partition]) -> Steps[None]:
-    """Steps A: every replica hears of the whole list, added ones are started."""
+    """Steps A: every replica gets the whole list, and added ones are started."""
     if not waiting:
         return
     yield from effects.note(
@@ -278,7 +278,8 @@ def _fresh(moving: Sequence[Partition]) -> list[Replica]:
 
 
 def _tell_all_replicas(context: ControllerContext, moving: Sequence[Partition]) -> Steps[None]:
-    """Leader epoch + 1, and LeaderAndIsr with the new lists to all replicas, the added ones as new."""
+    """Increment the leader epoch, and send LeaderAndIsr with the new lists to all replicas, to the added ones as
+    new."""
 
     def bump(_: Partition, state: PartitionState) -> PartitionState:
         return state_znodes.next_state(context, state)
@@ -286,7 +287,7 @@ def _tell_all_replicas(context: ControllerContext, moving: Sequence[Partition]) 
     failures = yield from state_znodes.change(context, moving, bump)
     if failures:
         reasons = {str(tp): why for tp, why in failures.items()}
-        yield from effects.note("leader epochs were not raised", level="error", reasons=reasons)
+        yield from effects.note("leader epochs were not incremented", level="error", reasons=reasons)
     batch = RequestBatch(context)
     for partition in moving:
         if partition.tp not in failures:
@@ -296,11 +297,11 @@ def _tell_all_replicas(context: ControllerContext, moving: Sequence[Partition]) 
 
 
 def _finish(context: ControllerContext, ready: Sequence[Partition]) -> Steps[Failures]:
-    """Steps B: targets are in sync; drop everything else. Returns what has to wait, and why."""
+    """Steps B: targets are in sync; drop everything else. Returns the partitions that have to wait, and why."""
     if not ready:
         return {}
     moves = {p.tp: p.assignment for p in ready}
-    # A move resumed by another controller or started with its target in sync has not seen these yet.
+    # For a move resumed by another controller, or started with its target in sync, this has not happened yet.
     yield from replica_machine.change(context, _fresh(ready), ReplicaPhase.NEW)
     yield from replica_machine.change(context, [(p, b) for p in ready for b in moves[p.tp].adding], ReplicaPhase.ONLINE)
     for partition in ready:
@@ -308,7 +309,7 @@ def _finish(context: ControllerContext, ready: Sequence[Partition]) -> Steps[Fai
     failures = yield from _lead_from_targets(context, ready)
     for partition in ready:
         if partition.tp in failures:
-            # Without a leader in the target its old replicas must stay: the move goes on later.
+            # Without a leader among the targets the old replicas must stay; the move continues later.
             partition.assignment = moves[partition.tp]
     done = [p for p in ready if p.tp not in failures]
     yield from _stop_and_delete(context, [(p, b) for p in done for b in moves[p.tp].removing])
@@ -320,7 +321,7 @@ def _finish(context: ControllerContext, ready: Sequence[Partition]) -> Steps[Fai
 
 
 def _lead_from_targets(context: ControllerContext, ready: Sequence[Partition]) -> Steps[Failures]:
-    """A leader that is in the target stays, one that is not (or is gone) gives way to one that is."""
+    """A leader among the targets stays; any other (or none) is replaced by one of the targets."""
     staying: list[Partition] = []
     changing: list[Partition] = []
     for partition in ready:
@@ -335,7 +336,7 @@ def _lead_from_targets(context: ControllerContext, ready: Sequence[Partition]) -
 
 
 def _conclude(context: ControllerContext, done: Sequence[Partition]) -> Steps[None]:
-    """The topic znodes hold plain targets: nothing remembers these moves any more."""
+    """Write the plain targets into the topic znodes: the moves are then no longer stored anywhere."""
     if not done:
         return
     finished = {p.tp: p.assignment.replicas for p in done}
@@ -350,7 +351,7 @@ def _conclude(context: ControllerContext, done: Sequence[Partition]) -> Steps[No
 
 
 def _stop_and_delete(context: ControllerContext, theirs: Sequence[Replica]) -> Steps[None]:
-    """Take replicas out of the ISR and delete their files, without waiting for the brokers' answers."""
+    """Remove replicas from the ISR and delete their files, without waiting for the brokers' answers."""
     for phase in (
         ReplicaPhase.OFFLINE,
         ReplicaPhase.DELETION_STARTED,
@@ -366,7 +367,7 @@ def _stop_and_delete(context: ControllerContext, theirs: Sequence[Replica]) -> S
 def _drop_from_znode(
     context: ControllerContext, finished: Callable[[TopicPartition, tuple[int, ...]], bool]
 ) -> Steps[None]:
-    """Take entries out of /admin/reassign_partitions, and the znode away when none is left."""
+    """Remove entries from /admin/reassign_partitions, and delete the znode when it is empty."""
     for _ in range(_REMOVE_ROUNDS_MAX):
         found = (yield from effects.read([reassignments.PATH]))[0]
         if found is None:
@@ -374,7 +375,7 @@ def _drop_from_znode(
         try:
             entries = reassignments.decode(found.data)
         except CorruptData:
-            return  # its own event deals with it
+            return  # its own event handles it
         kept = {tp: target for tp, target in entries.items() if not finished(tp, target)}
         if len(kept) == len(entries) and entries:
             return
@@ -385,6 +386,6 @@ def _drop_from_znode(
         )
         result = yield from fencing.write_one(context, op)
         if result.code is not ZkCode.BAD_VERSION:
-            # Leaves a watch where there is none now, so that the next znode is noticed.
+            # Sets the watch if there is none, so that the next znode is noticed.
             yield from effects.perform(effects.Enqueue(ReassignmentRequested()))
             return

@@ -1,10 +1,10 @@
 """The replica state machine: starting, stopping and deleting single replicas.
 
-Rule 1: legal moves are those of `PREVIOUS`; any other is noted and refused, the rest of the batch goes on.
-Rule 2: a replica that goes Offline is stopped and leaves the ISR in ZooKeeper, leader epoch + 1 if it
-        was in it: as leader it leaves -1 behind, and the last member of an ISR stays in it.
-Rule 3: a replica that comes Online is told what is known; a New one too, unless it is itself the leader.
-Rule 4: NonExistent takes the replica out of the assignment in memory; the topic znode is others' work.
+Rule 1: legal moves are those of `PREVIOUS`; any other is logged and refused, the rest of the batch is done.
+Rule 2: a replica that goes Offline is stopped and leaves the ISR in ZooKeeper, with leader epoch + 1 if it was in it.
+If it led, the leader becomes -1; the last member of an ISR stays in it.
+Rule 3: a replica that comes Online gets the known state; so does a New one, unless it is itself the leader.
+Rule 4: NonExistent removes the replica from the assignment in memory; other modules write the topic znode.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ PREVIOUS: Mapping[ReplicaPhase, frozenset[ReplicaPhase]] = {
 
 
 def change(context: ControllerContext, replicas: Sequence[Replica], target: ReplicaPhase) -> Steps[None]:
-    """Move replicas to a phase, and tell the brokers once at the end."""
+    """Move replicas to a phase, and send the result to the brokers once at the end."""
     if not replicas:
         return
     batch = RequestBatch(context)
@@ -67,7 +67,7 @@ def change(context: ControllerContext, replicas: Sequence[Replica], target: Repl
 def _enter(
     target: ReplicaPhase, broker: int, partitions: Sequence[Partition], batch: RequestBatch, refused: dict[str, str]
 ) -> None:
-    """Every move that needs no answer from ZooKeeper."""
+    """The moves that need no answer from ZooKeeper."""
     for partition in partitions:
         match target:
             case ReplicaPhase.NEW:
@@ -96,7 +96,7 @@ def _enter_online(broker: int, partition: Partition, batch: RequestBatch) -> Non
 
 
 def without(assignment: Assignment, broker: int) -> Assignment:
-    """Return the assignment with one replica gone from all of its lists."""
+    """Return the assignment with one replica removed from all of its lists."""
     return Assignment(
         tuple(r for r in assignment.replicas if r != broker),
         tuple(r for r in assignment.adding if r != broker),

@@ -1,9 +1,10 @@
-"""Elections that somebody asks for: ElectLeaders, the preferred-election znode, imbalance, unclean switched on.
+"""Elections on request: ElectLeaders, the preferred-election znode, imbalance, unclean elections being enabled.
 
-Rule 1: whatever asks, the election itself is the partition state machine's.
-Rule 2: each partition gets exactly one answer (facts §5): unknown 3, being deleted 17, already well led 84,
-        refused 80 (preferred) or 83 (unclean); with "all partitions" the 84s are left out.
-Rule 3: /admin/preferred_replica_election is deleted when done, whatever came of it.
+Rule 1: whatever the request, the election itself is the partition state machine's.
+Rule 2: each partition gets exactly one answer (facts §5): UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (being
+deleted), ELECTION_NOT_NEEDED, and if there is no candidate PREFERRED_LEADER_NOT_AVAILABLE or
+ELIGIBLE_LEADERS_NOT_AVAILABLE. With "all partitions", ELECTION_NOT_NEEDED is left out.
+Rule 3: /admin/preferred_replica_election is deleted at the end, whatever the results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ from logyard.broker.znodes.ops import Delete
 def on_elect(context: ControllerContext, request: ElectLeaders) -> Steps[None]:
     """Answer ElectLeaders."""
     wanted = [p.tp for p in context.partitions()] if request.partitions is None else request.partitions
-    # An administrator who asks for an unclean election accepts the loss that the topic's settings may not.
+    # An administrator who asks for an unclean election accepts the loss, even if the topic's settings do not.
     outcomes = yield from _elect(context, wanted, request.kind, Strategy.UNCLEAN)
     if request.partitions is None:
         outcomes = {tp: o for tp, o in outcomes.items() if o.error is not ErrorCode.ELECTION_NOT_NEEDED}
@@ -56,11 +57,11 @@ def on_preferred_requested(context: ControllerContext) -> Steps[None]:
     if refused:
         yield from effects.note("preferred elections were refused", level="warning", reasons=refused)
     yield from fencing.write_one(context, Delete(preferred_election.PATH))
-    yield from effects.perform(Enqueue(event))  # leaves a watch for the next one
+    yield from effects.perform(Enqueue(event))  # sets a watch for the next one
 
 
 def on_unclean_enabled(context: ControllerContext, topic: str | None) -> Steps[None]:
-    """Try at once to lead partitions that only an unclean election can save."""
+    """Try at once to elect leaders for partitions that need an unclean election."""
     stranded = [
         p
         for p in (context.partitions() if topic is None else context.partitions_of([topic]))
@@ -73,7 +74,8 @@ def on_unclean_enabled(context: ControllerContext, topic: str | None) -> Steps[N
 
 
 def on_imbalance_due(context: ControllerContext) -> Steps[None]:
-    """Give leadership back to preferred replicas where a broker lacks too much of its share; come again later."""
+    """Give leadership back to the preferred replicas of brokers that lead too few of theirs; schedule the next
+    check."""
     settings = context.settings
     if not settings.auto_leader_rebalance_enable:
         return
@@ -87,7 +89,7 @@ def on_imbalance_due(context: ControllerContext) -> Steps[None]:
         if len(elsewhere) * 100 > settings.leader_imbalance_per_broker_percentage * len(theirs):
             ready = [p for p in elsewhere if _preferred_can_lead(context, p)]
             if ready:
-                yield from effects.note("leaders go back to their preferred broker", broker=broker, count=len(ready))
+                yield from effects.note("leadership returns to preferred replicas", broker=broker, count=len(ready))
                 yield from partition_machine.change(context, ready, PartitionPhase.ONLINE, Strategy.PREFERRED)
     yield from effects.perform(Schedule(settings.leader_imbalance_check_interval_s, LeadersImbalanceDue()))
 

@@ -1,12 +1,12 @@
 """Reading and conditionally writing the state znodes of partitions, for both state machines.
 
-Rule 1: a state is written on the version that the decision was made on; the memory changes after the write.
-Rule 2: where memory was out of date (BADVERSION: the leader changed its ISR meanwhile), the state is
-        read again and the decision made again on it (facts §4).
-Rule 3: every decision is made on what has just been read, as in Kafka. A leader below 2.7-IV2 (all of them, or one
-        during an upgrade) writes its ISR itself and tells of it seconds later: whom memory would leave alone may be
-        in the ISR by now, or the only one who can lead.
-Rule 4: a state of a newer controller epoch is not touched: somebody else is controller.
+Rule 1: a state is written on the version that the decision was based on; memory changes after the write.
+Rule 2: if memory was out of date (BADVERSION: the leader changed its ISR meanwhile), the state is read again and the
+decision repeated (facts §4).
+Rule 3: every decision is based on a fresh read, as in Kafka. A leader below 2.7-IV2 (all of them, or one during an
+upgrade) writes its ISR itself and sends a notification seconds later: a replica that memory has outside the ISR may be
+in it by now, or be the only one that can lead.
+Rule 4: a state of a newer controller epoch is not touched: another broker is controller.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,17 +23,17 @@ ROUNDS_MAX = 20
 
 
 class Refused(Exception):
-    """A decision that a partition cannot be changed, with the reason; the rest of the batch goes on."""
+    """Raised by a decision: the partition cannot be changed, for this reason; the rest of the batch is done."""
 
 
 Decision = Callable[[Partition, PartitionState], PartitionState | None]
-"""From a partition and its current state to the state to write, or None to leave it. May raise Refused."""
+"""Takes a partition and its current state, returns the state to write, or None to leave it. May raise Refused."""
 
 Failures = dict[TopicPartition, str]
 
 
 def refresh(partitions: Sequence[Partition]) -> Steps[Failures]:
-    """Read the states of partitions into memory; a missing or unreadable one leaves None and a reason."""
+    """Read the states of partitions into memory; a missing or unreadable one becomes None, with a reason."""
     failures: Failures = {}
     paths = [partition_state.path(p.tp) for p in partitions]
     znodes = yield from effects.read(paths)
@@ -52,9 +52,9 @@ def refresh(partitions: Sequence[Partition]) -> Steps[Failures]:
 def change(
     context: ControllerContext, partitions: Sequence[Partition], decide: Decision, *, just_read: bool = False
 ) -> Steps[Failures]:
-    """Change the states of partitions; return why some were not. Memory and znode agree afterwards.
+    """Change the states of partitions; return why some were not changed. Memory and znode agree afterwards.
 
-    `just_read`: what memory holds was read in this very event.
+    `just_read`: memory was read during this event.
     """
     failures = yield from refresh([p for p in partitions if not just_read or p.state is None])
     waiting = [p for p in partitions if p.tp not in failures]
@@ -109,7 +109,7 @@ def next_state(
     isr: tuple[int, ...] | None = None,
     recovering: bool | None = None,
 ) -> PartitionState:
-    """Return the state that follows: leader epoch + 1, our controller epoch, other fields kept unless given."""
+    """Return the next state: leader epoch + 1, our controller epoch, and the other fields as before unless given."""
     return PartitionState(
         leader=state.leader if leader is None else leader,
         leader_epoch=state.leader_epoch + 1,

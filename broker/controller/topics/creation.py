@@ -1,9 +1,10 @@
-"""CreateTopics and CreatePartitions: every check in Kafka's order, then the znodes that start everything else.
+"""CreateTopics and CreatePartitions: all checks in Kafka's order, then the znodes that trigger the rest.
 
-Rule 1: the checks and their codes are those of facts §14, in Kafka 3.9's order; each topic is judged for itself.
-Rule 2: validate_only does all of it but the writing.
-Rule 3: config and topic znode are written in one transaction; whoever made the topic first wins (36).
-Rule 4: what happens next comes from the watch on /brokers/topics, as for a topic made by hand.
+Rule 1: the checks and their error codes are those of facts §14, in Kafka 3.9's order; each topic is checked
+independently.
+Rule 2: validate_only does everything except the writes.
+Rule 3: config and topic znode are written in one transaction; if the topic exists by then, TOPIC_ALREADY_EXISTS.
+Rule 4: everything else follows from the watch on /brokers/topics, as for a topic created by hand.
 """
 
 from collections import Counter
@@ -43,7 +44,7 @@ class _Plan:
 
 
 def on_create_topics(context: ControllerContext, request: CreateTopics) -> Steps[None]:
-    """Answer CreateTopics; the topics are not led yet when the answer goes out."""
+    """Answer CreateTopics; the partitions have no leaders yet when the answer is sent."""
     given = Counter(topic.name for topic in request.topics)
     existing = (yield from effects.children([znode.PATH]))[0] or []
     names = _Names(existing)
@@ -76,7 +77,7 @@ def _created(name: str, plan: _Plan) -> CreatedTopic:
 
 
 class _Names:
-    """The topics there are, and what they are called in metrics, where a dot and an underscore are the same."""
+    """The existing topics, also by their names in metrics, where a dot and an underscore are the same."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = dict.fromkeys(names)
@@ -92,7 +93,7 @@ class _Names:
         self._folded.setdefault(_folded(name), name)
 
     def colliding(self, name: str) -> str | None:
-        """Return the topic whose metrics `name` would share."""
+        """Return the topic that has the same name in metrics as `name`."""
         return self._folded.get(_folded(name))
 
 
@@ -101,7 +102,8 @@ def _folded(name: str) -> str:
 
 
 def _plan(context: ControllerContext, topic: NewTopic, existing: _Names, request: CreateTopics) -> Steps[_Plan]:
-    """Check one topic and place it; raises ApiError. The order is Kafka 3.9's (ZkAdminManager.createTopics)."""
+    """Check one topic and place its replicas; raises ApiError. The order is Kafka 3.9's
+    (ZkAdminManager.createTopics)."""
     _check_existence(context, topic, existing)
     partitions, factor, placed = yield from _placed(context, topic, rack_aware=request.rack_aware)
     _check_name(topic.name, existing)
@@ -119,7 +121,8 @@ def _plan(context: ControllerContext, topic: NewTopic, existing: _Names, request
 
 
 def _check_existence(context: ControllerContext, topic: NewTopic, existing: _Names) -> None:
-    """What comes before any placement: 36, settings without a value 40, counts beside an assignment 42."""
+    """The checks before placement: TOPIC_ALREADY_EXISTS, INVALID_CONFIG (a setting without a value), INVALID_REQUEST
+    (counts beside an assignment)."""
     if topic.name in existing:
         being = " and is being deleted" if context.is_deleting(topic.name) else ""
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists{being}.")
@@ -136,7 +139,7 @@ def _check_existence(context: ControllerContext, topic: NewTopic, existing: _Nam
 def _placed(
     context: ControllerContext, topic: NewTopic, *, rack_aware: bool
 ) -> Steps[tuple[int | None, int | None, placement.Placement | None]]:
-    """Return both counts, defaults taken, and where the partitions go; three times None for a placement by hand."""
+    """Return both counts, with defaults, and the placement; three times None for a placement by hand."""
     if topic.assignments:
         return None, None, None
     settings = context.settings
@@ -147,7 +150,7 @@ def _placed(
 
 
 def _check_name(name: str, existing: _Names) -> None:
-    """The name itself and its collisions (17)."""
+    """Check the name and its collisions (INVALID_TOPIC_EXCEPTION)."""
     problem = topics.name_problem(name)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
@@ -192,19 +195,19 @@ def _write(context: ControllerContext, plans: Mapping[str, _Plan]) -> Steps[dict
 
 
 def _znodes(name: str, plan: _Plan, old_config: Znode | None) -> list[ZkOp]:
-    """A config znode that is there already belonged to a topic that is gone: it is replaced."""
+    """An existing config znode belonged to a topic that is gone; it is replaced."""
     path, data = configs.topic_path(name), configs.encode(plan.configs)
     config: ZkOp = Create(path, data) if old_config is None else SetData(path, data)
     content = TopicAssignment({number: Assignment(b) for number, b in plan.placement.items()}, plan.topic_id)
     ops: list[ZkOp] = [config, Create(znode.topic_path(name), znode.encode(content))]
     if plan.configs:
-        # Kafka's brokers read the config znode when they make a log; ours also hear of it like of any change.
+        # Kafka's brokers read the config znode when they create a log; ours are also notified, as of any change.
         ops.append(notifications.config_changed(name))
     return ops
 
 
 def _is_ours(plan: _Plan, found: Znode | None) -> bool:
-    """A lost reply, not a lost race: the znode carries the very id that was drawn for it."""
+    """Whether the write succeeded but its reply was lost: the znode has the id that was drawn for it."""
     if found is None or plan.topic_id is None:
         return False
     try:
@@ -217,7 +220,7 @@ def _is_ours(plan: _Plan, found: Znode | None) -> bool:
 
 
 def on_create_partitions(context: ControllerContext, request: CreatePartitions) -> Steps[None]:
-    """Answer CreatePartitions; the watch on the topic znode brings the new partitions up."""
+    """Answer CreatePartitions; the watch on the topic znode starts the new partitions."""
     given = Counter(wanted.topic for wanted in request.topics)
     moving = {tp.topic for tp in context.reassigning}
     outcomes: dict[str, Outcome] = {}

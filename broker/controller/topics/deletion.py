@@ -1,13 +1,12 @@
 """Deleting topics: from DeleteTopics and its znode in /admin/delete_topics to the last znode of the topic.
 
-Rule 1: partitions go Offline and NonExistent, brokers hear leader -2, then every replica is stopped and
-        its files deleted; the topic's znodes go only when all replicas have reported success.
-Rule 2: a replica on a dead broker (or one whose deletion failed) makes the topic ineligible: it waits
-        until that broker starts, and is then tried again; what a living broker failed to delete is also
-        tried again after a minute (Kafka waits for its restart). A move is no reason to wait: it might never
-        end, and ends with the request.
-Rule 3: /brokers/topics/T goes first, then /config/topics/T, the request last: a controller that dies
-        between leaves the request, and the next one finishes.
+Rule 1: partitions become Offline and NonExistent, brokers get leader -2, then every replica is stopped and its files
+are deleted; the topic's znodes are removed only when all replicas have reported success.
+Rule 2: a replica on a dead broker (or one whose deletion failed) makes the topic ineligible: it waits until that broker
+starts, and is then tried again. What a live broker failed to delete is also tried again after a minute (Kafka waits for
+its restart). A running reassignment does not delay the deletion: it might never finish, and ends with the request.
+Rule 3: /brokers/topics/T is removed first, then /config/topics/T, the request last: if the controller dies in between,
+the request is still there and the next controller finishes.
 Rule 4: with delete.topic.enable=false requests are removed and topics stay.
 """
 
@@ -45,9 +44,9 @@ _STARTED, _SUCCESSFUL, _INELIGIBLE = (
 
 
 def on_delete_topics(context: ControllerContext, request: DeleteTopics) -> Steps[None]:
-    """Answer DeleteTopics with a request znode per topic; the topics are still there when the answer goes out.
+    """Answer DeleteTopics with a request znode per topic; the topics still exist when the answer is sent.
 
-    A topic that is queued already counts as success, as it does for whoever asked first (facts §7).
+    A topic that is already queued counts as success (facts §7).
     """
     outcomes: dict[str, Outcome] = {}
     known = [name for name in dict.fromkeys(request.topics) if name in context.topics]
@@ -87,7 +86,8 @@ def on_requested(context: ControllerContext) -> Steps[None]:
 
 
 def on_failover(context: ControllerContext) -> Steps[None]:
-    """Queue what the last controller left in /admin/delete_topics; nothing is deleted yet (facts §3, step 6)."""
+    """Queue the requests in /admin/delete_topics that the last controller left; nothing is deleted yet (facts §3, step
+    6)."""
     names = (yield from effects.children([delete_topics.PATH]))[0] or []
     if not context.settings.delete_topic_enable:
         yield from remove_requests(context, names)
@@ -113,12 +113,12 @@ def _end_moves(context: ControllerContext) -> Steps[None]:
 
 
 def remove_requests(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
-    """Delete requests; one that is gone already is fine."""
+    """Delete requests; a missing one is no error."""
     yield from fencing.write(context, [[Delete(delete_topics.path(name))] for name in names])
 
 
 def mark_ineligible(context: ControllerContext, names: Iterable[str]) -> None:
-    """Hold the deletion of topics back, where it is queued at all."""
+    """Suspend the deletion of those of these topics that are queued."""
     context.deletion_ineligible.update(name for name in names if context.is_deleting(name))
 
 
@@ -126,7 +126,7 @@ def mark_ineligible(context: ControllerContext, names: Iterable[str]) -> None:
 
 
 def resume_for(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
-    """Try topics again that had to wait."""
+    """Try suspended topics again."""
     waiting = [name for name in names if context.is_deleting(name)]
     if waiting:
         context.deletion_ineligible.difference_update(waiting)
@@ -134,7 +134,7 @@ def resume_for(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
 
 
 def resume(context: ControllerContext) -> Steps[None]:
-    """Take every queued topic as far as it can go now."""
+    """Take every queued topic as far as possible now."""
     done = [name for name in context.deleting if _all_successful(context, name)]
     if done:
         yield from _complete(context, done)
@@ -178,13 +178,14 @@ def _delete_replicas(context: ControllerContext, names: Sequence[str]) -> Steps[
 
 
 def _may_fail(replica: Replica) -> bool:
-    """A replica that has gone (or never was there) is not moved: its start is what the topic waits for."""
+    """Whether a replica can be marked as failed: one that does not exist (yet) is left; the topic waits for its
+    start."""
     partition, broker = replica
     return partition.replica_phase(broker) in replica_machine.PREVIOUS[_INELIGIBLE]
 
 
 def fail(context: ControllerContext, failed: Sequence[Replica]) -> Steps[None]:
-    """Take note that replicas could not be deleted."""
+    """Record that replicas could not be deleted."""
     theirs = [(p, b) for p, b in failed if context.is_deleting(p.tp.topic)]
     if not theirs:
         return
@@ -198,7 +199,7 @@ def fail(context: ControllerContext, failed: Sequence[Replica]) -> Steps[None]:
 
 
 def on_retry_due(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
-    """Try again those that wait for nothing else."""
+    """Try those again that wait for nothing else."""
     moving = {tp.topic for tp in context.reassigning}
     blocked = {
         p.tp.topic
@@ -220,7 +221,7 @@ def on_replicas_deleted(context: ControllerContext, event: ReplicasDeleted) -> S
 
 
 def _replicas(context: ControllerContext, event: ReplicasDeleted, *, failed: bool) -> list[Replica]:
-    """The replicas of still queued topics that the answer is about."""
+    """Return the replicas in the answer whose topics are still queued."""
     tps = [
         tp
         for tp, code in event.partitions.items()
@@ -250,7 +251,7 @@ def _in_phase(context: ControllerContext, name: str, phase: ReplicaPhase) -> lis
 
 
 def _complete(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
-    """Remove all that is left of topics in ZooKeeper and in memory."""
+    """Remove everything that is left of topics in ZooKeeper and in memory."""
     gone = [r for name in names for r in _in_phase(context, name, _SUCCESSFUL)]
     yield from replica_machine.change(context, gone, ReplicaPhase.NON_EXISTENT)
     stuck = yield from _remove_topic_znodes(context, names)
@@ -265,7 +266,7 @@ def _complete(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
 
 
 def _remove_configs(context: ControllerContext, names: Sequence[str]) -> Steps[None]:
-    """Delete settings; brokers that have followed them hear of it, so that a topic of the same name starts clean."""
+    """Delete settings and notify the brokers, so that a new topic of the same name starts with defaults."""
     found = yield from effects.read([configs.topic_path(name) for name in names])
     units: list[list[ZkOp]] = []
     for name, znode in zip(names, found, strict=True):
@@ -278,9 +279,9 @@ def _remove_configs(context: ControllerContext, names: Sequence[str]) -> Steps[N
 
 
 def _remove_topic_znodes(context: ControllerContext, names: Sequence[str]) -> Steps[dict[str, str]]:
-    """Delete /brokers/topics/T with everything below it, leaves first; return why some could not go.
+    """Delete /brokers/topics/T with everything below it, leaves first; return why some could not be deleted.
 
-    What is gone already is fine.
+    A missing znode is no error.
     """
     found = yield from effects.children([topics.partitions_path(name) for name in names])
     leaves: list[list[ZkOp]] = [
@@ -293,7 +294,7 @@ def _remove_topic_znodes(context: ControllerContext, names: Sequence[str]) -> St
         if number.isdecimal()
     ]
     results = yield from fencing.write(context, leaves)
-    # A partition without a state (no replica was ever online) fails on its first op: only the parent is there.
+    # For a partition without a state (no replica was ever online) the first op fails: only the parent exists.
     stateless = [unit[1:] for unit, result in zip(leaves, results, strict=True) if not result[0].ok]
     yield from fencing.write(context, stateless)
     yield from fencing.write(context, [[Delete(topics.partitions_path(name))] for name in names])

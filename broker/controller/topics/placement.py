@@ -1,9 +1,9 @@
-"""Where the replicas of new partitions go: placement with and without racks, and checks of hand-made placements.
+"""Where the replicas of new partitions go: placement with and without racks, and checks of placements by hand.
 
 Rule 1: pure arithmetic over (broker id, rack) pairs; the random start and shift are arguments.
-Rule 2: the result is Kafka's own, table for table (facts §14), so that either broker's tools agree.
-Rule 3: leaders go round the brokers; the followers' distance grows by one after each full round, so
-        that the brokers of a lost one share its load; with racks no rack repeats before all are used.
+Rule 2: the result is exactly Kafka's (facts §14), so that tools of both agree.
+Rule 3: leaders go round the brokers; the followers' distance grows by one after each full round, so that the others
+share a lost broker's load; with racks no rack repeats before all are used.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from logyard.broker.errors import ApiError, ErrorCode
 
 BrokerRack = tuple[int, str | None]
-"""A broker's id and its rack (None where it has none)."""
+"""A broker's id and its rack (None if it has none)."""
 
 Placement = dict[int, tuple[int, ...]]
 """Partition → broker ids, preferred leader first."""
@@ -29,11 +29,10 @@ def place(
 ) -> Placement:
     """Place `partitions` new partitions whose ids begin at `first_partition`.
 
-    `start` picks the first leader and `shift` the distance of the first follower; both lie in
-    0..len(brokers)-1. Racks count when every broker has one and `rack_aware` is set.
-
-    Raises ApiError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, or UNKNOWN_SERVER_ERROR
-    when only some brokers have a rack (Kafka's AdminOperationException has no code of its own).
+    `start` picks the first leader and `shift` the distance of the first follower; both are in 0..len(brokers)-1. Racks
+    count if every broker has one and `rack_aware` is set. Raises ApiError: INVALID_PARTITIONS,
+    INVALID_REPLICATION_FACTOR, or UNKNOWN_SERVER_ERROR if only some brokers have a rack (Kafka's
+    AdminOperationException has no code of its own).
     """
     if partitions <= 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
@@ -103,7 +102,7 @@ def _follower(first: int, distance: int, j: int, brokers: int) -> int:
 
 
 def arrange_by_rack(racks: Mapping[int, str]) -> list[int]:
-    """Return broker ids taken from one rack after the other: racks by name, ids ascending in each."""
+    """Return broker ids taken from the racks in turn: racks sorted by name, ids ascending in each."""
     queues: dict[str, list[int]] = {}
     for broker in sorted(racks):
         queues.setdefault(racks[broker], []).append(broker)
@@ -113,13 +112,13 @@ def arrange_by_rack(racks: Mapping[int, str]) -> list[int]:
 
 
 def growth_start(brokers: Sequence[BrokerRack], head: int) -> int:
-    """Return start (and shift) for partitions added to a topic whose partition 0 is led by preference on `head`."""
+    """Return start (and shift) for partitions added to a topic whose partition 0 has `head` as preferred leader."""
     ids = sorted(broker for broker, _ in brokers)
     return next((index for index, broker in enumerate(ids) if broker >= head), 0)
 
 
 def grow(brokers: Sequence[BrokerRack], existing: Mapping[int, Sequence[int]], count: int) -> Placement:
-    """Place the partitions that bring a topic from len(existing) to `count`, like partition 0's size (facts §14)."""
+    """Place the partitions from len(existing) up to `count`, with the replication factor of partition 0 (facts §14)."""
     first = existing[0]
     start = growth_start(brokers, first[0])
     return place(
@@ -133,10 +132,10 @@ def grow(brokers: Sequence[BrokerRack], existing: Mapping[int, Sequence[int]], c
 
 
 def check_manual(assignments: Sequence[tuple[int, Sequence[int]]]) -> Placement:
-    """Return a hand-made placement of a new topic as a mapping.
+    """Return a placement by hand of a new topic as a mapping.
 
-    Brokers need not be alive or known (facts §14). Raises ApiError INVALID_REPLICA_ASSIGNMENT for
-    a partition given twice, ids other than 0..n-1, an empty, repeated or negative broker, unequal sizes.
+    Brokers need not be alive or known (facts §14). Raises ApiError(INVALID_REPLICA_ASSIGNMENT) for a repeated
+    partition, ids other than 0..n-1, no brokers, a repeated or negative broker, or unequal sizes.
     """
     placed: Placement = {}
     for partition, replicas in assignments:

@@ -1,12 +1,12 @@
-"""Topics as their znodes tell of them: new and vanished ones, added partitions, topic ids, rewriting.
+"""Topics by their znodes: new and deleted ones, added partitions, topic ids, rewriting.
 
-Rule 1: whatever made a topic znode (CreateTopics, a tool, a hand), it enters at the watch and goes one way:
-        id given if it has none, replicas and partitions New, partitions Online, replicas Online.
-Rule 2: bad content of one znode is noted and hurts that topic only; it counts as having no (more) partitions.
-Rule 3: of a changed topic znode added partitions count, and moves (adding or removing replicas) that start from the
-        replicas there are; other changed replica lists are ignored (facts §3).
-Rule 4: a topic znode is rewritten on the version that was read, so that partitions written by others
-        meanwhile stay, and always with its topic id; an id that somebody else has dropped or changed is put back.
+Rule 1: however a topic znode was created (CreateTopics, a tool, by hand), the watch handles it in one way: it gets an
+id if it has none, replicas and partitions become New, partitions Online, replicas Online.
+Rule 2: invalid content of one znode is logged and affects only that topic, which counts as having no (more) partitions.
+Rule 3: in a changed topic znode, added partitions count, and moves (adding or removing replicas) that start from the
+current replicas; other changed replica lists are ignored (facts §3).
+Rule 4: a topic znode is rewritten on the version that was read, so that partitions written by others meanwhile stay,
+and always with its topic id; an id that was removed or changed is restored.
 """
 
 import re
@@ -29,7 +29,7 @@ _REWRITE_ROUNDS_MAX = 10
 
 
 def name_problem(name: str) -> str | None:
-    """Return why a topic may not be called so (facts §14), or None."""
+    """Return why a topic name is invalid (facts §14), or None."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -45,7 +45,7 @@ def name_problem(name: str) -> str | None:
 
 
 def load(context: ControllerContext, names: Sequence[str]) -> Steps[list[Topic]]:
-    """Read and watch topic znodes into the context, giving ids to those without; return the topics now known."""
+    """Read and watch topic znodes into the context, give ids to those without; return the topics known now."""
     znodes = yield from effects.watch_data([(znode.topic_path(name), PartitionsChanged(name)) for name in names])
     loaded: list[Topic] = []
     for name, found in zip(names, znodes, strict=True):
@@ -62,7 +62,7 @@ def load(context: ControllerContext, names: Sequence[str]) -> Steps[list[Topic]]
 
 
 def _read(topic: Topic, found: Znode) -> Steps[TopicAssignment | None]:
-    """Take in a topic znode; partitions that are new to memory are added to `topic`."""
+    """Read a topic znode into `topic`; partitions that are new to memory are added."""
     problem = name_problem(topic.name)
     content: TopicAssignment | None = None
     if problem is None:
@@ -71,7 +71,7 @@ def _read(topic: Topic, found: Znode) -> Steps[TopicAssignment | None]:
         except CorruptData as corrupt:
             problem = str(corrupt)
     if content is None:
-        yield from effects.note("a topic znode is left alone", level="error", topic=topic.name, reason=problem)
+        yield from effects.note("a topic znode cannot be used", level="error", topic=topic.name, reason=problem)
         return None
     for number, assignment in content.partitions.items():
         if number in topic.partitions:
@@ -81,7 +81,10 @@ def _read(topic: Topic, found: Znode) -> Steps[TopicAssignment | None]:
         except ApiError as refused:
             topic.unusable[number] = assignment
             yield from effects.note(
-                "a partition is left alone", level="error", partition=f"{topic.name}-{number}", reason=str(refused)
+                "a partition's assignment cannot be used",
+                level="error",
+                partition=f"{topic.name}-{number}",
+                reason=str(refused),
             )
             continue
         topic.unusable.pop(number, None)
@@ -108,10 +111,10 @@ def _give_ids(context: ControllerContext, bare: Sequence[Topic]) -> Steps[None]:
 def rewrite(
     context: ControllerContext, changes: Mapping[str, Mapping[int, Assignment]], *, ids_are_fresh: bool = False
 ) -> Steps[dict[str, str]]:
-    """Write topic znodes as they are in memory with `changes` on top; return why some were not written.
+    """Write topic znodes as they are in memory plus `changes`; return why some were not written.
 
-    Memory does not take `changes` over: that is for the caller, after the write. `ids_are_fresh`: no broker has been
-    told the topics' ids yet, so that one found in a znode meanwhile is taken instead.
+    The caller applies `changes` to memory after the write. `ids_are_fresh`: no broker has been sent the topics' ids
+    yet, so an id found in a znode meanwhile is used instead.
     """
     contents = {
         name: TopicAssignment({**context.topics[name].znode().partitions, **change}, context.topics[name].topic_id)
@@ -133,7 +136,7 @@ def rewrite(
 def _after_write(
     context: ControllerContext, names: Sequence[str], results: Sequence[OpResult], failures: dict[str, str]
 ) -> list[str]:
-    """File results; return topics whose znode was newer than memory."""
+    """Store results; return topics whose znode was newer than memory."""
     stale: list[str] = []
     for name, result in zip(names, results, strict=True):
         if result.ok:
@@ -179,7 +182,7 @@ def _merge_newer(
 
 
 def bring_up(context: ControllerContext, new: Sequence[Partition]) -> Steps[None]:
-    """Take partitions that memory has just learnt of from nothing to Online."""
+    """Take partitions that are new to memory from nothing to Online."""
     if not new:
         return
     everywhere = [(p, broker) for p in new for broker in p.assignment.replicas]
@@ -195,7 +198,7 @@ def bring_up(context: ControllerContext, new: Sequence[Partition]) -> Steps[None
 def on_topics_changed(context: ControllerContext) -> Steps[tuple[list[str], list[TopicPartition]]]:
     """Handle the children of /brokers/topics.
 
-    Returns vanished topics that were queued for deletion, and partitions of new topics that were written as moving.
+    Returns deleted topics that were queued for deletion, and partitions of new topics that were written as moving.
     """
     names = yield from effects.watch_children(znode.PATH, TopicsChanged())
     found = dict.fromkeys(names or [])
@@ -211,7 +214,7 @@ def on_topics_changed(context: ControllerContext) -> Steps[tuple[list[str], list
 
 
 def _begin(context: ControllerContext, names: Sequence[str]) -> Steps[list[TopicPartition]]:
-    """Take topics in that nobody knew; return those of their partitions that were written as moving."""
+    """Add unknown topics; return those of their partitions that were written as moving."""
     loaded = yield from load(context, names)
     partitions_of_all = [p for topic in loaded for p in topic.partitions.values()]
     yield from bring_up(context, partitions_of_all)
@@ -219,9 +222,9 @@ def _begin(context: ControllerContext, names: Sequence[str]) -> Steps[list[Topic
 
 
 def on_partitions_changed(context: ControllerContext, name: str) -> Steps[dict[TopicPartition, tuple[int, ...]]]:
-    """Handle a changed topic znode: partitions are added; a topic made anew under the same name starts afresh.
+    """Handle a changed topic znode: partitions are added; a topic that was created again under its name starts over.
 
-    Returns the moves that somebody else has written into it: partition → the replicas it is to have.
+    Returns the moves that another tool has written into it: partition → target replicas.
     """
     if name not in context.topics:
         return {}
@@ -253,16 +256,16 @@ def on_partitions_changed(context: ControllerContext, name: str) -> Steps[dict[T
 
 
 def _keep_id(context: ControllerContext, topic: Topic, content: TopicAssignment) -> Steps[None]:
-    """A topic without an id takes the znode's or gets one; a known one is put back where it is gone from the znode."""
+    """Use the znode's id for a topic without one, or give it one; restore a known id that is missing in the znode."""
     if topic.topic_id is None:
         context.set_topic_id(topic, content.topic_id)
         yield from _give_ids(context, [topic] if topic.topic_id is None else [])
     elif content.topic_id != topic.topic_id:
-        # A tool from before 2.8 wrote the znode; with another id brokers refuse the topic for good (facts §22).
-        yield from effects.note("a topic's id is put back", level="warning", topic=topic.name)
+        # A tool from before 2.8 wrote the znode; with another id brokers would refuse the topic for good (facts §22).
+        yield from effects.note("a topic's id is restored", level="warning", topic=topic.name)
         failures = yield from rewrite(context, {topic.name: _written_moves(topic, content)})
         if failures:
-            yield from effects.note("a topic's id could not be put back", level="error", reasons=failures)
+            yield from effects.note("a topic's id could not be restored", level="error", reasons=failures)
 
 
 def _written_moves(topic: Topic, content: TopicAssignment) -> dict[int, Assignment]:
@@ -278,13 +281,13 @@ def _moves_by_others(
 
 
 def _is_move(partition: Partition, written: Assignment) -> bool:
-    """A move not of our own writing that starts from the replicas there are (else it is old news, written back)."""
+    """Whether another tool wrote a move that starts from the current replicas (otherwise the znode is outdated)."""
     now = partition.assignment
     return written.is_reassigning and written != now and set(written.origin) == set(now.origin)
 
 
 def _undo_added_partitions(context: ControllerContext, topic: Topic) -> Steps[None]:
-    """A topic that is being deleted does not grow: write back the partitions it had."""
+    """A topic that is being deleted does not grow: remove the added partitions from its znode."""
     yield from effects.note("partitions were added to a topic that is being deleted", level="warning", topic=topic.name)
     op = SetData(znode.topic_path(topic.name), znode.encode(topic.znode()), topic.version)
     result = yield from fencing.write_one(context, op)

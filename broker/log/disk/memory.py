@@ -1,10 +1,10 @@
 """The disk's twin in memory: it can lose what was not synced, stop at a chosen operation, and fail.
 
-What it keeps of a real machine:
-- killing the process (`restart()`) keeps all; losing power (`restart(choose)`) of each file's unsynced pages any
-  subset, of each directory's unsynced changes any prefix;
-- `stop_at = n` stops the machine in the n-th changing operation: a write may be torn, anything else is not done;
-- `fail(prefix, code)` makes everything below a path answer with that errno until `heal()`.
+How it behaves like a real machine:
+- killing the process (`restart()`) keeps everything; losing power (`restart(choose)`) keeps any subset of each file's
+  unsynced pages, and any prefix of each directory's unsynced changes;
+- `stop_at = n` stops the machine in the n-th changing operation: a write may be torn, any other operation is not done;
+- `fail(prefix, code)` makes every operation at or below a path fail with that errno until `heal()`.
 """
 
 import errno
@@ -16,11 +16,11 @@ from logyard.broker.log.disk.port import Buffer, DirectoryLocked, DiskEntry, Dis
 
 
 class MachineStopped(BaseException):
-    """The machine is off: nothing runs until `restart`. Not an Exception, so that no handler swallows it."""
+    """The machine is off: nothing runs until `restart`. It is not an Exception, so that no handler catches it."""
 
 
 class MemoryFile:
-    """An open file; dead once the machine has been stopped."""
+    """An open file; unusable once the machine has been stopped."""
 
     def __init__(self, disk: "MemoryDisk", path: str, inode: Inode) -> None:
         self.path = path
@@ -124,7 +124,7 @@ class MemoryDisk:
             inodes[number].lose_power(choose)
 
     def look(self, path: str, boot: int | None = None) -> None:
-        """Allow a read, or raise what the faults ask for."""
+        """Allow a read, or raise the fault that was set up for it."""
         if self._stopped or (boot is not None and boot != self.boots):
             raise MachineStopped(path)
         for prefix, code in self._failing.items():
@@ -132,7 +132,7 @@ class MemoryDisk:
                 self._report(path, code)
 
     def step(self, path: str, boot: int | None = None, torn: Callable[[Choose], None] | None = None) -> None:
-        """Allow and count a change, or raise what the faults ask for."""
+        """Allow and count a change, or raise the fault that was set up for it."""
         self.look(path, boot)
         self.operations += 1
         if self.operations == self.stop_at:

@@ -1,4 +1,4 @@
-"""Files and directories of the disk in memory: what they hold, what of it is durable, what a loss of power leaves."""
+"""Files and directories of the disk in memory: current content, durable content, and the effect of a power loss."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,14 +8,15 @@ from logyard.broker.log.disk.port import Buffer
 PAGE = 4096
 
 Choose = Callable[[int], int]
-"""Given n, any number from 0 to n - 1: where the twin may decide, the test's random source does."""
+"""Given n, returns a number from 0 to n - 1. The test's random source stands behind it."""
 
 
 @dataclass(eq=False)
 class Inode:
-    """A file: what it holds now, what would be left of it, and which byte ranges differ.
+    """A file: its content now, its durable content, and the byte ranges in which they differ.
 
-    `rewrites` counts the changes to bytes that were there: as long as it stands, what was read once is still so.
+    `rewrites` counts the changes to existing bytes: while it stays the same, bytes that were read before are still
+    valid.
     """
 
     number: int
@@ -80,7 +81,7 @@ def _copy(source: bytearray, target: bytearray, position: int, length: int) -> N
 
 @dataclass(eq=False)
 class Change:
-    """One change of a directory: a name set to a node, or (None) taken away; `needs` must survive as well."""
+    """One change of a directory: a name set to a node, or removed (None); it is kept only if `needs` is kept."""
 
     name: str
     node: "Inode | Directory | None"

@@ -1,11 +1,11 @@
-"""The disk as a port. Behind it are the machine's own disk (real.py) and its twin in memory (memory.py).
+"""The disk as a port, over the machine's own disk (real.py) or its twin in memory (memory.py).
 
-Rule 1: paths are plain strings; a file that is not there raises FileNotFoundError, any other OSError
-        becomes a `DiskError`, which names the path and is reported to `on_failure` first, whatever thread it
-        happens in: a log directory that failed once is not trusted again.
-Rule 2: nothing is durable before `sync` (a file's bytes) and `sync_directory` (names made, changed, removed).
-Rule 3: a file stays readable and writable through an open `DiskFile` whatever becomes of its name, and closes
-        when the last reference to it is gone.
+Rule 1: paths are plain strings. A missing file raises FileNotFoundError. Any other OSError becomes a `DiskError` with
+the path, and is first reported to `on_failure`, in whatever thread it happens: a log directory that failed once is no
+longer trusted.
+Rule 2: nothing is durable before `sync` (a file's bytes) and `sync_directory` (names created, changed, removed).
+Rule 3: a file stays readable and writable through an open `DiskFile` even if it is renamed or removed; it closes when
+the last reference to it is gone.
 """
 
 import errno
@@ -18,7 +18,7 @@ from logyard.broker.errors import StorageError
 Buffer = bytes | bytearray | memoryview
 
 
-# Out of file descriptors: this process's trouble (or its machine's), not the directory's.
+# Out of file descriptors: a fault of this process or machine, not of the directory.
 _WHAT_TO_RAISE = {
     errno.EMFILE: ": raise this process's limit of open files (ulimit -n; LimitNOFILE= in a systemd unit)",
     errno.ENFILE: ": raise the machine's limit of open files (sysctl fs.file-max)",
@@ -37,7 +37,7 @@ class DiskError(StorageError):
 
 
 class DirectoryLocked(DiskError):
-    """Another process has this directory's lock: nothing is wrong with the disk, and nothing is reported."""
+    """Another process holds this directory's lock. The disk is sound, so nothing is reported."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, OSError(errno.EAGAIN, "locked by another process"))
@@ -72,7 +72,7 @@ class DiskFile(Protocol):
         ...
 
     def read_nowait(self, size: int, position: int) -> memoryview | None:
-        """Read exactly `size` bytes if they are in memory (page cache); None where reading might wait."""
+        """Read exactly `size` bytes if they are in memory (page cache); None if reading might wait."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -92,7 +92,7 @@ class Disk(Protocol):
     on_failure: Callable[[DiskError], None] | None
 
     def open(self, path: str, *, create: bool = False, write: bool = False) -> DiskFile:
-        """Open a file. Raises FileNotFoundError, or DiskError where it was to be made in a directory that is gone."""
+        """Open a file. Raises FileNotFoundError, or DiskError if `create` is set and the directory is gone."""
         ...
 
     def list(self, path: str) -> list[DiskEntry]:
@@ -104,7 +104,7 @@ class Disk(Protocol):
     def status(self, path: str) -> FileStatus: ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file over `new`, or a directory to a free name, in one step."""
+        """Rename a file over `new`, or a directory to a free name, atomically."""
         ...
 
     def link(self, existing: str, new: str) -> None:
@@ -112,28 +112,29 @@ class Disk(Protocol):
         ...
 
     def set_mtime(self, path: str, mtime_ms: int) -> None:
-        """Set the time of a file's last change: what replaces a file may keep its age."""
+        """Set a file's modification time: a file that replaces another may keep its age."""
         ...
 
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it; no error where it is gone already."""
+        """Remove a directory and everything in it; no error if it is gone already."""
         ...
 
     def make_directory(self, path: str, within: str = "/") -> None:
-        """Make a directory and its missing parents, but for `within`; no error where it is there already.
+        """Create a directory and its missing parents below `within`; no error if it exists.
 
-        Raises FileNotFoundError where `within` is gone.
+        Raises FileNotFoundError if `within` is gone.
         """
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in a directory durable; no error where the directory is gone."""
+        """Make the names in a directory durable; no error if the directory is gone."""
         ...
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock on a file (made if missing); returns what releases it. Raises DirectoryLocked."""
+        """Take an exclusive lock on a file (created if missing); returns the function that releases it. Raises
+        DirectoryLocked."""
         ...
 
     def space(self, path: str) -> tuple[int, int]:
@@ -141,7 +142,7 @@ class Disk(Protocol):
         ...
 
     def boot_id(self) -> str:
-        """What differs each time that the machine starts; empty where it does not say."""
+        """Return a text that differs after each start of the machine; empty if the machine gives none."""
         ...
 
 
@@ -152,7 +153,7 @@ def read_whole(disk: Disk, path: str) -> bytes:
 
 
 def stage(disk: Disk, path: str, data: bytes, *, sync: bool = True) -> None:
-    """Write a file that is to be renamed into place."""
+    """Write a file that will be renamed into place."""
     file = disk.open(path, create=True, write=True)
     file.truncate(0)
     file.write_at(data, 0)
@@ -161,10 +162,10 @@ def stage(disk: Disk, path: str, data: bytes, *, sync: bool = True) -> None:
 
 
 def write_whole(disk: Disk, path: str, data: bytes, *, sync: bool = True, suffix: str = ".tmp") -> None:
-    """Replace a file in one step: `.tmp`, fsync, rename, fsync of the directory.
+    """Replace a file atomically: write `.tmp`, fsync it, rename it, fsync the directory.
 
-    With `sync=False` neither fsync is done: the change survives the end of the process but not of the machine,
-    until someone syncs the file and the directory.
+    With `sync=False` there is no fsync: the change survives the end of the process but not a crash of the machine,
+    until the file and the directory are synced.
     """
     temporary = path + suffix
     stage(disk, temporary, data, sync=sync)
@@ -174,6 +175,6 @@ def write_whole(disk: Disk, path: str, data: bytes, *, sync: bool = True, suffix
 
 
 def remove_if_there(disk: Disk, path: str) -> None:
-    """Remove a file; nothing happens where it is gone already."""
+    """Remove a file; no error if it is gone already."""
     with suppress(FileNotFoundError):
         disk.remove(path)

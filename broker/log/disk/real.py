@@ -10,12 +10,12 @@ from typing import NoReturn
 
 from logyard.broker.log.disk.port import Buffer, DirectoryLocked, DiskEntry, DiskError, DiskFile, FileStatus
 
-# What a file system that cannot (or may not, here) make a second name answers: its limit, not its failure.
+# Errors of link(2) on a file system that does not support, or does not permit, a second name: not a disk failure.
 _UNLINKABLE = frozenset({errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP})
 
 
 class OsFile:
-    """A file of the machine, by its descriptor."""
+    """A file of the operating system, by its descriptor."""
 
     __slots__ = ("_disk", "_fd", "path")
 
@@ -91,7 +91,7 @@ class OsDisk:
         self.on_failure: Callable[[DiskError], None] | None = None
 
     def fail(self, path: str, error: OSError) -> NoReturn:
-        """Turn an OSError into what callers may see: FileNotFoundError as it is, DiskError for the rest."""
+        """Raise FileNotFoundError as it is, and any other OSError as DiskError."""
         if isinstance(error, FileNotFoundError):
             raise error
         failure = DiskError(path, error)
@@ -105,7 +105,7 @@ class OsDisk:
             return OsFile(self, path, os.open(path, flags, 0o644))
         except FileNotFoundError as error:
             if create:
-                # The directory is gone: whoever needs the file has to know, but the disk did not fail.
+                # The directory is gone: the caller has to know, but the disk did not fail.
                 raise DiskError(path, error) from error
             raise
         except OSError as error:

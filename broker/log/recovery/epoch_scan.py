@@ -1,8 +1,8 @@
-"""Leader epochs that the checkpoint does not know, read from the batches themselves (KIP-101, facts §11).
+"""Leader epochs that are missing in the checkpoint, read from the batches themselves (KIP-101, facts §11).
 
-A cut at the log's start (DeleteRecords, retention) goes to the epoch file at once, and to the checkpoint of the log's
-start later. A process killed in between comes back with the records and without their epochs; a leader that serves
-records whose epochs it does not know cannot tell a follower where the follower's history parts from its own.
+When the log's start advances (DeleteRecords, retention), the epoch file is written at once, and the checkpoint of log
+starts later. A process killed in between comes back with the records but without their epochs. A leader that serves
+records with unknown epochs cannot tell a follower where their histories diverge.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from logyard.broker.log.segment import scan
 from logyard.broker.log.segment.segment import Segment
 
 NEWER_THAN_ALL = 1 << 31
-"""Stands for the epoch behind a log's end where no epoch is known at all."""
+"""Greater than every epoch: stands for the epoch at the log's end if none is known."""
 
 
 def down_to(start: int, segments: Sequence[Segment], oldest: EpochEntry) -> list[EpochEntry]:
-    """Return `oldest`, the first epoch known, with the epochs of the batches below it down to offset `start`.
+    """Return `oldest`, the first known epoch, and before it the epochs of the batches below it, down to offset `start`.
 
-    Oldest first; `oldest` begins earlier where its batches do. Nothing below a batch counts that names no epoch (an old
-    format) or a later one than what is above it. Segments are read from the newest down, headers only, so a log of an
-    old format costs one segment. A damaged batch hides what lies behind it in its segment.
+    Oldest first; `oldest` begins earlier if its batches do. The search ends at a batch without an epoch (an old format)
+    or with a later epoch than the batches above it. Segments are read from the newest down, headers only, so a log of
+    an old format costs one segment. A damaged batch hides those after it in its segment.
     """
     found = [oldest]
     for segment in reversed(segments):
@@ -41,7 +41,7 @@ def down_to(start: int, segments: Sequence[Segment], oldest: EpochEntry) -> list
 
 
 def _runs(segment: Segment, start: int, end: int) -> tuple[list[EpochEntry], bool]:
-    """The epochs of a segment's batches between two offsets, each where it begins; False where a batch names none."""
+    """Return the epochs of a segment's batches between two offsets, each with its start; False if a batch has none."""
     runs: list[EpochEntry] = []
     whole = True
     with suppress(CorruptData):

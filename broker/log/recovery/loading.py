@@ -1,4 +1,4 @@
-"""Loading many logs: what a directory's checkpoints say of each, and damage that stays with the log it is in."""
+"""Loading many logs, each with its entries in the directory's checkpoints; a damaged log does not stop the others."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,14 +19,14 @@ def read_logs(
     now_ms: int,
     note: Callable[[str], None],
 ) -> list[LogState | LogyardError]:
-    """Load the logs in these partition directories, one after another; made for a thread.
+    """Load the logs in these partition directories one after another; for a thread.
 
-    A log that cannot be opened answers with its error. Raises DiskError: the directory has failed.
+    The result for a log that cannot be opened is its error. Raises DiskError: the directory has failed.
     """
     states: list[LogState | LogyardError] = []
     starts, points = directory.offsets[layout.LOG_STARTS], directory.offsets[layout.RECOVERY_POINTS]
     for name, tp in group:
-        known = Checkpointed(points.get(tp, 0), starts.get(tp), directory.clean, directory.ran_on)
+        known = Checkpointed(points.get(tp, 0), starts.get(tp), directory.clean, directory.same_boot)
         path = f"{directory.root}/{name}"
         try:
             state = recovery.load(directory.disk, path, topic_config(tp.topic), known, now_ms=now_ms, note=note)

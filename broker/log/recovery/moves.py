@@ -1,52 +1,51 @@
-"""Moves between log directories that a crash cut short are carried to their end, or taken back, at the next start.
+"""At the next start, moves between log directories that a crash interrupted are completed or undone.
 
-A future log takes its log's place by two renames in two directories, maybe on two disks: `T-P.…-future` → `T-P` there,
-then `T-P` → `T-P.…-delete` here. Kafka, killed between them, finds two `T-P` and does not start. So a mark is written
-into the future log's directory first, when all that the log has made durable is durable there too:
-
-- marked and still a future log, beside a log: the renames were not done. It goes on being filled.
-- marked and a log, beside another log: the first rename was done. The unmarked one goes.
-- marked and a future log, with no log beside it: the second rename is what the machine kept of the two. It is the log.
-
-The mark goes once both renames are durable, or when its log is loaded.
+A future log takes its log's place by two renames in two directories, maybe on two disks: `T-P.…-future` → `T-P` in the
+new one, then `T-P` → `T-P.…-delete` in the old one. Kafka, killed between them, finds two `T-P` and does not start. So
+the future log's directory is first marked, once everything that is durable in the log is durable there too. At the next
+start:
+- marked, still a future log, and there is a log: the renames were not done. The future log is filled further.
+- marked, a log, and there is another log: the first rename was done. The unmarked log is removed.
+- marked, still a future log, and there is no log: only the second rename was durable. The future log becomes the log.
+The mark is removed once both renames are durable, or when its log is loaded.
 """
 
 import uuid
 from collections.abc import Callable, Sequence
 
 from logyard.broker.log import layout
-from logyard.broker.log.directory import Found, LogDirectory
+from logyard.broker.log.directory import DirectoryContents, LogDirectory
 from logyard.broker.log.disk.port import Disk, remove_if_there, stage
 from logyard.broker.log.layout import DirectoryKind
 from logyard.broker.model import TopicPartition
 
-Place = tuple[LogDirectory, Found, str]
+Place = tuple[LogDirectory, DirectoryContents, str]
 
 
 def mark(disk: Disk, directory: str) -> None:
-    """Say durably that this future log may take the place of its log. Waits for the disk."""
+    """Record durably that this future log may take the place of its log. Waits for the disk."""
     stage(disk, f"{directory}/{layout.MOVED}", b"")
     disk.sync_directory(directory)
 
 
 def unmark(disk: Disk, directories: Sequence[str], moved: str) -> None:
-    """Make the renames in these log directories durable, then take the mark away. Waits for the disk."""
+    """Make the renames in these log directories durable, then remove the mark. Waits for the disk."""
     for directory in directories:
         disk.sync_directory(directory)
     remove_if_there(disk, f"{moved}/{layout.MOVED}")
 
 
 def settle(
-    places: Sequence[tuple[LogDirectory, Found]],
+    places: Sequence[tuple[LogDirectory, DirectoryContents]],
     *,
     complete: bool,
     new_uuid: Callable[[], uuid.UUID],
     note: Callable[[str], None],
 ) -> None:
-    """Bring the directories, and what was found in them, to where each replica has one log. Waits for the disk.
+    """Change the directories, and the lists of their contents, so that each replica has one log. Waits for the disk.
 
-    `complete` says that no log directory is offline: only then is a missing log known to be missing. Two logs of one
-    replica that no mark tells apart are left for the loading to refuse.
+    `complete` says that no log directory is offline: only then is a log that was not found known to be missing. If no
+    mark tells two logs of one replica apart, loading refuses them.
     """
     live: dict[TopicPartition, list[Place]] = {}
     future: dict[TopicPartition, list[Place]] = {}
@@ -78,7 +77,7 @@ def _is_marked(place: Place) -> bool:
 
 def _become_log(place: Place, tp: TopicPartition, note: Callable[[str], None]) -> None:
     directory, found, name = place
-    note(f"{directory.root}/{name}: its move was decided: it is the log of {tp}")
+    note(f"{directory.root}/{name}: its move was decided, so it is the log of {tp}")
     found.future.remove((name, tp))
     found.live.append((layout.directory_name(tp), tp))
     directory.disk.rename(f"{directory.root}/{name}", f"{directory.root}/{layout.directory_name(tp)}")

@@ -1,10 +1,10 @@
 """Opening a partition's directory: unfinished swaps, damaged tails, lost indexes, epochs and producers (facts §13).
 
-Rule 1: after an unclean end every batch from the segment with the recovery point on is checked, CRC and all; the log
-        ends before the first byte that is wrong, and everything rebuilt comes from the batches themselves.
-Rule 2: what is below the recovery point was synced with its indexes; there, only the frame is looked at.
-Rule 3: `.deleted` and `.cleaned` go. A `.swap` is finished, unless a `.cleaned` with a base at or below its own
-        shows that the swap was not yet decided.
+Rule 1: after an unclean shutdown every batch from the segment with the recovery point on is checked, with its CRC. The
+log ends before the first wrong byte, and everything that is rebuilt comes from the batches themselves.
+Rule 2: everything below the recovery point was synced with its indexes; there only the framing of batches is checked.
+Rule 3: `.deleted` and `.cleaned` files are removed. A `.swap` is completed, unless a `.cleaned` with a base at or below
+its own shows that the swap was not yet decided.
 """
 
 from collections.abc import Callable
@@ -28,14 +28,15 @@ Note = Callable[[str], None]
 
 
 def unheard(_text: str) -> None:
-    """Ignore what is noted."""
+    """Discard a note."""
 
 
 @dataclass(slots=True)
 class LogState:
-    """What was found in a directory, ready to become a PartitionLog. The last segment is the active one.
+    """The state of a log read from its directory, from which a PartitionLog is made. The last segment is the active
+    one.
 
-    `synced` says that all of it, names included, was durable; `is_new` that the directory was just made.
+    `synced`: all of it, names included, was durable. `is_new`: the directory was just created.
     """
 
     segments: list[Segment]
@@ -51,19 +52,19 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """What the log directory's checkpoints say of the partition; `clean` when the last shutdown was.
+    """The partition's entries in the log directory's checkpoints; `clean` if the last shutdown was.
 
-    `ran_on`: the machine runs on since, so that what was written is there, synced or not.
+    `same_boot`: the machine has not restarted since, so every write is there, synced or not.
     """
 
     recovery_point: int = 0
     log_start_offset: int | None = None
     clean: bool = False
-    ran_on: bool = False
+    same_boot: bool = False
 
 
 def fresh(disk: Disk, directory: str, config: TopicConfig, start_offset: int, now_ms: int) -> LogState:
-    """Make a directory with an empty log in it."""
+    """Create a directory with an empty log in it."""
     disk.make_directory(directory)
     segment = Segment.create(disk, directory, start_offset, config, now_ms)
     return LogState([segment], [], ProducerStates(), start_offset, start_offset, start_offset, None, is_new=True)
@@ -80,7 +81,7 @@ def load(
 ) -> LogState:
     """Open a directory that has (or may have) a log in it.
 
-    Raises DiskError on I/O errors; damage to data is mended or cut off, and said through `note`.
+    Raises DiskError on I/O errors. Damaged data is repaired or cut off, and reported through `note`.
     """
     loader = _Loader(disk, directory, config, known, now_ms, note)
     return loader.load()
@@ -97,7 +98,7 @@ class _Loader:
         self.epochs = EpochCache(log_end_offset=lambda: self.end)
         self.epochs_on_disk: list[EpochEntry] = []
         self.runs: list[EpochRun] = []
-        self.epochs_from = 0  # behind the last message of an old format
+        self.epochs_from = 0  # the offset after the last message of an old format
         self.snapshots: list[int] = []
         self.producers = ProducerStates()
 
@@ -149,7 +150,7 @@ class _Loader:
         self.end = base_offset
 
     def mend_indexes(self, count: int) -> None:
-        """Look at the index files of the first, sealed segments; rebuild them where one cannot be right."""
+        """Check the index files of the first `count` segments, all sealed; rebuild those that cannot be right."""
         for number, segment in enumerate(self.segments[:count]):
             try:
                 index_builder.glance(segment)
@@ -160,7 +161,7 @@ class _Loader:
                 self.mend_aborted(number)
 
     def mend_aborted(self, number: int) -> None:
-        """Read a sealed segment's aborted transactions; find them in the log again where the file is damaged."""
+        """Read a sealed segment's aborted transactions; rebuild them from the log if the file is damaged."""
         segment, following = self.segments[number], self.segments[number + 1].base_offset
         try:
             if any(not segment.base_offset <= entry.last_offset < following for entry in segment.aborted):
@@ -179,7 +180,7 @@ class _Loader:
     # -- the log's end --------------------------------------------------------------------------------------
 
     def find_end(self) -> bool:
-        """After a clean shutdown: take the active segment as it is. False where it is not what it should be."""
+        """After a clean shutdown: find the active segment's end. False if the segment is damaged."""
         active = self.segments[-1]
         try:
             self.mend_indexes(len(self.segments) - 1)
@@ -194,7 +195,7 @@ class _Loader:
         return True
 
     def recover(self, recovery_point: int) -> None:
-        """Check everything from the segment with the recovery point on, and cut the log where it goes wrong."""
+        """Check everything from the segment with the recovery point on, and cut the log at the first wrong byte."""
         first = len(self.segments) - 1
         while first > 0 and self.segments[first].base_offset > recovery_point:
             first -= 1
@@ -207,7 +208,7 @@ class _Loader:
         for number, segment in enumerate(suspects, start=first):
             if number > first:
                 if self.may_have_lost_its_end(segment.base_offset):
-                    self.drop_segments(number, "a hole that the loss of power may have made")
+                    self.drop_segments(number, "a gap that the loss of power may have made")
                     break
                 self.end = max(self.end, segment.base_offset)
                 replay.write_snapshot(self.disk, self.directory, segment.base_offset, self.producers)
@@ -218,27 +219,29 @@ class _Loader:
         self.epochs = EpochCache(entries, log_end_offset=lambda: self.end)
 
     def may_have_lost_its_end(self, following: int) -> bool:
-        """Whether the segment before may have ended nearer to the next one's base before the machine lost its power.
+        """Whether a power loss may have removed the end of the segment before the one with base `following`.
 
-        A follower makes a hole where it rolls over offsets that were compacted away, and what a process wrote outlives
-        it: so a hole is as it was unless pages were lost. Replicas fetch again what is dropped then.
+        A follower leaves a hole where it appends over offsets that were compacted away. A process's writes survive its
+        end, so a hole is genuine unless the machine restarted and lost pages. Replicas fetch dropped records again.
         """
         if following < self.end:
             return True
         hole = following > self.end and not self.config.compacted
-        if hole and self.known.ran_on:
-            self.note(f"{self.directory}: nothing between {self.end} and {following}: it goes on behind the hole")
-        return hole and not self.known.ran_on
+        if hole and self.known.same_boot:
+            self.note(
+                f"{self.directory}: offsets {self.end} to {following - 1} are missing; the log continues after them"
+            )
+        return hole and not self.known.same_boot
 
     def drop_segments(self, first: int, what: str = "a damaged batch") -> None:
         for segment in reversed(self.segments[first:]):
-            self.note(f"{segment.path(layout.LOG)}: removed, it lies behind {what}")
+            self.note(f"{segment.path(layout.LOG)}: removed, it follows {what}")
             for kind in (layout.LOG, layout.INDEX, layout.TIME_INDEX, layout.TXN_INDEX):
                 remove_if_there(self.disk, segment.path(kind))
         del self.segments[first:]
 
     def restart_if_behind(self) -> None:
-        """Where the log ends below its own start (a truncation was lost), nothing in it counts any more."""
+        """If the log ends below its start offset (a truncation was lost), start it over there, empty."""
         log_start = self.known.log_start_offset
         if log_start is not None and self.end < log_start:
             self.note(f"{self.directory}: ends at {self.end}, below its start {log_start}; it starts over there")
@@ -253,12 +256,12 @@ class _Loader:
     # -- epochs, producers, id ------------------------------------------------------------------------------
 
     def read_epochs(self) -> bool:
-        """Read the epoch checkpoint; True where it is unreadable, so that it must be rebuilt from the log."""
+        """Read the epoch checkpoint; True if it is unreadable, so that it must be rebuilt from the log."""
         path = f"{self.directory}/{layout.LEADER_EPOCHS}"
         try:
             data = read_whole(self.disk, path)
             if not data:
-                raise CorruptData("the file is empty")  # renamed into place, then the power went
+                raise CorruptData("the file is empty")  # it was renamed into place, and then the power was lost
             entries = checkpoints.decode_epochs(data)
         except FileNotFoundError:
             entries = []
@@ -280,10 +283,10 @@ class _Loader:
         self.epochs = EpochCache(reconcile((), self.runs, 0, self.epochs_from), log_end_offset=lambda: self.end)
 
     def settle_epochs(self, lost: bool, log_start: int, *, clean: bool) -> None:
-        """Bring the epochs in line with the log's bounds, and the file in line with them.
+        """Limit the epochs to the log's bounds, and write the file if they changed.
 
-        After a clean stop the file may keep epochs in which nothing was written: every load drops them again, and
-        two syncs for each empty log were most of what a start with thousands of them took.
+        After a clean shutdown the file may keep epochs without records: every load drops them again. Writing the file
+        cost two syncs for each empty log, which took most of a start with thousands of them.
         """
         if lost:
             self.epochs_from_log()
@@ -296,7 +299,8 @@ class _Loader:
             write_whole(self.disk, path, checkpoints.encode_epochs(entries))
 
     def find_older_epochs(self, log_start: int) -> None:
-        """Read from the batches what the epochs do not reach: a cut of theirs outlived that of the log's start."""
+        """Read the epochs below the first known one from the batches: the epochs' cut was durable, the log start's was
+        not."""
         known = self.epochs.entries
         oldest = known[0] if known else EpochEntry(epoch_scan.NEWER_THAN_ALL, self.end)
         if oldest.start_offset > log_start:
@@ -304,11 +308,11 @@ class _Loader:
             self.epochs.adopt(found + list(known[1:]) if known else found[:-1])
 
     def note_producer(self, header: BatchHeader, data: memoryview) -> list[AbortedTxn]:
-        """Replay one batch into the producer states; returns the transaction it aborted, if it did."""
+        """Replay one batch into the producer states; returns the transaction it aborted, if any."""
         return replay.take(self.producers, header, data)
 
     def note_epoch(self, header: BatchHeader) -> None:
-        """Follow the epochs of the batches; raises CorruptData where one falls back."""
+        """Record the epoch of a batch; raises CorruptData if it is lower than the one before."""
         epoch = header.partition_leader_epoch
         if header.magic < 2:
             self.epochs_from = header.last_offset + 1
@@ -317,16 +321,18 @@ class _Loader:
         if self.runs and epoch == self.runs[-1].epoch and self.runs[-1].first_offset >= self.epochs_from:
             self.runs[-1] = self.runs[-1]._replace(last_offset=header.last_offset)
         elif self.runs and epoch < self.runs[-1].epoch:
-            # What an unsynced truncation had cut off, behind what was written over it.
-            raise CorruptData(f"batch of offset {header.base_offset}: its leader epoch falls back to {epoch}")
+            # The batch was cut off by a truncation that was not synced, and lies after batches written over it.
+            raise CorruptData(
+                f"batch of offset {header.base_offset}: its leader epoch is {epoch}, lower than the one before"
+            )
         else:
             self.runs.append(EpochRun(epoch, header.base_offset, header.last_offset))
 
     def load_producers(self, log_start: int, *, replay_all: bool) -> None:
-        """Keep one snapshot per segment (and one at the end); after a clean start, load the states from them."""
+        """Keep one snapshot per segment and one at the end; after a clean shutdown, load the states from them."""
         bases = {segment.base_offset for segment in self.segments}
         kept: list[int] = []
-        # After a recovery there are others than were found at first.
+        # A recovery may have removed some of the snapshots that were listed at first.
         for offset in self.snapshots if replay_all else replay.snapshot_offsets(self.disk, self.directory):
             if (offset not in bases and offset != self.end) or offset > self.end:
                 remove_if_there(self.disk, replay.snapshot_path(self.directory, offset))
@@ -347,7 +353,7 @@ class _Loader:
 
 
 def _check_segment(segment: Segment, loader: _Loader) -> bool:
-    """Check one segment batch by batch and rebuild all that hangs on it; True where its tail was cut off."""
+    """Check one segment batch by batch and rebuild its indexes, epochs and producers; True if its tail was cut off."""
     segment.file = segment.disk.open(segment.path(layout.LOG), write=True)
     indexer = index_builder.BatchIndexer(segment, loader.config.index_interval_bytes)
     aborted: list[AbortedTxn] = []

@@ -1,4 +1,4 @@
-"""Producer states from files: the latest snapshot that is sound, and the batches behind it."""
+"""Producer states from files: the latest valid snapshot, and the batches after it."""
 
 from collections.abc import Sequence
 
@@ -14,18 +14,18 @@ from logyard.broker.records.batch import BatchHeader
 
 
 def snapshot_path(directory: str, offset: int) -> str:
-    """Return the path of the snapshot of all below `offset`."""
+    """Return the path of the snapshot of everything below `offset`."""
     return f"{directory}/{layout.file_name(offset, layout.SNAPSHOT)}"
 
 
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
-    """Return the offsets there are snapshots of, ascending."""
+    """Return the offsets of the snapshots in a directory, ascending."""
     parsed = (layout.parse_file_name(entry.name) for entry in disk.list(directory))
     return [found.offset for found in parsed if found and found.kind == layout.SNAPSHOT and not found.suffix]
 
 
 def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStates) -> str:
-    """Write the snapshot of all below `offset`, not synced yet; returns its path."""
+    """Write the snapshot of everything below `offset`, without a sync; returns its path."""
     path = snapshot_path(directory, offset)
     write_whole(disk, path, encode_snapshot(states.entries.values()), sync=False)
     return path
@@ -34,10 +34,10 @@ def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStat
 def load_snapshot(
     disk: Disk, directory: str, up_to: int, offsets: Sequence[int] | None = None
 ) -> tuple[ProducerStates, int | None]:
-    """Read the latest sound snapshot at or below `up_to`; corrupt ones on the way are removed.
+    """Read the latest valid snapshot at or below `up_to`; corrupt ones that are found are removed.
 
-    Returns the states and the snapshot's offset, None where there is none. `offsets` are those there are, ascending,
-    where the caller knows them already.
+    Returns the states and the snapshot's offset, None if there is no snapshot. `offsets` are those of the snapshots in
+    the directory, ascending, if the caller knows them.
     """
     for offset in reversed(snapshot_offsets(disk, directory) if offsets is None else offsets):
         if offset > up_to:
@@ -59,8 +59,8 @@ def replay(
 ) -> None:
     """Bring the states from offset `start` to `end` by the batches in between.
 
-    Raises CorruptData where a batch does not parse; with `passed_over` that is said there, as is a segment that is
-    gone, and the next one counts.
+    Raises CorruptData if a batch does not parse. With `passed_over`, damaged and missing segments are skipped instead,
+    and described in that list.
     """
     for number, segment in enumerate(segments):
         behind = segments[number + 1].base_offset if number + 1 < len(segments) else end
@@ -69,7 +69,7 @@ def replay(
         try:
             _replay_segment(states, segment, start, end)
         except (CorruptData, FileNotFoundError) as error:
-            # A closed segment that lost its tail is no trouble: what comes behind it counts.
+            # A closed segment may have lost its tail; the segments after it still count.
             if passed_over is not None:
                 passed_over.append(f"{layout.file_name(segment.base_offset, layout.LOG)}: {error}")
             elif not isinstance(error, scan.CutShort):
@@ -85,7 +85,7 @@ def _replay_segment(states: ProducerStates, segment: Segment, start: int, end: i
             continue
         if header.base_offset >= end:
             break
-        # Only markers have to be opened.
+        # Only the records of markers are needed.
         batch = memoryview(segment.read(header.length, at) if header.is_control else b"")
         take(states, header, batch)
 
@@ -94,15 +94,15 @@ def _position_of(segment: Segment, start: int) -> int:
     try:
         return segment.index.floor(start)
     except (CorruptData, FileNotFoundError):
-        return 0  # its index is damaged: whoever needs it makes it again
+        return 0  # its index is damaged; whoever reads the segment rebuilds it
 
 
 class Reload:
-    """What a truncation takes back of the producers' states, found again from a snapshot and the log.
+    """The producers' states after a truncation, read from a snapshot and the log.
 
-    Made on the log's own thread; `run` waits for the disk, and may be called in another while the log is read. What
-    is damaged, or taken away by retention meanwhile, is `passed_over`: a log that cannot be written to for ever after
-    would be worse than a producer that is not remembered.
+    Created on the log's own thread; `run` waits for the disk, and may be called in another thread while the log is
+    read. Segments that are damaged, or deleted by retention meanwhile, are skipped and listed in `passed_over`:
+    forgetting a producer is better than a log that can never be written to again.
     """
 
     def __init__(self, disk: Disk, directory: str, segments: Sequence[Segment], log_start: int, end: int) -> None:
@@ -113,7 +113,7 @@ class Reload:
         self.passed_over: list[str] = []
 
     def run(self) -> None:
-        """Read; raises DiskError."""
+        """Read the states; raises DiskError."""
         passed_over: list[str] = []
         states, offset = load_snapshot(self._disk, self._directory, self._end)
         replay(states, self._segments, self._log_start if offset is None else offset, self._end, passed_over)
@@ -121,7 +121,7 @@ class Reload:
 
 
 def take(states: ProducerStates, header: BatchHeader, batch: memoryview) -> list[AbortedTxn]:
-    """Follow one batch of the log, a marker opened; returns the transaction it aborted, if it did."""
+    """Replay one batch; `batch` has its bytes if it is a marker. Returns the transaction it aborted, if any."""
     staged = Staged(states)
     staged.take(header, batch, header.base_offset, Origin.LEADER, header.max_timestamp)
     for entry in staged.entries.values():
@@ -134,7 +134,7 @@ def take(states: ProducerStates, header: BatchHeader, batch: memoryview) -> list
 
 
 def aborted_in(states: ProducerStates, segment: Segment) -> list[AbortedTxn]:
-    """Return the transactions aborted in a segment, given the states before it; the states follow."""
+    """Return the transactions aborted in a segment, given the states before it; the states advance to its end."""
     aborted: list[AbortedTxn] = []
     for at, header in scan.headers(segment.read, 0, segment.size):
         if header.producer_id >= 0:
@@ -151,7 +151,7 @@ def rebuild(
     end: int,
     snapshots: Sequence[int] | None = None,
 ) -> ProducerStates:
-    """Return the producer states at `end` from the latest snapshot (see `load_snapshot`) and the log."""
+    """Return the producer states at `end`, from the latest snapshot (see `load_snapshot`) and the log."""
     states, offset = load_snapshot(disk, directory, end, snapshots)
     replay(states, segments, log_start if offset is None else offset, end)
     return states

@@ -1,17 +1,18 @@
-"""What is cached of one segment: its indexes once they are loaded, and where recent appends and reads ended.
+"""What is cached of one segment: its loaded indexes, and the positions where recent appends and reads ended.
 
-Rule: whoever cuts a segment, or releases it, gives it a new `SegmentCache` and never changes the old one. A thread in
-the middle of a look-up keeps the one it began with; what it finds after that is not used by anybody else.
+Rule: cutting or releasing a segment gives it a new `SegmentCache`; the old one is never changed. A thread that is in
+the middle of a look-up keeps the old one, and nobody else uses what it adds to it.
 """
 
 from logyard.broker.log.segment.index import OffsetIndex, TimeIndex
 
-# Twice as many at most, for every open segment: enough for readers at the end and for the high watermark.
+# Each open segment caches at most twice as many: enough for readers at its end and for the high watermark.
 POSITIONS_KEPT = 32
 
 
 class SegmentCache:
-    """`indexes` is None until they are loaded; `is_mended` says that they are not those of the files, which are bad."""
+    """`indexes` is None until they are loaded; `is_mended` says that they were rebuilt because the files are
+    damaged."""
 
     __slots__ = ("_older", "_positions", "indexes", "is_mended")
 
@@ -30,7 +31,7 @@ class SegmentCache:
             self._older, self._positions = positions, {}
 
     def position_of(self, offset: int) -> int | None:
-        """Return the cached position, None where there is none."""
+        """Return the cached position; None if there is none."""
         found = self._positions.get(offset)
         return self._older.get(offset) if found is None else found
 

@@ -39,10 +39,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> "OffsetIndex":
-        """Read a whole, trimmed index file.
-
-        Raises CorruptData where the size is odd or the entries fall.
-        """
+        """Parse a whole, trimmed index file; raises CorruptData for partial entries, or entries that decrease."""
         if len(data) % OFFSET_ENTRY_SIZE:
             raise CorruptData(f"offset index: {len(data)} bytes are not whole entries of {OFFSET_ENTRY_SIZE}")
         words = array("i")
@@ -55,7 +52,7 @@ class OffsetIndex:
         for column in (index._offsets, index._positions):
             values = column.tolist()
             if values and (values[0] < 0 or values != sorted(values)):
-                raise CorruptData("offset index: its entries fall")
+                raise CorruptData("offset index: its entries decrease")
         return index
 
     def __len__(self) -> int:
@@ -66,23 +63,24 @@ class OffsetIndex:
         return self.base_offset + self._offsets[number], self._positions[number]
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; the caller sees to it that both grow."""
-        # In this order: a thread that finds the offset finds its position.
+        """Add an entry; the caller makes sure that both values increase."""
+        # In this order, so that a thread that finds the offset also finds its position.
         self._positions.append(position)
         self._offsets.append(offset - self.base_offset)
 
     def floor(self, offset: int) -> int:
-        """Return the position from which a scan finds the batch with `offset`: of the last entry ≤ it, or 0."""
+        """Return the position from which to scan for the batch with `offset`: that of the last entry ≤ `offset`, or
+        0."""
         found = bisect_right(self._offsets, offset - self.base_offset)
         return self._positions[found - 1] if found else 0
 
     def floor_of_position(self, position: int) -> int:
-        """Return the largest indexed position ≤ `position`, or 0: always the start of a batch."""
+        """Return the largest indexed position ≤ `position`, or 0; always the start of a batch."""
         found = bisect_right(self._positions, position)
         return self._positions[found - 1] if found else 0
 
     def below(self, offset: int, position: int) -> "OffsetIndex":
-        """Return another index, without the entries of everything at or above that offset or position."""
+        """Return a copy without the entries at or above that offset or position."""
         keep = min(bisect_left(self._offsets, offset - self.base_offset), bisect_left(self._positions, position))
         index = OffsetIndex(self.base_offset)
         index._offsets, index._positions = self._offsets[:keep], self._positions[:keep]
@@ -99,7 +97,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """Sparse map from the largest timestamp so far to the offset that carries it, in one segment."""
+    """Sparse map from the largest timestamp so far to the offset of its record, in one segment."""
 
     __slots__ = ("_data", "base_offset", "last_timestamp")
 
@@ -110,7 +108,8 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, base_offset: int, data: bytes) -> "TimeIndex":
-        """Read a whole, trimmed index file; raises CorruptData on half entries or timestamps that do not grow."""
+        """Parse a whole, trimmed index file; raises CorruptData for partial entries, or timestamps that do not
+        increase."""
         if len(data) % TIME_ENTRY_SIZE:
             raise CorruptData(f"time index: {len(data)} bytes are not whole entries of {TIME_ENTRY_SIZE}")
         last = None
@@ -141,13 +140,14 @@ class TimeIndex:
             self.last_timestamp = timestamp
 
     def floor(self, timestamp: int) -> int:
-        """Return an offset at or before which no record has `timestamp` or more: where to start looking."""
-        # An entry says: up to where it was made, its timestamp is the largest. So one below ours is behind us.
+        """Return an offset up to which no record has `timestamp` or a later one: where a scan starts."""
+        # An entry holds the largest timestamp up to its offset, so all records up to an entry below `timestamp` are
+        # older.
         found = bisect_left(range(len(self)), timestamp, key=lambda n: self.entry(n)[0])
         return self.entry(found - 1)[1] if found else self.base_offset
 
     def below(self, offset: int) -> "TimeIndex":
-        """Return another index, without the entries whose offset is `offset` or above."""
+        """Return a copy without the entries at or above `offset`."""
         keep = bisect_left(range(len(self)), offset, key=lambda n: self.entry(n)[1])
         index = TimeIndex(self.base_offset)
         index._data = self._data[: keep * TIME_ENTRY_SIZE]
@@ -166,7 +166,7 @@ def decode_last_time_entry(base_offset: int, entry: bytes) -> tuple[int, int]:
 
 
 class AbortedTxn(NamedTuple):
-    """One aborted transaction: its first offset, its marker's offset, and the LSO once it was done."""
+    """An aborted transaction: its first offset, its marker's offset, and the last stable offset after it."""
 
     producer_id: int
     first_offset: int
@@ -180,7 +180,7 @@ def encode_aborted(entries: Iterable[AbortedTxn]) -> bytes:
 
 
 def decode_aborted(data: bytes) -> list[AbortedTxn]:
-    """Read a `.txnindex`; raises CorruptData on half entries, another version, or last offsets that fall."""
+    """Parse a `.txnindex`; raises CorruptData for partial entries, another version, or last offsets that decrease."""
     if len(data) % TXN_ENTRY_SIZE:
         raise CorruptData(f"transaction index: {len(data)} bytes are not whole entries of {TXN_ENTRY_SIZE}")
     entries: list[AbortedTxn] = []

@@ -1,4 +1,4 @@
-"""Indexes made again from a segment's batches, and a look at index files that tells whether that is needed."""
+"""Indexes rebuilt from a segment's batches, and the check of index files that tells whether that is needed."""
 
 from contextlib import suppress
 
@@ -11,9 +11,9 @@ from logyard.broker.records.batch import HEADER_SIZE, BatchHeader, parse_header
 
 
 class BatchIndexer:
-    """Fills a segment's indexes batch by batch: an entry whenever more than `interval` bytes lie behind the last.
+    """Fills a segment's indexes batch by batch: an entry whenever more than `interval` bytes follow the last one.
 
-    An append on a live log indexes call by call instead, so files of replicas may differ (facts §12).
+    Appends to a live log are indexed call by call instead, so the index files of replicas may differ (facts §12).
     """
 
     __slots__ = ("_indexed_to", "_interval", "_segment")
@@ -25,7 +25,7 @@ class BatchIndexer:
         self._indexed_to = 0
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Note the batch at `position`: the next one of the segment."""
+        """Index the segment's next batch, which is at `position`."""
         segment = self._segment
         if position == 0:
             segment.first_timestamp = header.max_timestamp
@@ -38,12 +38,12 @@ class BatchIndexer:
         segment.bytes_since_index = position + header.length - self._indexed_to
 
     def close(self) -> None:
-        """Give the time index its last entry."""
+        """Add the last entry of the time index."""
         self._segment.time_index.maybe_append(self._segment.max_timestamp, self._segment.max_timestamp_offset)
 
 
 def rebuild(segment: Segment, interval: int) -> None:
-    """Make a sealed segment's offset and time index again, and sync them; raises CorruptData on a broken frame."""
+    """Rebuild and sync a sealed segment's offset and time index; raises CorruptData for a broken frame."""
     _index(segment, interval)
     for file in segment.write_indexes():
         file.sync()
@@ -51,7 +51,7 @@ def rebuild(segment: Segment, interval: int) -> None:
 
 
 def load(segment: Segment, interval: int) -> None:
-    """Have a segment's indexes loaded, made again where the files are damaged; for the thread that owns its log."""
+    """Load a segment's indexes, rebuilt if the files are damaged; for the thread that owns its log."""
     try:
         segment.load_indexes()
     except (CorruptData, FileNotFoundError):
@@ -60,30 +60,30 @@ def load(segment: Segment, interval: int) -> None:
 
 
 def look_into(reader: Segment, interval: int) -> None:
-    """As `load`, for a reader in any thread: its files are left to who owns the log (`Segment.settle_mended`).
+    """As `load`, for a reader in any thread: only the log's owner replaces the files (`Segment.settle_mended`).
 
-    Raises CorruptData on a broken frame, FileNotFoundError where the log is gone.
+    Raises CorruptData for a broken frame, FileNotFoundError if the log file is gone.
     """
     try:
         reader.load_indexes()
     except (CorruptData, FileNotFoundError):
-        known, other = reader.known, reader.reader()
+        known, other = reader.cache, reader.reader()
         _index(other, interval)
         known.indexes, known.is_mended = other.load_indexes(), True
 
 
 def _index(segment: Segment, interval: int) -> None:
     indexer = BatchIndexer(segment, interval)
-    with suppress(scan.CutShort):  # it lost its tail: what is sound is read
+    with suppress(scan.CutShort):  # if it lost its tail, the valid part is indexed
         for position, header in scan.headers(segment.read, 0, segment.size):
             indexer.add(position, header)
     indexer.close()
 
 
 def glance(segment: Segment) -> None:
-    """Check sizes and last entries of both index files without reading them, and take the largest timestamp.
+    """Check sizes and last entries of both index files without reading them whole, and read the largest timestamp.
 
-    Raises CorruptData or FileNotFoundError where they have to be rebuilt.
+    Raises CorruptData or FileNotFoundError if they have to be rebuilt.
     """
     positions = segment.disk.open(segment.path(layout.INDEX))
     size = positions.size()
@@ -106,6 +106,6 @@ def glance(segment: Segment) -> None:
 
 
 def _is_timeless(segment: Segment) -> bool:
-    """Whether the first batch has no timestamp, as in the oldest format: an empty time index is in order then."""
+    """Whether the first batch has no timestamp, as in the oldest format: an empty time index is right then."""
     first = segment.disk.open(segment.path(layout.LOG)).read_at(HEADER_SIZE, 0)
     return parse_header(first).max_timestamp < 0

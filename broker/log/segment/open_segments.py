@@ -1,4 +1,4 @@
-"""How many sealed segments may be open at once: the least recently read ones are let go of."""
+"""A limit on open sealed segments: the least recently read ones are released."""
 
 from collections import OrderedDict
 
@@ -21,9 +21,9 @@ class OpenSegments:
         return len(self._segments)
 
     def touch(self, segment: Segment) -> None:
-        """Note that a sealed segment is being read; others may lose their files for it."""
+        """Note that a sealed segment is being read; the least recently read ones may be released for it."""
         self._drop_entry(segment)
-        if segment.known.is_mended:
+        if segment.cache.is_mended:
             segment.settle_mended()
         size = segment.index_size
         self._segments[id(segment)] = (segment, size)
@@ -36,7 +36,7 @@ class OpenSegments:
             oldest.release()
 
     def forget(self, segment: Segment) -> None:
-        """Stop counting a segment that is active again or gone."""
+        """Stop counting a segment that became active again or was removed."""
         self._drop_entry(segment)
 
     def _drop_entry(self, segment: Segment) -> None:

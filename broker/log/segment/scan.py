@@ -1,4 +1,4 @@
-"""Walking the batches of a log file: all of each batch (recovery, rebuilding), or only where batches lie (reading)."""
+"""Scanning the batches of a log file: whole batches (recovery, rebuilding), or only their positions (reading)."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -11,11 +11,11 @@ from logyard.broker.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader,
 CHUNK = 1 << 20
 GLANCE = 4096
 
-# Base offset, length, magic, last offset delta: all that finding a batch takes.
+# Base offset, length, magic, last offset delta: enough to find a batch.
 _GLANCE = struct.Struct(">qi4xb6xi")
 
 Read = Callable[[int, int], bytes | memoryview | None]
-"""(size, position) → bytes, or None where reading might wait."""
+"""(size, position) → bytes, or None if reading might wait."""
 
 
 class CutShort(CorruptData):
@@ -23,11 +23,11 @@ class CutShort(CorruptData):
 
 
 class NotCached(Exception):
-    """The bytes are not in memory: the look-up has to be done where waiting is allowed."""
+    """The bytes are not in memory: repeat the look-up in a thread, where waiting is allowed."""
 
 
 class Scanned(NamedTuple):
-    """A whole batch as it lies in a file."""
+    """A whole batch and its position in the file."""
 
     position: int
     header: BatchHeader
@@ -35,7 +35,7 @@ class Scanned(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a batch lies, and which offsets it covers (base_offset is the last one's for old compressed messages)."""
+    """A batch's position and offsets (for old compressed messages base_offset is the last one's)."""
 
     position: int
     size: int
@@ -44,9 +44,9 @@ class Place(NamedTuple):
 
 
 def batches(file: DiskFile, start: int, end: int) -> Iterator[Scanned]:
-    """Yield every batch between two positions, checked for its frame but not for its CRC.
+    """Yield every batch between two positions; its framing is checked, its CRC is not.
 
-    Raises CorruptData at the first bytes that are no whole batch; what was yielded before stands.
+    Raises CorruptData at the first bytes that are no whole batch; batches yielded before are valid.
     """
     position = start
     while position < end:
@@ -70,7 +70,7 @@ def _header_in(chunk: memoryview, at: int) -> BatchHeader | None:
     try:
         return parse_header(chunk, at)
     except CorruptData:
-        # At the chunk's end this may only mean that it is cut short; a fresh chunk begins here and tells.
+        # At the chunk's end it may only be incomplete; the next chunk starts here and will tell.
         if at == 0:
             raise
         return None
@@ -88,9 +88,9 @@ def _whole_batch(file: DiskFile, chunk: memoryview, position: int, end: int) -> 
 
 
 def places(read: Read, start: int, end: int) -> Iterator[Place]:
-    """Yield where the batches between two positions lie, reading little more than their headers.
+    """Yield the positions of the batches between two positions, reading little more than their headers.
 
-    Raises NotCached when `read` answers None, CorruptData at bytes that are no batch, CutShort where they end in one.
+    Raises NotCached if `read` returns None, CorruptData for bytes that are no batch, CutShort if they end inside one.
     """
     position, chunk, chunk_at = start, memoryview(b""), start
     while position < end:

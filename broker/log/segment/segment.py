@@ -1,11 +1,11 @@
 """One segment: a log file and its indexes.
 
-Rule 1: an active segment keeps its indexes in memory and its index files preallocated; they are written out when it
-        is sealed or closed. After a crash an active segment's indexes are rebuilt, so nothing is lost by that.
-Rule 2: a sealed segment does not change any more; its indexes are loaded when they are first asked for.
-Rule 3: an index entry is added per append call, when more than index.interval.bytes were appended since the last
-        one, before the new bytes are counted: (last offset of the call, position of its first byte) (facts §12).
-Rule 4: a segment is its log's. A thread looks through a `reader`, and changes nothing but what that one knows.
+Rule 1: an active segment keeps its indexes in memory and its index files preallocated; they are written when it is
+sealed or closed. After a crash an active segment's indexes are rebuilt, so nothing is lost by that.
+Rule 2: a sealed segment does not change any more; its indexes are loaded on first use.
+Rule 3: an index entry is added per append call, when more than index.interval.bytes were appended since the last one,
+before the new bytes are counted: (last offset of the call, position of its first byte) (facts §12).
+Rule 4: only the thread that owns the log changes a segment. Other threads use a `reader`, and change only its cache.
 """
 
 import zlib
@@ -35,8 +35,8 @@ class Segment:
 
     __slots__ = (
         "_aborted",
+        "_cache",
         "_entries_max",
-        "_known",
         "base_offset",
         "bytes_since_index",
         "created_ms",
@@ -65,7 +65,7 @@ class Segment:
         self.bytes_since_index = 0
         self.has_aborted = False
         self.unsynced: list[DiskFile] = []
-        self._known = SegmentCache()
+        self._cache = SegmentCache()
         self._aborted: list[AbortedTxn] | None = None
         self._entries_max = (0, 0)
         self.is_index_full = False
@@ -75,9 +75,9 @@ class Segment:
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, config: TopicConfig, now_ms: int) -> "Segment":
-        """Make a new, empty, active segment."""
+        """Create a new, empty, active segment."""
         segment = cls(disk, directory, base_offset, created_ms=now_ms)
-        segment._known.indexes = OffsetIndex(base_offset), TimeIndex(base_offset)
+        segment._cache.indexes = OffsetIndex(base_offset), TimeIndex(base_offset)
         segment._aborted = []
         segment.activate(config)
         return segment
@@ -89,27 +89,27 @@ class Segment:
         return f"{self.directory}/{layout.file_name(self.base_offset, kind, suffix)}"
 
     def log_file(self) -> DiskFile:
-        """Return the open log file, opening it for reading where it is not open."""
+        """Return the log file, opened for reading if it is not open."""
         file = self.file
         if file is None:
             file = self.file = self.disk.open(self.path(layout.LOG))
         return file
 
     def reader(self) -> "Segment":
-        """The segment as it is now, for a look in a thread: what is opened and let go of there is the reader's own.
+        """Return a copy of the segment for a look-up in a thread, which opens and releases files of its own.
 
-        What it finds out (`known`) is the segment's as well, as long as that is not cut and does not let go.
+        The two share their `cache` until the segment is cut or released.
         """
         twin = Segment(self.disk, self.directory, self.base_offset, size=self.size, created_ms=self.created_ms)
-        twin.file, twin._known = self.file, self._known
+        twin.file, twin._cache = self.file, self._cache
         twin.has_aborted, twin._aborted = self.has_aborted, self._aborted
         return twin
 
     def activate(self, config: TopicConfig) -> None:
         """Open for appending: the log file for writing, the index files preallocated."""
-        # Its own: a thread that still reads the files must not put what it finds in their place.
-        self._known = SegmentCache(self.load_indexes())
-        # The last place of the time index is kept for the entry that sealing adds.
+        # A cache of its own, so that a thread that still reads the files does not add to it.
+        self._cache = SegmentCache(self.load_indexes())
+        # One entry of the time index is reserved for the entry that sealing adds.
         self._entries_max = (
             config.segment_index_bytes // OFFSET_ENTRY_SIZE,
             config.segment_index_bytes // TIME_ENTRY_SIZE - 1,
@@ -123,9 +123,9 @@ class Segment:
             file.truncate(preallocated_size(config.segment_index_bytes, entry_size))
 
     def seal(self) -> None:
-        """End appending: the log is trimmed to its size, the indexes get their last entry and are written out.
+        """End appending: the log is trimmed to its size, the indexes get their last entry and are written.
 
-        What has to be synced before the recovery point may pass this segment is left in `unsynced`.
+        `unsynced` then has the files to sync before the recovery point may pass this segment.
         """
         log = self.log_file()
         log.truncate(self.size)
@@ -134,7 +134,7 @@ class Segment:
         self.unsynced = [log, *self.write_indexes(), *self.unsynced]
 
     def write_indexes(self, suffix: str = "") -> list[DiskFile]:
-        """Write both index files whole, trimmed; returns them, not yet synced."""
+        """Write both index files, trimmed; returns them, not yet synced."""
         written = []
         for kind, data in ((layout.INDEX, self.index.encode()), (layout.TIME_INDEX, self.time_index.encode())):
             file = self.disk.open(self.path(kind, suffix), create=True, write=True)
@@ -146,9 +146,9 @@ class Segment:
     # -- indexes --------------------------------------------------------------------------------------------
 
     @property
-    def known(self) -> SegmentCache:
-        """What is known of its bytes now."""
-        return self._known
+    def cache(self) -> SegmentCache:
+        """The segment's cache, until it is cut or released."""
+        return self._cache
 
     @property
     def index(self) -> OffsetIndex:
@@ -169,20 +169,20 @@ class Segment:
 
     @property
     def indexes_loaded(self) -> bool:
-        return self._known.indexes is not None
+        return self._cache.indexes is not None
 
     @property
     def index_size(self) -> int:
         """Bytes that the loaded indexes hold in memory."""
-        indexes = self._known.indexes
+        indexes = self._cache.indexes
         return 0 if indexes is None else len(indexes[0]) * OFFSET_ENTRY_SIZE + len(indexes[1]) * TIME_ENTRY_SIZE
 
     def load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Read both index files; raises CorruptData or FileNotFoundError where they have to be rebuilt.
+        """Read both index files; raises CorruptData or FileNotFoundError if they have to be rebuilt.
 
-        The log's own thread may let go of them meanwhile: what is returned stays good.
+        The log's own thread may release them meanwhile: the returned indexes stay valid.
         """
-        known = self._known
+        known = self._cache
         indexes = known.indexes
         if indexes is None:
             times = TimeIndex.decode(self.base_offset, read_whole(self.disk, self.path(layout.TIME_INDEX)))
@@ -191,22 +191,22 @@ class Segment:
         return indexes
 
     def settle_mended(self) -> None:
-        """Write indexes that had to be made again over the bad files; not synced."""
+        """Write rebuilt indexes over the damaged files, without a sync."""
         for kind, data in ((layout.INDEX, self.index.encode()), (layout.TIME_INDEX, self.time_index.encode())):
             write_whole(self.disk, self.path(kind), data, sync=False)
-        self._known.is_mended = False
+        self._cache.is_mended = False
 
     def reset_indexes(self) -> None:
-        """Start both indexes empty, and what goes with them: everything is about to be seen again."""
-        self._known = SegmentCache((OffsetIndex(self.base_offset), TimeIndex(self.base_offset)))
+        """Empty both indexes, timestamps included, before all batches are read again."""
+        self._cache = SegmentCache((OffsetIndex(self.base_offset), TimeIndex(self.base_offset)))
         self.first_timestamp = self.max_timestamp = -1
         self.max_timestamp_offset = self.base_offset
         self.bytes_since_index = 0
 
     def release(self) -> None:
-        """Let go of the open file and the indexes of a sealed segment; they come back when they are needed."""
+        """Close the log file and drop the indexes of a sealed segment; both are loaded again when needed."""
         self.file = None
-        self._known = SegmentCache()
+        self._cache = SegmentCache()
 
     def note_aborted(self, entry: AbortedTxn) -> None:
         """Add an aborted transaction, to the file as well."""
@@ -214,7 +214,7 @@ class Segment:
         self._write_aborted()
 
     def replace_aborted(self, entries: list[AbortedTxn], suffix: str = "") -> None:
-        """Make these the aborted transactions; no file is kept for none."""
+        """Replace the aborted transactions; without any, the file is removed."""
         self._aborted = entries
         if entries:
             self._write_aborted(suffix)
@@ -243,10 +243,9 @@ class Segment:
         timestamp_offset: int,
         interval: int,
     ) -> None:
-        """Write batches behind the last one and note them in the indexes.
+        """Write batches at the end and index them.
 
-        `timestamp_offset` is the last offset of the batch that carries `max_timestamp`; `interval` is
-        index.interval.bytes.
+        `timestamp_offset` is the last offset of the batch with `max_timestamp`; `interval` is index.interval.bytes.
         """
         position = self.size
         size = len(data)
@@ -265,13 +264,13 @@ class Segment:
         timestamp_offset: int,
         interval: int,
     ) -> None:
-        """Account for bytes that are in the file: timestamps, index entries, remembered positions."""
+        """Account for bytes that are in the file: timestamps, index entries, cached positions."""
         if position == 0:
             self.first_timestamp = max_timestamp
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = timestamp_offset
-        known = self._known
+        known = self._cache
         if self.bytes_since_index > interval:
             self.index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
@@ -285,10 +284,10 @@ class Segment:
         self.is_index_full = len(self.index) >= entries or len(self.time_index) >= time_entries
 
     def has_room(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, config: TopicConfig) -> bool:
-        """Whether batches of `size` bytes belong into this segment; otherwise a new one has to be begun.
+        """Whether batches of `size` bytes fit into this segment; otherwise a new one is needed.
 
-        An empty segment takes everything whose offsets can be told from the base offset in 31 bits, as the indexes
-        need it. Another one also has its bounds of size, of index entries, and of age (`roll_ms` less its jitter).
+        An empty segment takes all batches whose offsets differ from its base by at most 31 bits, as the indexes need
+        it. Others are also limited in size, in index entries, and in age (`roll_ms` less its jitter).
         """
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return False
@@ -304,30 +303,30 @@ class Segment:
         return now_ms - self.created_ms <= limit
 
     def _jitter_ms(self, config: TopicConfig) -> int:
-        """A number below segment.jitter.ms that differs from segment to segment but not from look to look."""
+        """Return a number below segment.jitter.ms that is random per segment, but constant for one segment."""
         bound = min(config.segment_jitter_ms, config.segment_ms)
         return zlib.crc32(self.path(layout.LOG).encode()) % bound if bound > 0 else 0
 
     # -- finding --------------------------------------------------------------------------------------------
 
     def read(self, size: int, position: int) -> bytes:
-        """Read from the log file, waiting if need be."""
+        """Read from the log file; waits for the disk."""
         return self.log_file().read_at(size, position)
 
     def read_nowait(self, size: int, position: int) -> memoryview | None:
-        """Read from the log file if that cannot wait."""
+        """Read from the log file; None if that might wait for the disk."""
         return self.log_file().read_nowait(size, position)
 
     def find(self, offset: int, read: scan.Read) -> scan.Place | None:
-        """Return the first batch whose last offset is at or above `offset`; None where the segment ends below it."""
-        known = self._known.position_of(offset)
+        """Return the first batch whose last offset is at or above `offset`; None if the segment ends below it."""
+        known = self._cache.position_of(offset)
         start = self.index.floor(offset) if known is None else known
         return scan.first_reaching(read, start, self.size, offset)
 
     def end_offset(self) -> int:
-        """Return the offset behind the last batch, by looking from the last index entry on.
+        """Return the offset after the last batch, found from the last index entry on.
 
-        Raises CorruptData where the log's end is no whole batch.
+        Raises CorruptData if the log file does not end with a whole batch.
         """
         end = self.base_offset
         start = self.index.entry(-1)[1] if len(self.index) else 0
@@ -341,7 +340,7 @@ class Segment:
     # -- cutting --------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Drop every batch that reaches `offset`; returns the offset the segment now ends at (≤ `offset`).
+        """Drop every batch that reaches `offset`; returns the offset at which the segment ends now (≤ `offset`).
 
         The segment must be open for writing.
         """
@@ -353,9 +352,9 @@ class Segment:
         return end
 
     def cut_at(self, position: int, offset: int) -> None:
-        """Cut the log file at a batch boundary, and the indexes of what lay behind it."""
+        """Cut the log file at a batch boundary, and remove the index entries after it."""
         index, times = self.load_indexes()
-        self._known = SegmentCache((index.below(offset, position), times.below(offset)))
+        self._cache = SegmentCache((index.below(offset, position), times.below(offset)))
         if any(entry.last_offset >= offset for entry in self.aborted):
             self.replace_aborted([entry for entry in self.aborted if entry.last_offset < offset])
         self.log_file().truncate(position)
@@ -364,7 +363,7 @@ class Segment:
         self.survey_end()
 
     def survey_end(self) -> None:
-        """Find the timestamps, and how far the last index entry lies back, from the indexes and the log's end."""
+        """Find the timestamps, and the bytes since the last index entry, from the indexes and the log's end."""
         self.first_timestamp = self.max_timestamp = -1
         self.max_timestamp_offset = self.base_offset
         if len(self.time_index):

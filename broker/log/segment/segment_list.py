@@ -1,6 +1,6 @@
-"""The segments of one log in the order of their offsets: which one holds an offset, growing, cutting at both ends.
+"""The segments of one log in the order of their offsets: look-up by offset, adding, cutting at both ends.
 
-Rule: whoever looks something up in a thread notes `cuts` first, and uses nothing of it once `cuts` has changed.
+Rule: a look-up in a thread notes `cuts` first, and its result is void once `cuts` has changed.
 """
 
 from bisect import bisect_right
@@ -18,11 +18,11 @@ _by_base = attrgetter("base_offset")
 
 
 class SegmentList:
-    """A log's segments; `all` is never empty and its last one is the `active` one, the others are closed.
+    """A log's segments; `all` is never empty, its last one is the `active` one, and the others are closed.
 
-    `size` is the bytes of all log files; `cuts` counts how often bytes were taken away or moved; `lost_tails` gives, by
-    the base offset of a closed segment that ends inside a batch, the first offset that is not there.
-    What takes segments away returns the paths of their renamed files, which are to be removed later.
+    `size` is the bytes of all log files. `cuts` counts how often bytes were removed or moved. `lost_tails` has, by the
+    base offset of each closed segment that ends inside a batch, the first missing offset. Methods that remove segments
+    return the paths of their renamed files, which are to be removed later.
     """
 
     __slots__ = ("_held", "active", "all", "cuts", "disk", "lost_tails", "open_segments", "size")
@@ -54,38 +54,40 @@ class SegmentList:
     # -- finding --------------------------------------------------------------------------------------------
 
     def number_of(self, offset: int) -> int:
-        """Return the place in the list of the segment that holds (or would hold) an offset."""
+        """Return the index in the list of the segment that holds (or would hold) an offset."""
         if offset >= self.active.base_offset:
             return len(self.all) - 1
         return max(0, bisect_right(self.all, offset, key=_by_base) - 1)
 
     def end_of(self, number: int, log_end: int) -> int:
-        """Return the offset behind a segment: the next one's base, or the log's end."""
+        """Return the offset after a segment: the next one's base, or the log's end."""
         following = number + 1
         return self.all[following].base_offset if following < len(self.all) else log_end
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that touch offsets from `start` to below `end`."""
         found: list[AbortedTxn] = []
-        # A marker lies at or behind its transaction's data: none below `start` counts.
+        # A marker lies at or after its transaction's data, so markers below `start` do not count.
         for segment in self.all[self.number_of(start) :]:
             for entry in segment.aborted:
                 if entry.last_offset >= start and entry.first_offset < end:
                     found.append(entry)
                 if entry.last_stable_offset >= end:
-                    # Everything below was decided when this one ended: nothing later can touch the range.
+                    # Every transaction that began below this stable offset had ended, so later entries cannot touch the
+                    # range.
                     return found
         return found
 
     def touch_closed(self, segments: Iterable[Segment]) -> None:
-        """Count the closed ones among these as open: their files are closed again when too many are."""
+        """Count the closed ones among these as open files, so that they are released when there are too many."""
         closed = self.closed
         for segment in segments:
             if segment in closed:
                 self.open_segments.touch(segment)
 
     def note_lost_tail(self, segment: Segment, offset: int) -> bool:
-        """A closed segment ends inside a batch, `offset` is not there; returns whether that is news. Any thread."""
+        """Record that a closed segment ends inside a batch and `offset` is missing; returns whether that is new. Any
+        thread."""
         known = self.lost_tails.get(segment.base_offset)
         self.lost_tails[segment.base_offset] = offset if known is None else min(known, offset)
         return known is None
@@ -93,23 +95,24 @@ class SegmentList:
     # -- growing --------------------------------------------------------------------------------------------
 
     def add(self, segment: Segment) -> None:
-        """Go on in a new, empty segment; the one before it was sealed."""
+        """Make a new, empty segment the active one; the one before it was sealed."""
         self.all.append(segment)
         self.active = segment
 
     # -- cutting the end ------------------------------------------------------------------------------------
 
     def end_after_cut(self, offset: int, index_interval: int) -> int:
-        """Return where the log would end if it were cut at `offset`: there, or where the batch begins that holds it."""
+        """Return where the log would end if it were cut at `offset`: there, or at the base of the batch that holds
+        it."""
         segment = self.all[self.number_of(offset)]
         index_builder.load(segment, index_interval)
         place = segment.find(offset, segment.read)
         return offset if place is None else min(offset, place.base_offset)
 
     def cut(self, offset: int, config: TopicConfig) -> tuple[int, list[str]]:
-        """Drop every batch that reaches `offset`; returns the end, and what is to be removed.
+        """Drop every batch that reaches `offset`; returns the end, and the paths to be removed.
 
-        The segment that becomes the active one has its indexes loaded (`end_after_cut`).
+        The segment that becomes the active one must have its indexes loaded (`end_after_cut`).
         """
         last = self.number_of(offset)
         retired = [path for segment in reversed(self.all[last + 1 :]) for path in self._retire(segment)]
@@ -124,11 +127,11 @@ class SegmentList:
         return end, retired
 
     def retire_all(self) -> list[str]:
-        """Take the files of all segments away, the newest first; `start_over` has to follow."""
+        """Rename the files of all segments away, the newest first; call `start_over` next."""
         return [path for segment in reversed(self.all) for path in self._retire(segment)]
 
     def start_over(self, segment: Segment) -> None:
-        """Let a new, empty segment be all there is."""
+        """Make a new, empty segment the only one."""
         self.active = segment
         self.all[:] = [segment]
         self._resize()
@@ -136,7 +139,7 @@ class SegmentList:
     # -- cutting the front, replacing -----------------------------------------------------------------------
 
     def hold(self, holder: str, bases: Iterable[int]) -> None:
-        """Keep retention away from these segments (a compact lease) until `release_hold`."""
+        """Protect these segments from retention (for a compact lease) until `release_hold`."""
         self._held[holder] = frozenset(bases)
 
     def release_hold(self, holder: str) -> None:
@@ -144,20 +147,20 @@ class SegmentList:
 
     @property
     def held(self) -> frozenset[int]:
-        """The base offsets that somebody holds."""
+        """The base offsets of all protected segments."""
         return frozenset(base for bases in self._held.values() for base in bases)
 
     def drop_oldest(self, count: int) -> list[str]:
-        """Drop the first segments; returns what is to be removed."""
+        """Drop the first segments; returns the paths to be removed."""
         retired = [path for segment in self.all[:count] for path in self._retire(segment)]
         del self.all[:count]
         self._resize()
         return retired
 
     def swap_in(self, replacements: Sequence[swap.Replacement]) -> list[str]:
-        """Put prepared replacements in place by renames; returns what is to be removed.
+        """Put prepared replacements in place by renames; returns the paths to be removed.
 
-        Raises BadPart, with nothing changed, where a replaced segment is not in the log any more.
+        Raises BadPart, with nothing changed, if a replaced segment is no longer in the log.
         """
         if not replacements:
             return []
@@ -165,8 +168,10 @@ class SegmentList:
         for replacement in replacements:
             if not all(id(segment) in present for segment in replacement.old):
                 swap.withdraw(replacements)
-                raise swap.BadPart(replacement.new.base_offset, "the log was cut since: what it replaces is gone")
-        self.cuts += 1  # first: from here on the names of the old files are those of others
+                raise swap.BadPart(
+                    replacement.new.base_offset, "the log was cut since, and the segments it replaces are gone"
+                )
+        self.cuts += 1  # first: from now on the names of the old files belong to others
         swap.decide(replacements)
         retired = swap.complete(replacements)
         gone = {id(segment): replacement for replacement in replacements for segment in replacement.old}
@@ -200,7 +205,7 @@ class SegmentList:
             segment.directory = directory
 
     def release(self) -> None:
-        """Let go of all files: the directory is being removed or is offline."""
+        """Close all files: the directory is being removed or is offline."""
         self.cuts += 1  # another log may soon have files of these names
         for segment in self.all:
             self.open_segments.forget(segment)

@@ -1,12 +1,12 @@
-"""Replacing closed segments by rewritten ones so that a crash at any point leaves the old set or the new one.
+"""Replacing closed segments by rewritten ones so that a crash at any point leaves either the old set or the new one.
 
-Order (facts §46): parts become `.cleaned` with their indexes, all synced; then, from
-the highest base down, `.cleaned` → `.swap`, each group's log last. The last of these renames decides: before it,
-opening the directory drops everything new; after it, opening carries the swap to its end. Then old files → `.deleted`,
-and `.swap` → final from the lowest base up.
+Order (facts §46): parts become `.cleaned` files with their indexes, all synced; then, from the highest base down,
+`.cleaned` → `.swap`, each group's log last. The last of these renames decides: before it, opening the directory drops
+everything new; after it, opening completes the swap. Then old files → `.deleted`, and `.swap` → final from the lowest
+base up.
 
-Opening a directory (ours as Kafka's) removes whatever lies between the lowest and the highest `.swap` of a swap.
-So segments between two groups, which stay as they are, take part in the swap as hard links to themselves.
+Opening a directory (ours, like Kafka's) removes every segment between the lowest and the highest `.swap` of a swap. So
+unchanged segments between two groups take part in the swap as hard links to themselves.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ Note = Callable[[str], None]
 
 
 class BadPart(LogyardError):
-    """A replacement that must not be swapped in; `base_offset` names its group."""
+    """A replacement that must not be swapped in; `base_offset` identifies its group."""
 
     def __init__(self, base_offset: int, message: str) -> None:
         super().__init__(f"part {base_offset}: {message}")
@@ -35,7 +35,7 @@ class BadPart(LogyardError):
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One new segment, ready under its `.cleaned` names, and the closed segments it stands for."""
+    """A new segment, ready under its `.cleaned` names, and the closed segments that it replaces."""
 
     new: Segment
     kinds: tuple[str, ...]
@@ -45,11 +45,11 @@ class Replacement:
 def prepare(
     segments: Sequence[Segment], parts: Sequence[str], old_bases: Sequence[Sequence[int]], interval: int
 ) -> list[Replacement]:
-    """Check the parts, give them indexes, and lay everything out as synced `.cleaned` files.
+    """Check the parts, build their indexes, and write everything as synced `.cleaned` files.
 
     `parts[i]`, the path of a whole log file, replaces the closed segments `old_bases[i]`: adjacent ones, the groups
-    ascending. `segments` are the log's closed segments. Safe in a thread: closed segments do not change.
-    Raises BadPart (nothing is left behind then) and DiskError.
+    ascending. `segments` are the log's closed segments. Safe in a thread, because closed segments do not change. Raises
+    BadPart (all new files are removed then) and DiskError.
     """
     by_base = {segment.base_offset: number for number, segment in enumerate(segments)}
     groups: list[tuple[int, int]] = []
@@ -78,13 +78,13 @@ def prepare(
 
 
 def kinds_of(segment: Segment) -> tuple[str, ...]:
-    """Return which files a closed segment has."""
+    """Return the kinds of files that a closed segment has."""
     kinds = (LOG, layout.INDEX, layout.TIME_INDEX)
     return (*kinds, layout.TXN_INDEX) if segment.has_aborted else kinds
 
 
 def _link_aside(segment: Segment) -> Replacement:
-    """Let a segment that stays take part under a second name of the same files."""
+    """Have an unchanged segment take part, by hard links to its files."""
     kinds = kinds_of(segment)
     for kind in kinds:
         remove_if_there(segment.disk, segment.path(kind, CLEANED))
@@ -111,8 +111,8 @@ def _rewrite(part: str, old: Sequence[Segment], interval: int) -> Replacement:
             file.sync()
         new.unsynced.clear()
         kinds.append(layout.TXN_INDEX)
-    # As old as what it replaces: what goes by the age of a file (old tombstones, records without a time) must not start
-    # over with every cleaning.
+    # It keeps the age of the files it replaces: rules that use a file's age (old tombstones, records without a
+    # timestamp) must not start over with every cleaning.
     disk.set_mtime(new.path(LOG, CLEANED), disk.status(old[-1].path(LOG)).mtime_ms)
     new.file.sync()
     new.release()
@@ -120,7 +120,7 @@ def _rewrite(part: str, old: Sequence[Segment], interval: int) -> Replacement:
 
 
 def _index_part(new: Segment, end_offset: int, interval: int) -> set[int]:
-    """Index a part; returns the offsets of its control records. Raises BadPart where it is not what it must be."""
+    """Index a part; returns the offsets of its control records. Raises BadPart if it is not a valid replacement."""
     base = new.base_offset
     indexer = BatchIndexer(new, interval)
     markers: set[int] = set()
@@ -138,13 +138,14 @@ def _index_part(new: Segment, end_offset: int, interval: int) -> set[int]:
     except CorruptData as error:
         raise BadPart(base, str(error)) from error
     if last != end_offset - 1:
-        raise BadPart(base, f"its last offset is {last}, that of what it replaces {end_offset - 1}")
+        raise BadPart(base, f"its last offset is {last}, but {end_offset - 1} in the segments it replaces")
     indexer.close()
     return markers
 
 
 def decide(replacements: Sequence[Replacement]) -> None:
-    """Rename `.cleaned` to `.swap`, the highest base first, each log last: behind this there is no way back."""
+    """Rename `.cleaned` to `.swap`, the highest base first, each log last: after this the swap is completed, even after
+    a crash."""
     for replacement in reversed(replacements):
         for kind in sorted(replacement.kinds, key=lambda kind: kind == LOG):
             new = replacement.new
@@ -152,7 +153,7 @@ def decide(replacements: Sequence[Replacement]) -> None:
 
 
 def withdraw(replacements: Sequence[Replacement]) -> None:
-    """Drop what `prepare` laid out; only before `decide`."""
+    """Remove the files that `prepare` wrote; only before `decide`."""
     for replacement in replacements:
         for kind in replacement.kinds:
             remove_if_there(replacement.new.disk, replacement.new.path(kind, CLEANED))
@@ -172,9 +173,9 @@ def retire(segment: Segment, *, with_snapshot: bool) -> list[str]:
 
 
 def complete(replacements: Sequence[Replacement]) -> list[str]:
-    """Put the new files in the place of the old ones; returns the paths of what has to be removed later.
+    """Put the new files in the place of the old ones; returns the paths of files to be removed later.
 
-    The directory is not synced yet: up to then a crash may still find the swap at any of its steps.
+    The directory is not synced yet: until then a crash may leave the swap at any of its steps.
     """
     retired: list[str] = []
     for replacement in replacements:
@@ -188,9 +189,9 @@ def complete(replacements: Sequence[Replacement]) -> list[str]:
 
 
 def finish(disk: Disk, directory: str, note: Note) -> None:
-    """When a directory is opened: remove leftovers, and carry a decided swap to its end.
+    """On opening a directory: remove leftovers, and complete a decided swap.
 
-    Renaming goes from the lowest base up, so that being stopped again leaves a shorter swap, not a wrong one.
+    The renames go from the lowest base up, so that another crash leaves a shorter swap, not a wrong one.
     """
     files = segment_files(disk, directory)
     undecided_from = min((found.offset for _, found in files if found.suffix == CLEANED), default=None)
@@ -201,7 +202,7 @@ def finish(disk: Disk, directory: str, note: Note) -> None:
         elif found.suffix == SWAP:
             disk.remove(path)
     for path, found in files:
-        # Only now: as long as a `.cleaned` is there, an undecided `.swap` is known for one.
+        # Last: while a `.cleaned` exists, an undecided `.swap` is recognised as one.
         if found.suffix in (DELETED, CLEANED):
             disk.remove(path)
     logs = [found.offset for _, found in swaps if found.kind == LOG]
@@ -218,7 +219,7 @@ def finish(disk: Disk, directory: str, note: Note) -> None:
 
 
 def segment_files(disk: Disk, directory: str) -> list[tuple[str, SegmentFile]]:
-    """Return the segment files of a partition's directory, ascending: (path, name taken apart)."""
+    """Return the segment files of a partition's directory, ascending: (path, parsed name)."""
     parsed = ((e.name, layout.parse_file_name(e.name)) for e in disk.list(directory) if not e.is_directory)
     return [(f"{directory}/{name}", found) for name, found in parsed if found is not None]
 

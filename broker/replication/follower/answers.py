@@ -120,7 +120,7 @@ class FetchState:
 
     def _append(self, answer: FetchedPartition) -> Outcome:
         log = self.log
-        if log.reload is not None:
+        if log.pending_reload is not None:
             # It was cut, and who wrote into it is read again in a thread: ask again in a moment.
             self.refusals += 1
             return Outcome.BACK_OFF

@@ -26,7 +26,7 @@ def _partition(services: Services, topic: str, index: int) -> dict[str, Any]:
         services.replicas.hosted.find(TopicPartition(topic, index)).readable_log(-1, only_leader=True)
     except ApiError as refusal:
         return {"partition_index": index, "error_code": int(refusal.code), "error_message": refusal.message}
-    log = services.store.get(TopicPartition(topic, index))
+    log = services.store.logs.get(TopicPartition(topic, index))
     return {
         "partition_index": index,
         "error_code": 0,

@@ -17,12 +17,12 @@ async def handle(services: Services, request: Request, message: Any) -> Fields:
     if stale is not ErrorCode.NONE:
         return wire.leader_and_isr_response(PartitionErrors(stale), request.api_version)
     # A log is opened with its topic's settings: of a new topic they may not have been notified yet.
-    new = dict.fromkeys(p.tp.topic for p in order.partitions if services.store.get(p.tp) is None)
+    new = dict.fromkeys(p.tp.topic for p in order.partitions if services.store.logs.get(p.tp) is None)
     if new:
         await services.refresh_topic_overrides(new)
-    unknown = [p.tp for p in order.partitions if services.store.get(p.tp) is None]
+    unknown = [p.tp for p in order.partitions if services.store.logs.get(p.tp) is None]
     outcome = services.replicas.requests.become_leader_or_follower(order)
-    made = [tp for tp in unknown if services.store.get(tp) is not None]
+    made = [tp for tp in unknown if services.store.logs.get(tp) is not None]
     control_log.say(request, "LeaderAndIsr", order, outcome.error, [p.tp for p in order.partitions], made=made)
     return wire.leader_and_isr_response(outcome, request.api_version)
 

@@ -30,8 +30,8 @@ class Pair:
         self.worker = Worker(self.follower)
         self.catch_up = CatchUp(
             CatchUpPorts(
-                logs=self.follower.store.all_logs,
-                find=self.follower.store.get,
+                logs=self.follower.store.logs.all_current,
+                find=self.follower.store.logs.get,
                 clean_offset=self.follower.leases.clean_offset,
                 is_held=self.follower.leases.book.is_being_compacted,
                 leader_of=lambda tp: 2,

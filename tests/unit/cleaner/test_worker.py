@@ -112,7 +112,7 @@ async def test_a_child_takes_a_new_rate_in_the_midst_of_its_work(tmp_path: Path)
         world.lead()
         slow = CleanerSettings(bytes_per_second=1, dedupe_buffer_bytes=1 << 20)
         cleaner = cleaner_of(world, Worker(world), slow)
-        log = world.store.get(TP)
+        log = world.store.logs.get(TP)
         assert log is not None
         fill(log, 60)
         cleaning = asyncio.ensure_future(cleaner.clean_next(child))

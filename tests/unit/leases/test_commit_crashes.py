@@ -41,7 +41,7 @@ async def commit_stopped_at(operation: int | None) -> tuple[MemoryDisk, int, byt
     commit's body where it was stopped."""
     disk = MemoryDisk(ManualClock().now_ms, lambda n: n // 2)
     world, lease, body = await prepared(disk)
-    log = world.store.get(TP)
+    log = world.store.logs.get(TP)
     assert log is not None
     before = content(log)
     begun = disk.operations

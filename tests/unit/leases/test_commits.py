@@ -21,7 +21,7 @@ class TestCommit:
     async def test_round_trip(self) -> None:
         async with LeaseWorld() as world:
             lease, body, parts = await ready_to_commit(world)
-            log = world.store.get(TP)
+            log = world.store.logs.get(TP)
             assert log is not None
             before, size = latest(content(log)), log.size
             answer = await world.ok("POST", f"/leases/{lease['lease_id']}/commit", body)
@@ -58,7 +58,7 @@ class TestCommit:
     async def test_round_trip_on_a_real_disk(self, tmp_path: Any) -> None:
         async with LeaseWorld(OsDisk(), str(tmp_path)) as world:
             lease, body, _ = await ready_to_commit(world)
-            log = world.store.get(TP)
+            log = world.store.logs.get(TP)
             assert log is not None
             before = latest(content(log))
             await world.ok("POST", f"/leases/{lease['lease_id']}/commit", body)
@@ -73,7 +73,7 @@ class TestCommit:
     async def test_no_groups_move_the_checkpoint_alone(self) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world)
-            log = world.store.get(TP)
+            log = world.store.logs.get(TP)
             assert log is not None
             before = content(log)
             answer = await world.ok("POST", f"/leases/{lease['lease_id']}/commit", body | {"groups": []})
@@ -121,7 +121,7 @@ class TestCommit:
     async def test_fences(self) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world)
-            log = world.store.get(TP)
+            log = world.store.logs.get(TP)
             assert log is not None
             path = f"/leases/{lease['lease_id']}/commit"
             generation = body["generation"]
@@ -152,7 +152,7 @@ class TestCommit:
     async def test_the_fence_is_looked_at_again_right_before_the_swap(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world)
-            log = world.store.get(TP)
+            log = world.store.logs.get(TP)
             assert log is not None
             before = content(log)
             prepare = log.prepare_replacement
@@ -172,7 +172,7 @@ class TestCommit:
     async def test_truncation_during_the_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world)
-            log = world.store.get(TP)
+            log = world.store.logs.get(TP)
             assert log is not None
             prepare = log.prepare_replacement
 
@@ -189,7 +189,7 @@ class TestCommit:
     async def test_truncation_while_the_replacements_are_built(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world, group_size=1)
-            log = world.store.get(TP)
+            log = world.store.logs.get(TP)
             assert log is not None
             # The segments of the second group stay: what stands between two groups is linked aside.
             del body["groups"][1]
@@ -209,7 +209,7 @@ class TestCommit:
     async def test_a_truncation_behind_the_swap_does_not_undo_it(self) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world)
-            log = world.store.get(TP)
+            log = world.store.logs.get(TP)
             assert log is not None
             swap_in = log.swap_in
             states: list[str] = []

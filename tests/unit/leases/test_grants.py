@@ -196,7 +196,7 @@ class TestTake:
     async def test_a_swap_while_an_audit_is_linked(self) -> None:
         async with LeaseWorld() as world:
             lease, body, _ = await ready_to_commit(world)
-            log = world.store.get(TP)
+            log = world.store.logs.get(TP)
             assert log is not None
             commit = asyncio.ensure_future(world.lease_service.commit(lease["lease_id"], body))
             while not (world.leases.book.find(lease["lease_id"]).swapped):

@@ -133,7 +133,7 @@ class TestBadParts:
             row = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), **self.said}
             body = commit_body(lease, decision, [])
             body["groups"] = [*good, {"segments": parts[1][0], "part": row}]
-            log = world.store.get(TP)
+            log = world.store.logs.get(TP)
             assert log is not None
             before = content(log)
             status, answer = await world.call("POST", f"/leases/{lease['lease_id']}/commit", body)

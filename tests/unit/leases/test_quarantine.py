@@ -75,16 +75,16 @@ async def test_a_follower_leaves_the_isr_before_anything_is_touched() -> None:
         led = world.replicas.partition(TP)
         assert led is not None
         assert led.leaves_isr, "it lags, so that the leader puts it out"
-        assert world.store.get(TP) is log
+        assert world.store.logs.get(TP) is log
         assert (await world.refusal("POST", PATH, {}))[1] == "quarantine_in_progress"
         isr_is(world, 2)
         await turns(world, quarantine.SETTLE_S - 1)
-        assert world.store.get(TP) is log, "news of an ISR may be old"
+        assert world.store.logs.get(TP) is log, "news of an ISR may be old"
         await turns(world, 2)
         status, answer = await asked
         assert status == 200, answer
         assert answer["leader"] == 2
-        new = world.store.get(TP)
+        new = world.store.logs.get(TP)
         assert new is not None
         assert (new.log_end_offset, new.high_watermark) == (0, 0)
         partition = world.replicas.partition(TP)
@@ -113,8 +113,8 @@ async def test_what_was_set_aside_stays_over_a_restart() -> None:
     again = LeaseWorld(world.disk)
     async with again:
         assert again.disk.exists(kept)
-        assert again.store.get(TP) is not None
-        assert again.store.get(TP).log_end_offset == 0  # type: ignore[union-attr]  # it is not None
+        assert again.store.logs.get(TP) is not None
+        assert again.store.logs.get(TP).log_end_offset == 0  # type: ignore[union-attr]  # it is not None
 
 
 async def test_never_the_leader_and_never_one_that_is_needed() -> None:
@@ -146,7 +146,7 @@ async def test_one_that_becomes_leader_meanwhile_is_left_alone_and_goes_on() -> 
         world.lead(leader_epoch=2, leader=1)
         await turns(world, 3)
         assert (await asked)[1] == "is_leader"
-        assert world.store.get(TP) is log
+        assert world.store.logs.get(TP) is log
 
 
 async def test_one_that_stays_in_the_isr_is_followed_again() -> None:
@@ -155,7 +155,7 @@ async def test_one_that_stays_in_the_isr_is_followed_again() -> None:
         asked = asyncio.create_task(world.refusal("POST", PATH, {}))
         await turns(world, 200)
         assert (await asked)[1] == "still_in_isr"
-        assert world.store.get(TP) is log
+        assert world.store.logs.get(TP) is log
         partition = world.replicas.partition(TP)
         assert partition is not None
         assert (fetchers.following, partition.leaves_isr) == ({TP}, False)

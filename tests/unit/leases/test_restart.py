@@ -37,7 +37,7 @@ async def test_a_lease_goes_on_where_it_was() -> None:
     path = f"/leases/{lease['lease_id']}"
     world.clock.advance(3600)
     async with world:
-        log = world.store.get(TP)
+        log = world.store.logs.get(TP)
         assert log is not None
         beat = {"generation": lease["generation"]}
         assert await world.refusal("POST", f"{path}/heartbeat", beat) == (503, "starting")

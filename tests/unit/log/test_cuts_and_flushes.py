@@ -46,9 +46,9 @@ class TestTruncate:
             log.append_as_leader(data, 0, now_ms=NOW)
         log.append_as_leader(transactional(8, 0), 0, now_ms=NOW)
         log.truncate_to(25)
-        assert log.reload is not None, "a transaction was open"
+        assert log.pending_reload is not None, "a transaction was open"
         log.want_producers()
-        assert log.reload is None
+        assert log.pending_reload is None
         assert log.producers.entries[7].last_sequence == 24
         assert 8 not in log.producers.entries
         assert log.producers.first_unstable_offset is None
@@ -69,7 +69,7 @@ class TestTruncate:
         path = log.segments[1].path(".log")
         log.segments[1].release()
         log.truncate_to(35)
-        assert log.reload is not None
+        assert log.pending_reload is not None
         if harm == "gone":
             disk.remove(path)
         else:
@@ -78,7 +78,7 @@ class TestTruncate:
         monkeypatch.setattr(log.host.listener, "damaged", lambda _log, what: told.append(what))
         log.append_as_leader(produced([b"v"], producer_id=7, producer_epoch=0, base_sequence=35), 0, now_ms=NOW)
         log.append_as_leader(produced([b"v"]), 0, now_ms=NOW)
-        assert log.reload is None
+        assert log.pending_reload is None
         assert len(told) == 1
         assert path.rpartition("/")[2] in told[0]
 

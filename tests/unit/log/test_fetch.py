@@ -288,9 +288,9 @@ def test_a_damaged_index_is_mended_on_the_disk_too() -> None:
     disk.open(segment.path(".index"), write=True).write_at(b"\xff\xff\xff", 0)
     piece = log.read(0, 100, limit_offset=120, min_one=True)
     assert offsets(piece.load())
-    assert segment.known.is_mended
+    assert segment.cache.is_mended
     assert log.read(0, 100, limit_offset=120, min_one=True).load_nowait()
-    assert not segment.known.is_mended
+    assert not segment.cache.is_mended
     segment.release()
     segment.load_indexes()
     assert segment.index.floor(segment.base_offset + 9) > 0

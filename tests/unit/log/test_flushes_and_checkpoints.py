@@ -101,12 +101,12 @@ class TestFlushesAndCheckpoints:
             data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
             log.append_as_leader(data, 0, now_ms=0)
         log.truncate_to(11)
-        assert log.reload is not None
-        await until(lambda: log.reload is None)
+        assert log.pending_reload is not None
+        await until(lambda: log.pending_reload is None)
         assert log.producers.entries[1].last_sequence == 10
         log.truncate_to(6)
         log.truncate_to(3)
-        assert log.reload is not None
+        assert log.pending_reload is not None
         data = produced([b"v"], producer_id=1, producer_epoch=0, base_sequence=3, transactional=True)
         log.append_as_leader(data, 0, now_ms=0)  # who cannot wait reads on the spot
         await settled()
@@ -132,7 +132,7 @@ class TestFlushesAndCheckpoints:
 
         monkeypatch.setattr(Reload, "run", fails_first)
         log.truncate_to(11)
-        await until(lambda: log.reload is None)
+        await until(lambda: log.pending_reload is None)
         assert log.producers.entries[1].last_sequence == 10
 
     async def test_a_log_whose_files_were_taken_away_keeps_no_directory_locked(
@@ -147,7 +147,7 @@ class TestFlushesAndCheckpoints:
         monkeypatch.setattr(log, "close", gone)
         await store.close()
         assert any("not closed cleanly" in note for note in house.notes)
-        assert (await house.loaded()).get(A0) is not None
+        assert (await house.loaded()).logs.get(A0) is not None
 
     async def test_one_log_that_cannot_be_flushed_keeps_no_other_from_it(
         self, house: House, monkeypatch: pytest.MonkeyPatch
@@ -225,7 +225,7 @@ class TestFlushesAndCheckpoints:
         await store.abandon()
         house.disk.restart()
         again = await house.loaded()
-        found = again.get(A0)
+        found = again.logs.get(A0)
         assert found is not None
         assert (found.log_start_offset, content(found)) == (0, kept)
         assert again.logs.high_watermark_at_start(A0) == 0

@@ -67,7 +67,7 @@ class TestIdentity:
         await store.load()
         assert store.online_directories == (ONE,)
         assert read_whole(house.disk, "/disks/two/meta.properties") == content
-        assert any("meta.properties" in note and "mend it" in note for note in house.notes)
+        assert any("meta.properties" in note and "repair it" in note for note in house.notes)
         await store.close()
         write_whole(house.disk, f"{ONE}/meta.properties", content)
         with pytest.raises(StorageError, match="no log directory works"):
@@ -110,7 +110,7 @@ class TestReplicas:
         store.logs.get_or_create(A0, None, CONFIG, is_new=True)
         write(store, A0)
         store.logs.delete(A0)
-        assert store.get(A0) is None
+        assert store.logs.get(A0) is None
         marked = f"a-0.{ID.hex}-delete"
         assert marked in names(house.disk, ONE)
         store.logs.get_or_create(A0, None, CONFIG, is_new=True)
@@ -124,7 +124,7 @@ class TestReplicas:
         await store.abandon()
         house.disk.restart()
         again = await house.loaded()
-        assert again.get(A0) is None
+        assert again.logs.get(A0) is None
         await until(lambda: names(house.disk, ONE) == [".lock", ".logyard-boot"])
 
     async def test_what_is_no_replica_is_named_and_left_alone(self, house: House) -> None:
@@ -146,7 +146,7 @@ class TestStart:
         for tp in (A0, A1):
             store.logs.get_or_create(tp, ID, CONFIG, is_new=True)
             write(store, tp, 30)
-        first = store.get(A0)
+        first = store.logs.get(A0)
         assert first is not None
         first.advance_log_start(33)
         first.set_high_watermark(50)
@@ -159,7 +159,7 @@ class TestStart:
         house.disk.restart(lambda n: 0)
         house.notes.clear()
         again = await house.loaded()
-        log = again.get(A0)
+        log = again.logs.get(A0)
         assert log is not None
         assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.topic_id) == (33, 60, 50, ID)
         assert content(log) == kept
@@ -175,7 +175,7 @@ class TestStart:
         house.disk.restart()
         tail = log.segments.active
         house.disk.open(tail.path(".log"), write=True).truncate(tail.size - 1)
-        again = (await house.loaded()).get(A0)
+        again = (await house.loaded()).logs.get(A0)
         assert again is not None
         assert (again.log_end_offset, again.high_watermark) == (58, 58)
         assert any("to be recovered" in note for note in house.notes)
@@ -190,7 +190,7 @@ class TestStart:
         house.config = replace(CONFIG, flush_messages=1)
         await house.loaded()
         house.disk.restart(lambda n: 0)  # a loss of power
-        again = (await house.loaded()).get(A0)
+        again = (await house.loaded()).logs.get(A0)
         assert again is not None
         assert again.log_end_offset == 60
 
@@ -200,7 +200,7 @@ class TestStart:
         write(store, A0, 30)
         house.disk.restart()
         write_whole(house.disk, f"{ONE}/recovery-point-offset-checkpoint", b"0\n5\nnonsense\n")
-        again = (await house.loaded()).get(A0)
+        again = (await house.loaded()).logs.get(A0)
         assert again is not None
         assert again.log_end_offset == 60
         assert any("ignored" in note for note in house.notes)
@@ -217,7 +217,7 @@ class TestStart:
         for tp in (A0, B0):
             store.logs.get_or_create(tp, ID, CONFIG, is_new=True, directory=ONE)
             write(store, tp, 30)
-        log = store.get(A0)
+        log = store.logs.get(A0)
         assert log is not None
         broken = log.segments[0]
         await store.close()
@@ -226,8 +226,8 @@ class TestStart:
         house.disk.remove(broken.path(".index"))
         house.disk.remove(f"{ONE}/.kafka_cleanshutdown")
         again = await house.loaded()
-        assert again.get(B0) is not None
-        assert again.get(A0) is None
+        assert again.logs.get(B0) is not None
+        assert again.logs.get(A0) is None
         with pytest.raises(StorageError, match="cannot be opened"):
             again.logs.get_or_create(A0, ID, CONFIG, is_new=False)
         again.logs.delete(A0)
@@ -240,7 +240,7 @@ class TestStart:
             store.logs.get_or_create(TopicPartition("t", partition), None, CONFIG, is_new=True)
         await store.close()
         again = await house.loaded(settings)
-        assert len(again.all_logs()) == 50
+        assert len(again.logs.all_current()) == 50
         assert house.notes[-1] == f"{ONE}: 50 of 50 logs loaded"
 
 
@@ -255,7 +255,7 @@ class TestFailures:
         await asyncio.sleep(0)
         assert house.offline == [(ONE, [A0])]
         assert store.online_directories == (TWO,)
-        assert store.get(A0) is None
+        assert store.logs.get(A0) is None
         house.disk.heal()
         with pytest.raises(StorageError, match="offline"):
             failing.append_as_leader(produced([b"v"]), 0, now_ms=0)
@@ -309,7 +309,7 @@ async def test_a_store_on_the_real_disk(tmp_path: Any) -> None:
     await store.close()
     again = make()
     await again.load()
-    found = again.get(A0)
+    found = again.logs.get(A0)
     assert found is not None
     assert (content(found), found.log_end_offset, found.topic_id) == (kept, 40, ID)
     await again.close()

@@ -91,7 +91,7 @@ class Broker:
 
     @property
     def log(self) -> PartitionLog:
-        log = self.store.get(A0)
+        log = self.store.logs.get(A0)
         assert log is not None
         return log
 
@@ -197,7 +197,7 @@ async def test_a_replica_that_is_deleted_ends_its_move() -> None:
     await asyncio.sleep(0)
     broker.replicas.requests.stop_replicas(StopReplica(1, 1, 1, (StopReplicaPartition(A0, -2, True),)))
     await broker.ended()
-    assert (broker.store.get(A0), broker.store.logs.future(A0)) == (None, None)
+    assert (broker.store.logs.get(A0), broker.store.logs.future(A0)) == (None, None)
     await broker.stop()
 
 

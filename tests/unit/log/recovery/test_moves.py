@@ -83,7 +83,7 @@ def copy(log: PartitionLog, future: PartitionLog) -> None:
 
 async def moved(store: LogStore) -> PartitionLog:
     """Move the replica to the second directory."""
-    log = store.get(A0)
+    log = store.logs.get(A0)
     future = store.logs.begin_move(A0, TWO)
     assert log is not None
     assert future is not None
@@ -110,7 +110,7 @@ async def test_a_move_keeps_all_there_is_to_know() -> None:
     before, mark = state(log), log.high_watermark
     new = await moved(store)
     assert (state(new), new.high_watermark) == (before, mark)
-    assert (store.get(A0), store.logs.future(A0), new.is_future) == (new, None, False)
+    assert (store.logs.get(A0), store.logs.future(A0), new.is_future) == (new, None, False)
     assert (new.directory, store.cleaner_offset(A0)) == (f"{TWO}/a-0", 7)
     assert new.recovery_point >= 20
     with pytest.raises(StorageError, match="moved"):
@@ -123,7 +123,7 @@ async def test_a_move_keeps_all_there_is_to_know() -> None:
     after = state(new)
     await store.close()
     again = await house.start()
-    kept = again.get(A0)
+    kept = again.logs.get(A0)
     assert kept is not None
     assert state(kept) == after
     await again.abandon()
@@ -202,7 +202,7 @@ async def test_the_checkpoints_of_both_directories_know_of_both_logs() -> None:
     await store.close()
     again = await house.start()
     assert again.logs.resume_move(A0)
-    kept, half = again.get(A0), again.logs.future(A0)
+    kept, half = again.logs.get(A0), again.logs.future(A0)
     assert kept is not None
     assert half is not None
     assert (content(kept), half.is_future, half.log_end_offset) == (content(half), True, 24)
@@ -238,7 +238,7 @@ async def test_killed_at_any_operation_the_replica_is_there_once(power_lost: boo
         await store.abandon()
         house.disk.restart(random.Random(stop_at).randrange if power_lost else None)
         again = await house.start()
-        kept = again.get(A0)
+        kept = again.logs.get(A0)
         assert kept is not None, f"operation {stop_at}: the replica is gone"
         places.add(kept.directory)
         if power_lost:
@@ -265,7 +265,7 @@ async def test_without_its_directory_a_marked_copy_is_no_log() -> None:
     house.disk.restart()
     house.disk.fail(ONE)
     again = await house.start()
-    assert again.get(A0) is None
+    assert again.logs.get(A0) is None
     with pytest.raises(StorageError, match="may be in"):
         again.logs.get_or_create(A0, TOPIC_ID, CONFIG, is_new=False)
     await again.abandon()

@@ -107,10 +107,10 @@ class TestDamage:
             log.append_as_follower(memoryview(fetched(base, [b"c" * 200])))
         whole = content(log)
         notes: list[str] = []
-        again = opened(disk, SMALL, Checkpointed(ran_on=True), notes)
+        again = opened(disk, SMALL, Checkpointed(same_boot=True), notes)
         assert again.log_end_offset == 20
         assert content(again) == whole
-        assert any("nothing between 2 and 5" in note for note in notes)
+        assert any("offsets 2 to 4 are missing" in note for note in notes)
 
     @pytest.mark.parametrize("policy", ["delete", "compact"])
     def test_a_hole_after_a_power_loss_ends_the_log_unless_it_is_compacted(self, policy: str) -> None:
