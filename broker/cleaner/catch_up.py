@@ -70,7 +70,7 @@ class Offered(NamedTuple):
 
 
 class CatchUp:
-    """See the head of this file; a listener of the replicas as well (LeadershipListener)."""
+    """The catch-up loop, by the rules at the head of this file; a LeadershipListener of the replicas."""
 
     def __init__(self, ports: CatchUpPorts) -> None:
         self._ports = ports
@@ -92,10 +92,10 @@ class CatchUp:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """A leader has nobody to ask."""
+        """Nothing to do: a leader asks nobody."""
 
     def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """There may be decisions to catch up with: ask soon."""
+        """Ask soon: there may be decisions to catch up with."""
         self._wait_s = FIRST_LOOK_S
         self._followed.set()
 

@@ -17,7 +17,7 @@ from logyard.broker.cleaner import cleaning
 from logyard.broker.cleaner.worker import NEW_RATE, RATE
 from logyard.broker.log.disk.real import OsDisk
 
-# Cleaning can wait: requests come first when both need the processor.
+# Cleaning can wait: requests take precedence if both need the processor.
 NICENESS = 10
 LOOK_BYTES = 256 << 10
 UNBOUND = 1e308
@@ -31,7 +31,7 @@ class Pace:
         self.set(UNBOUND)
 
     def set(self, bytes_per_second: float) -> None:
-        """Go by this rate from now on; wakes a sleeper, who goes by it too."""
+        """Use this rate from now on, also for a sleep in progress."""
         self._rate, self._began = bytes_per_second, time.monotonic()
         self._done = self._looked = 0
         self._changed.set()
@@ -68,7 +68,7 @@ def _receive(requests: "queue.SimpleQueue[Any]", pace: Pace) -> None:
     try:
         for line in sys.stdin.buffer:
             request = json.loads(line)
-            # Set here, not where the work begins: a new rate right behind its request must not be lost.
+            # Set here, not when the work begins: a new rate right after its request must not be lost.
             if NEW_RATE in request:
                 pace.set(request[NEW_RATE])
             else:
@@ -76,7 +76,7 @@ def _receive(requests: "queue.SimpleQueue[Any]", pace: Pace) -> None:
                 requests.put(request)
         status = 0
     finally:
-        # If this thread has failed, the process could not hear its broker, which would wait for it for ever.
+        # If this thread fails, the process cannot read its broker's requests, and the broker would wait for ever.
         os._exit(status)
 
 

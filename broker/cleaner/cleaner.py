@@ -74,7 +74,8 @@ class _Failure:
 
 
 class LogCleaner:
-    """See the head of this file. Everything but the cleaning itself happens on the event loop."""
+    """The cleaner, by the rules at the head of this file. Everything except the cleaning itself runs on the event
+    loop."""
 
     def __init__(self, ports: CleanerPorts, settings: CleanerSettings) -> None:
         self._ports = ports
@@ -99,7 +100,7 @@ class LogCleaner:
         self._start_workers()
 
     def configure(self, settings: CleanerSettings) -> None:
-        """Go by these settings: idle workers look for work at once, running work goes on at the new rate."""
+        """Use these settings: idle workers look for work at once, running work continues at the new rate."""
         if settings == self._settings:
             return
         self._settings = settings
@@ -123,7 +124,7 @@ class LogCleaner:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def gauges(self) -> dict[str, int]:
-        """Kafka's figures of a cleaner (kafka.log:type=LogCleaner, LogCleanerManager)."""
+        """Kafka's gauges of a cleaner (kafka.log:type=LogCleaner, LogCleanerManager)."""
         return {
             "cleaner_uncleanable_partitions_count": len(self.uncleanable),
             "cleaner_max_dirty_percent": round(100 * self.dirtiest),
@@ -139,7 +140,7 @@ class LogCleaner:
                 busy = False
                 try:
                     busy = await self.clean_next(worker)
-                except Exception as error:  # a cleaner that had stopped would go unnoticed for weeks
+                except Exception as error:  # otherwise a stopped cleaner might go unnoticed for weeks
                     log.error("the cleaner failed", error=repr(error), exc_info=error)
                 if not busy:
                     await worker.end()
@@ -220,7 +221,7 @@ class LogCleaner:
         except Exception as error:
             if (
                 self._ports.find(found.tp) is partition_log
-            ):  # else it was deleted or moved meanwhile, and the failure is nobody's
+            ):  # otherwise it was deleted or moved meanwhile, and the failure concerns no log
                 self._not_cleaned(partition_log, error)
         else:
             self._failures.pop(found.tp, None)

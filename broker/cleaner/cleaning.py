@@ -1,8 +1,8 @@
 """One cleaning, from a lease to the parts that replace its segments: the work of the cleaner's child process.
 
-Like a Spark job it knows only the answer of POST /leases (docs/leases.md). It reads the links and writes parts, and
-touches nothing else. Segments are read piece by piece; in memory are the keys of the dirty part and the surviving
-offsets of one group.
+Like a Spark job it gets only the answer of POST /leases (docs/leases.md). It reads the links, writes parts, and touches
+no other files. Segments are read piece by piece; memory holds the keys of the dirty part and the surviving offsets of
+one group.
 """
 
 import base64
@@ -29,7 +29,7 @@ from logyard.broker.records.batch import crc_matches, parse_header
 Json = dict[str, Any]
 
 PIECE_BYTES = 1 << 20
-# The broker leaves as much free when parts come by HTTP: a full disk would take the log directory offline.
+# As much as the broker leaves free when parts come by HTTP: a full disk would take the log directory offline.
 SPARE_BYTES = 64 << 20
 
 
@@ -64,7 +64,7 @@ class Cleaning:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Add to a CorruptData where it was: partition, segment, and the batch that was read last."""
+        """Add the place to a CorruptData: partition, segment, and the last batch read."""
         try:
             yield
         except CorruptData as error:
@@ -161,7 +161,7 @@ def _survey(lease: Json, range_end: int) -> Survey:
         range_end=range_end,
         now_ms=lease["now_ms"],
         delete_retention_ms=lease["config"]["delete.retention.ms"],
-        # As in Kafka a replica goes by its own log: a batch whose horizon has passed was cleaned here before.
+        # As in Kafka a replica decides by its own log: a batch whose horizon has passed was cleaned here before.
         tombstone_cutoff=lease["clean_offset"],
         aborted=_aborted(lease),
         producers=producers,
@@ -251,7 +251,7 @@ def answer(request: Json, disk: Disk, throttle: Callable[[int], None]) -> Json:
         return {"failed": "corrupt", "message": str(error)}
     except (StorageError, FileNotFoundError) as error:
         return {"failed": "storage", "message": str(error)}
-    except Exception as error:  # the broker has to hear of every failure
+    except Exception as error:  # the broker must get every failure
         return {"failed": "error", "message": f"{type(error).__name__}: {error}"}
 
 

@@ -81,7 +81,7 @@ class CleaningService:
             await self.cleaner.close()
 
     def configure(self, config: BrokerConfig) -> None:
-        """Go by these settings from now on."""
+        """Use these settings from now on."""
         self._settings = settings_from(config)
         if self.cleaner is not None:
             self.cleaner.configure(self._settings)

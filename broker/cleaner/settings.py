@@ -1,4 +1,4 @@
-"""What the built-in cleaner goes by: the `log.cleaner.*` settings that are not a topic's."""
+"""The settings of the built-in cleaner: the `log.cleaner.*` keys that are not a topic's."""
 
 from dataclasses import dataclass
 

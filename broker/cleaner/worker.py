@@ -67,7 +67,7 @@ class ChildProcess:
 
     async def _ask(self, request: Json) -> Json:
         if self._process is None:
-            # It writes to the broker's stderr, so that its last words are in the broker's log.
+            # The child writes to the broker's stderr, so that its last messages are in the broker's log.
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "logyard.broker.cleaner.child", stdin=PIPE, stdout=PIPE, limit=LINE_BYTES_MAX
             )

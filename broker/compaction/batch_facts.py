@@ -10,7 +10,7 @@ _CODEC_MASK = 0x07
 
 
 def batch_facts(header: BatchHeader, batch: memoryview) -> BatchFacts:
-    """Return what the survey needs of a batch; a control batch is opened for its marker type.
+    """Return what the survey needs of a batch; only of a control batch are the bytes read, for its marker type.
 
     :param header: of an old message: as `old_formats.completed` returns it.
     :raises CorruptData: a control batch does not parse.
@@ -27,8 +27,7 @@ def batch_facts(header: BatchHeader, batch: memoryview) -> BatchFacts:
 
 
 def marker_type(header: BatchHeader, batch: memoryview) -> int | None:
-    """Return the type in a control batch's first record (key: int16 version, int16 type), None when it holds no
-    record."""
+    """Return the type in a control batch's first record (key: int16 version, int16 type), None if it has no record."""
     if header.count == 0:
         return None
     key = _first_key(header, batch)

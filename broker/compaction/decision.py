@@ -26,12 +26,12 @@ from logyard.broker.records.header import BatchHeader
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 HORIZON = 0x40
-# No bit of the wire: the batch is of a format that has no delete horizon (old_formats.py).
+# Not a bit of the protocol: the batch is of a format without a delete horizon (old_formats.py).
 OLD_FORMAT = 0x10000
 
 
 class BatchFacts(NamedTuple):
-    """What the survey needs of a batch header; `marker_type` is None but for control batches with a record."""
+    """What the survey needs of a batch header; `marker_type` is None except for control batches with a record."""
 
     base_offset: int
     last_offset: int
@@ -51,7 +51,7 @@ class KeyMap(Protocol):
     """Last offset of each key."""
 
     def put(self, key: bytes | memoryview, offset: int) -> None:
-        """Note that `key` was written at `offset`; offsets only grow."""
+        """Record that `key` was written at `offset`; offsets increase."""
         ...
 
     def drain(self) -> OffsetSet:
@@ -80,7 +80,7 @@ class Survey:
     tombstone_cutoff: int
     aborted: Iterable[AbortedTransaction] = ()
     producers: Mapping[int, ActiveProducer] = field(default_factory=dict)
-    # [first, last] of the segments whose old tombstones may go, ascending (old_formats.expired_offsets).
+    # [first, last] of the segments whose old tombstones may be removed, ascending (old_formats.expired_offsets).
     expired: Sequence[tuple[int, int]] = ()
     keyless: int = 0
     _transactions: TransactionFilter = field(init=False)
@@ -96,7 +96,7 @@ class Survey:
         self._transactions = TransactionFilter(self.aborted)
 
     def batch(self, facts: BatchFacts) -> bool:
-        """Take a batch; returns whether its records are to be fed to the key map and to `tombstone`."""
+        """Add a batch; returns whether its records have to be passed to the key map and to `tombstone`."""
         if facts.base_offset >= self.range_end:
             return False
         if facts.producer_id >= 0 and self._is_last_of_producer(facts):
@@ -109,20 +109,20 @@ class Survey:
         return True
 
     def tombstone(self, offset: int, attributes: int, base_timestamp: int) -> None:
-        """Take a keyed record without a value, of a batch with these attributes (`flags_of`) and base timestamp."""
+        """Add a keyed record without a value, of a batch with these attributes (`flags_of`) and base timestamp."""
         if self._has_passed(offset, attributes, base_timestamp):
             self._droppable.append(offset)
         elif not attributes & OLD_FORMAT:
             self._tombstones.append(offset)
 
     def next_group(self, range_start: int) -> None:
-        """Begin the next decision at `range_start`; transactions that are open go on."""
+        """Begin the next decision at `range_start`; open transactions continue."""
         self.range_start = range_start
         for gathered in (self._markers, self._spent, self._tombstones, self._droppable, self._kept_batches):
             del gathered[:]
 
     def decide(self, keys: KeyMap) -> Decision:
-        """Return the decision once every batch has been taken."""
+        """Return the decision once every batch has been added."""
         return self.decide_offsets(keys.drain())
 
     def decide_offsets(self, last_of_key: OffsetSet) -> Decision:

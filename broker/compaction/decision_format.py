@@ -18,9 +18,9 @@ KEPT_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of pass 1, and the input of pass 2 on every replica.
+    """The result of pass 1, and the input of pass 2 on every replica.
 
-    Of the records in [range_start, range_end) those in `survivors` stay; records outside the range stay as they are.
+    Of the records in [range_start, range_end) those in `survivors` stay; records outside the range are unchanged.
     `stamped`: surviving tombstones, and surviving markers whose transaction is gone; a batch that holds one gets the
     delete horizon `now_ms + delete_retention_ms` unless it has one (KIP-534). `kept_batches`: last offsets of batches
     that stay although empty, for their producer's state.
@@ -50,7 +50,7 @@ class Decision:
 
     @classmethod
     def decode(cls, data: bytes) -> "Decision":
-        """Read what `encode` wrote; raises CorruptData."""
+        """Parse what `encode` wrote; raises CorruptData."""
         if data[:5] != _MAGIC:
             raise CorruptData("compaction decision: it does not start with LYCD 1")
         end = 9 + int.from_bytes(data[5:9], "big")

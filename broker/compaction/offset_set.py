@@ -45,7 +45,7 @@ class OffsetSet:
         return self.values[bisect_left(self.values, first) : bisect_left(self.values, last + 1)]
 
     def without(self, gone: Iterable[int]) -> "OffsetSet":
-        """Return the set less what is in `gone`, which ascends."""
+        """Return the set without the offsets in `gone`, which is ascending."""
         return OffsetSet(_less(self.values, iter(gone)), is_sorted=True)
 
     def encode(self) -> bytes:
@@ -59,14 +59,14 @@ class OffsetSet:
         return b"".join([head, *(packer.compress(_little(array(letter, g))) for g in self._gaps()), packer.flush()])
 
     def _gaps(self) -> Iterator[list[int]]:
-        """The distances between neighbours, a piece at a time: a list of millions costs a gigabyte."""
+        """Yield the distances between neighbours in pieces: a list of millions would cost a gigabyte."""
         for start in range(0, len(self.values) - 1, _PIECE):
             piece = self.values[start : start + _PIECE + 1]
             yield [b - a for a, b in pairwise(piece)]
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> "OffsetSet":
-        """Read what `encode` wrote; raises CorruptData."""
+        """Parse what `encode` wrote; raises CorruptData."""
         data = bytes(data)
         if len(data) < 17 or data[:1] not in (b"B", b"H", b"I", b"Q"):
             raise CorruptData("offset set: a width letter, a count and a first offset are expected")
@@ -101,7 +101,7 @@ def _little(values: "array[int]") -> bytes:
 
 
 def _little_bytes(letter: str, data: bytes) -> bytes:
-    """Swap between native and little-endian bytes: nothing to do but on a big-endian machine."""
+    """Convert between native and little-endian bytes; only a big-endian machine has to swap."""
     if byteorder == "little":
         return data
     swapped = array(letter)

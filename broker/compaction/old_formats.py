@@ -1,10 +1,10 @@
-"""Messages of magic 0 and 1 in a compaction: each is a batch of one record, or of all records that a wrapper holds.
+"""Messages of magic 0 and 1 in a compaction: each is a batch of one record, or of all records in a wrapper.
 
-Rule 1: a message is opened once to complete its header with first offset, last offset and count, as in a v2 batch. All
-        other rules go by that header.
-Rule 2: a wrapper that loses messages keeps magic, codec, timestamp type and the offsets of those that stay. Its own
-        offset is that of its last message, so it may end earlier than before (`rewrite.end_placeholder`).
-Rule 3: there is no place for a delete horizon: a tombstone goes by the age of its segment's file (`expired_offsets`).
+Rule 1: a message is decompressed once, to complete its header with first offset, last offset and count, as in a v2
+batch. All other rules use that header.
+Rule 2: a wrapper that loses messages keeps magic, codec, timestamp type and the offsets of the remaining ones. Its own
+offset is that of its last message, so it may end earlier than before (`rewrite.end_placeholder`).
+Rule 3: the formats have no delete horizon: a tombstone is removed by the age of its segment's file (`expired_offsets`).
 Source: facts §13; KIP-31, KIP-32, KIP-57.
 """
 
@@ -51,9 +51,9 @@ def expired_offsets(
     """Return (first offset, last offset) of the segments whose old tombstones may be removed.
 
     As in Kafka these are the segments whose file was changed more than `delete_retention_ms` before the file of the
-    last cleaned segment. A swap keeps a file's time of change.
+    last cleaned segment. A swap keeps a file's modification time.
 
-    :param segments: each with the time of its log file's last change in ms, in order of offsets.
+    :param segments: each with its log file's modification time in ms, in order of offsets.
     """
     every = list(segments)
     cleaned = [modified for segment, modified in every if segment.base_offset < clean_offset]

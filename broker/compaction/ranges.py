@@ -1,4 +1,4 @@
-"""Which part of a log may be cleaned, whether it is worth it, and which segments become one.
+"""The part of a log that may be cleaned, whether it is worth it, and which segments are merged.
 
 Sources: facts §13 (cleaner), KIP-58 (min.compaction.lag.ms), KIP-354 (max.compaction.lag.ms), docs/leases.md
 (`end_offset`).
@@ -33,8 +33,8 @@ def cleanable_end(
 ) -> int:
     """Return the offset below which records may be cleaned.
 
-    The active segment, open transactions, what is above the high watermark, and everything from the first dirty
-    segment on that has a record younger than `min_lag_ms` are left alone. Never below the log's start.
+    Excluded are the active segment, open transactions, everything above the high watermark, and everything from the
+    first dirty segment on that has a record younger than `min_lag_ms`. Never below the log's start.
 
     :param segments: closed segments, ascending; only read if `min_lag_ms` > 0.
     """
@@ -49,7 +49,7 @@ def cleanable_end(
 
 
 def dirty_ratio(segments: Iterable[SegmentRange], clean_offset: int, end_offset: int) -> float:
-    """Return dirty bytes over all cleanable bytes, by whole segments (a segment that straddles `clean_offset` is
+    """Return dirty bytes over all cleanable bytes, by whole segments (a segment that contains `clean_offset` is
     dirty)."""
     clean = dirty = 0
     for segment in segments:

@@ -1,14 +1,14 @@
-"""Pass 2 of a compaction: what becomes of each batch of a replica's own log.
+"""Pass 2 of a compaction: rewriting each batch of a replica's own log.
 
 Rule 1: a batch that keeps all its records and needs no horizon is copied byte for byte.
 Rule 2: base offset, last offset delta, producer id, epoch and sequence never change; the base timestamp changes only
-        for a delete horizon.
+for a delete horizon.
 Rule 3: a batch left without records is removed, with two exceptions. If its producer's state needs it, an empty header
-        stays. If it is the last of its group, a placeholder of the same offsets stays, so that the new segment ends
-        where the old ones did. A placeholder has no producer and no flags: an empty transactional batch without its
-        marker would look like an open transaction when the log is loaded.
+stays. If it is the last of its group, a placeholder of the same offsets stays, so that the new segment ends where the
+old ones did. A placeholder has no producer and no flags: an empty transactional batch without its marker would look
+like an open transaction when the log is loaded.
 Rule 4: a wrapper of the old formats is filtered by old_formats.py. If it is the last of its group and loses its last
-        messages, a placeholder follows that ends the group where it ended.
+messages, a placeholder follows that ends where the group ended.
 Source: facts §13; KIP-534; the end-of-group rule is ours (a shorter output could bring a replaced segment back).
 """
 
@@ -57,9 +57,9 @@ class _RawRecord(NamedTuple):
 def rewrite_batch(
     batch: memoryview, header: BatchHeader, decision: Decision, *, ends_group: bool, tally: Tally
 ) -> bytes | memoryview | None:
-    """Return what becomes of one whole batch: the same view, new bytes, or None if it is removed.
+    """Return the rewritten batch: the same view, new bytes, or None if it is removed.
 
-    :param ends_group: it is the last batch of the segments that become one.
+    :param ends_group: it is the last batch of the segments that are merged.
     :raises CorruptData: the batch does not parse.
     """
     tally.batches_in += 1
@@ -83,7 +83,7 @@ def end_placeholder(header: BatchHeader, outcome: bytes | memoryview) -> bytes |
 
 
 class _Outcome(NamedTuple):
-    """What a batch becomes, and how many records that has."""
+    """A rewritten batch, and how many records it has."""
 
     data: bytes | memoryview
     records: int

@@ -1,4 +1,4 @@
-"""Which transactional batches a compaction removes, and when a marker is not needed any more.
+"""Which transactional batches a compaction removes, and when a marker is no longer needed.
 
 Rule 1: data of an aborted transaction is removed at once and never supersedes anything.
 Rule 2: a marker may be removed once no batch of its transaction is left before it (an empty batch still counts).
@@ -16,7 +16,8 @@ COMMIT_MARKER = 1
 
 
 class AbortedTransaction(NamedTuple):
-    """One entry of a transaction index: the producer, the first and last offset (the abort marker's), the LSO then."""
+    """One entry of a transaction index: producer, first and last offset (the abort marker's), and the last stable
+    offset after it."""
 
     producer_id: int
     first_offset: int
@@ -25,7 +26,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class Fate(Enum):
-    """What is decided about a whole batch, before its keys are compared."""
+    """The decision about a whole batch, before its keys are compared."""
 
     RECORDS = "each record is decided by its key"
     ABORTED = "every record is removed"
@@ -34,7 +35,7 @@ class Fate(Enum):
 
 
 class TransactionFilter:
-    """Walks a log's batches in offset order and decides about each transactional or control batch."""
+    """Reads a log's batches in offset order and decides about each transactional or control batch."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._waiting = deque(sorted(aborted, key=lambda t: (t.first_offset, t.last_offset)))

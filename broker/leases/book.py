@@ -56,10 +56,9 @@ class Purpose(Enum):
 class Lease:
     """One lease. `log_end_offset` is the end of what it covers: if the log is truncated below it, the lease is lost.
 
-    `expires_at_ms` and `ended_at_ms` are wall-clock times that are shown and stored. The book goes by `due_ms`, on the
-    clock that never goes back: the time when a living lease expires, or when an ended one is forgotten.
-
-    Once `swapped` is set, the commit can only be completed: nothing loses the lease any more.
+    `expires_at_ms` and `ended_at_ms` are wall-clock times that are shown and stored. The book uses `due_ms`, of the
+    monotonic clock: the time when a live lease expires, or when an ended one is forgotten. Once `swapped` is set, the
+    commit can only be completed: the lease cannot be lost any more.
     """
 
     lease_id: str
@@ -103,8 +102,8 @@ class Lease:
 class LeaseBook:
     """All leases of one broker. `on_end` is called once for each lease, when it ends.
 
-    `on_forget` is called when an ended lease is no longer remembered. `passed_ms` is a clock that never goes back; the
-    `now_ms` of the methods is wall-clock time.
+    `on_forget` is called when an ended lease is forgotten. `passed_ms` is a monotonic clock; the `now_ms` of the
+    methods is wall-clock time.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class LeaseBook:
         return [lease for lease in self._leases.values() if lease.tp == tp and lease.living]
 
     def is_being_compacted(self, tp: TopicPartition) -> bool:
-        """Whether this replica has a living compact lease: nobody else may delete or clean its segments."""
+        """Whether this replica has a live compact lease: nothing else may delete or clean its segments."""
         return any(lease.purpose is Purpose.COMPACT for lease in self._living(tp))
 
     def admit(self, tp: TopicPartition, run_id: str, purpose: Purpose, now_ms: int) -> None:
@@ -188,7 +187,7 @@ class LeaseBook:
         return lease
 
     def restore(self, lease: Lease, now_ms: int) -> None:
-        """Add a lease that outlived a restart, living or committed; new leases get larger generations."""
+        """Add a lease that survived a restart, live or committed; new leases get larger generations."""
         if lease.living:
             self.renew(lease, now_ms)
         else:
@@ -220,7 +219,7 @@ class LeaseBook:
         return lease
 
     def renew(self, lease: Lease, now_ms: int, ttl_ms: int | None = None) -> None:
-        """Start the time to live again, with another length if `ttl_ms` is given."""
+        """Restart the time to live, with another length if `ttl_ms` is given."""
         if ttl_ms is not None:
             lease.ttl_ms = ttl_ms
         lease.expires_at_ms = now_ms + lease.ttl_ms
@@ -230,7 +229,7 @@ class LeaseBook:
         lease.state, lease.decision_sha256 = LeaseState.COMMITTING, decision_sha256
 
     def refuse_commit(self, lease: Lease, now_ms: int) -> None:
-        """Make the lease ACTIVE again after a check failed and nothing was swapped: the job may hand in other parts."""
+        """Make the lease ACTIVE again after a check failed and nothing was swapped: the job may send other parts."""
         if lease.state is LeaseState.COMMITTING:
             lease.state = LeaseState.ACTIVE
             self.renew(lease, now_ms)
@@ -240,18 +239,18 @@ class LeaseBook:
         self._end(lease, LeaseState.COMMITTED, None, now_ms)
 
     def abort(self, lease: Lease, reason: str, now_ms: int) -> None:
-        """End a living lease at somebody's request; an ended one stays as it is."""
+        """End a live lease on request; an ended one stays as it is."""
         if lease.living:
             self._end(lease, LeaseState.ABORTED, reason, now_ms)
 
     def lose_replica(self, tp: TopicPartition, reason: str, now_ms: int, truncated_to: int | None = None) -> None:
-        """End the leases that cover what is gone: all of them, or with `truncated_to` those that reach above it."""
+        """End the leases that cover lost data: all of them, or with `truncated_to` those that reach above it."""
         for lease in self._living(tp):
             if truncated_to is None or truncated_to < lease.log_end_offset:
                 self.lose(lease, reason, now_ms)
 
     def leader_changed(self, tp: TopicPartition, leader_epoch: int, now_ms: int) -> None:
-        """End the compact leases of other leader epochs: the new leader may hold other records (docs/leases.md)."""
+        """End the compact leases of other leader epochs: the new leader may have other records (docs/leases.md)."""
         for lease in self._living(tp):
             if lease.purpose is Purpose.COMPACT and lease.leader_epoch != leader_epoch:
                 self.lose(lease, f"the leader changed (epoch {leader_epoch})", now_ms)
@@ -262,7 +261,7 @@ class LeaseBook:
             self._end(lease, LeaseState.LOST, reason, now_ms)
 
     def expire_due(self, now_ms: int) -> None:
-        """End the leases that had no heartbeat in their time to live; forget those that ended long ago."""
+        """End the leases without a heartbeat in their time to live; forget those that ended long ago."""
         passed_ms = self._passed_ms()
         for lease in list(self._leases.values()):
             if lease.due_ms > passed_ms:
@@ -280,7 +279,7 @@ class LeaseBook:
 
 
 def lease_ended(lease: Lease) -> LeaseError:
-    """The refusal of a request for a lease that has ended."""
+    """Return the error for a request for a lease that has ended."""
     return LeaseError(
         "lease_ended",
         409,

@@ -1,4 +1,5 @@
-"""Which part of a log a compaction may clean now: the rule of compaction/ranges.py, applied to a log of this broker."""
+"""The part of a log that a compaction may clean now: the rule of compaction/ranges.py, applied to a log of this
+broker."""
 
 from collections.abc import Iterator
 
@@ -7,7 +8,7 @@ from logyard.broker.log.partition_log import PartitionLog
 
 
 def closed_segments(log: PartitionLog) -> Iterator[SegmentRange]:
-    """Yield the segments of a log but the active one, in the order of their offsets."""
+    """Yield the closed segments of a log, in the order of their offsets."""
     for number, segment in enumerate(log.segments):
         if segment is not log.segments.active:
             yield SegmentRange(segment.base_offset, log.end_of(number) - 1, segment.size, segment.max_timestamp)

@@ -40,11 +40,11 @@ async def carry_out(
 ) -> dict[str, Any]:
     """Swap the parts in and return the commit's answer.
 
-    :param fence: raises LeaseError if the commit may not go on.
-    :param begun: writes down that the commit has begun; called in a thread, before the first file is moved.
+    :param fence: raises LeaseError if the commit may not continue.
+    :param begun: records that the commit has begun; called in a thread, before the first file is moved.
     :param swapped: called once the new segments are in place.
     :raises: LeaseError, SegmentChanged, StorageError, FileNotFoundError (files of the lease are gone). Nothing was
-        swapped unless `swapped` was called.
+    swapped unless `swapped` was called.
     """
     log = leased.log
     await run(partial(_check, log.disk, leased, request, members))
@@ -70,7 +70,7 @@ async def carry_out(
 def _check(disk: Disk, leased: LeasedLog, request: CommitRequest, members: Sequence[Sequence[LeasedSegment]]) -> None:
     ours = leased.lease.run_id in OWN_RUNS
     for group, segments in zip(request.groups, members, strict=True):
-        # Parts of the broker's own runs are read once only: batch by batch, while their indexes are built.
+        # Parts of the broker's own runs are read only once: batch by batch, while their indexes are built.
         if not ours:
             parts.check_part(disk, parts.part_path(leased.parts_directory, group.base_offset), group, segments)
         changed = parts.first_changed(disk, leased.log.directory, segments)
@@ -94,7 +94,7 @@ async def _prepare(run: RunBlocking, leased: LeasedLog, request: CommitRequest) 
 
 
 def _sweep(log: PartitionLog, bases: Sequence[int]) -> None:
-    """Remove the files of an interrupted preparation; nobody but this lease makes such files."""
+    """Remove the files of an interrupted preparation; only this lease makes such files."""
     for base in bases:
         for kind in layout.SEGMENT_KINDS:
             with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Accepted decisions: reading the one that a commit hands in, and what is kept in memory of each replica's last."""
+"""Accepted decisions: parsing the one in a commit, and what is kept in memory of each replica's last one."""
 
 import base64
 import binascii
@@ -35,7 +35,7 @@ class KeptDecision(NamedTuple):
 
 
 def read_decision(text: str, request: CommitRequest, tp: TopicPartition) -> bytes:
-    """Read `decision.bytes` of a commit and check it against the other fields; raises LeaseError(invalid_request)."""
+    """Decode `decision.bytes` of a commit and check it against the other fields; raises LeaseError(invalid_request)."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:

@@ -37,7 +37,7 @@ async def grant(leases: Leases, request: GrantRequest, cluster_id: str) -> dict[
 
 
 def _begin(leases: Leases, request: GrantRequest) -> tuple[LeasedLog, LogSnapshot]:
-    """Book the lease and read the log; from now on retention skips the segments of a compact lease."""
+    """Add the lease to the book and read the log; from now on retention skips the segments of a compact lease."""
     now_ms = leases.expire_due()
     partition, replica = leases.replica(request.tp)
     replica.check_usable()

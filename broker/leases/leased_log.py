@@ -1,4 +1,4 @@
-"""What a living lease covers on this broker: the log, the segments as they were linked, the parts handed in."""
+"""What a live lease covers on this broker: the log, the segments as they were linked, the parts received."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -32,7 +32,7 @@ class LeasedLog:
         return f"{self.directory}/parts"
 
     def set_up(self, segments: Iterable[LeasedSegment]) -> None:
-        """Note the leased segments, in offset order; their links are made, and the lease can be used."""
+        """Record the leased segments, in offset order: their links exist, and the lease can be used."""
         self.note_segments(segments)
         self.is_set_up = True
 
@@ -79,10 +79,10 @@ class LeasedLog:
 def remove_directory(disk: Disk, directory: str) -> None:
     """Remove a lease's directory, if it exists. Waits for the disk; raises DiskError.
 
-    The directory is renamed first. Otherwise a job that still writes into it could make the removal fail half-way, and
-    a failing disk operation takes the log directory offline.
+    It is renamed first. Otherwise a job that still writes into it could make the removal fail half-way, and a failed
+    disk operation takes the log directory offline.
     """
     gone = f"{directory}.ended"
-    with suppress(FileNotFoundError):  # it was never made, or went with its partition
+    with suppress(FileNotFoundError):  # it was never created, or was removed with its partition
         disk.rename(directory, gone)
         disk.remove_tree(gone)

@@ -49,7 +49,7 @@ class LeasePorts:
 
 
 class Leases:
-    """See the head of this file. All methods are called on the event loop.
+    """The broker's leases, by the rules at the head of this file. All methods are called on the event loop.
 
     It listens to the replicas (LeadershipListener) and to truncated logs by itself.
     """
@@ -73,9 +73,9 @@ class Leases:
         self.expire_due()
 
     async def close(self) -> None:
-        """Wait for the commits that are running, then stop.
+        """Wait for the running commits, then stop.
 
-        Leases of jobs go on when the broker is back; those of the broker's own runs end.
+        Leases of jobs continue when the broker is back; those of the broker's own runs end.
         """
         if self._timer is not None:
             self._timer.cancel()
@@ -91,7 +91,7 @@ class Leases:
             await asyncio.wait(self._tasks)
 
     def expire_due(self) -> int:
-        """End the leases whose time to live has passed; returns the wall-clock time that this went by, in ms."""
+        """End the leases whose time to live has passed; returns the wall-clock time used for that, in ms."""
         now_ms = self.ports.clock.now_ms()
         self.book.expire_due(now_ms)
         return now_ms
@@ -107,7 +107,7 @@ class Leases:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, LogyardError):
-            tasks.failed("leases", error)  # whoever waits gets the error too, but may have gone
+            tasks.failed("leases", error)  # the caller gets the error too, but may be gone
 
     # -- what others tell (the log store, and the replicas' LeadershipListener) ------------------------------------
 
@@ -174,7 +174,7 @@ class Leases:
         try:
             await self.ports.run_blocking(partial(persistence.remove_leftovers, self.ports.disk, [path]))
         except Exception as error:
-            # It costs space only: the next start removes what no living lease needs.
+            # It only costs space: the next start removes what no live lease needs.
             log.warning("files of an ended lease could not be removed", path=path, error=str(error))
 
     def replica(self, tp: TopicPartition) -> tuple[Partition, PartitionLog]:
@@ -200,9 +200,9 @@ class Leases:
         return leased, partition
 
     def leased_log(self, lease: Lease) -> LeasedLog:
-        """Return the log of a living lease.
+        """Return the log of a live lease.
 
-        Raises LeaseError: `unknown_lease`; or `lease_ended` if the log is not this replica's any more, which ends the
+        Raises LeaseError: `unknown_lease`; or `lease_ended` if the log is no longer this replica's, which ends the
         lease.
         """
         leased = self._leased_logs.get(lease.lease_id)
@@ -211,7 +211,7 @@ class Leases:
         partition = self.ports.replicas.partition(lease.tp)
         partition_log: object = self.ports.store.logs.get(lease.tp) if partition is None else partition.log
         if partition_log is not leased.log:
-            self.book.lose(lease, "the replica is not here any more", self.ports.clock.now_ms())
+            self.book.lose(lease, "the replica is no longer here", self.ports.clock.now_ms())
             raise lease_ended(lease)
         return leased
 

@@ -1,6 +1,6 @@
 """Parts, the replacement files of a compaction: received from a job, and checked before they are swapped in.
 
-All of it waits for the disk: call it in threads.
+Everything here waits for the disk: call it in threads.
 """
 
 import hashlib
@@ -28,7 +28,8 @@ def part_path(parts_directory: str, base_offset: int) -> str:
 
 
 def bytes_allowed(segments: Sequence[LeasedSegment]) -> int:
-    """Return how large a part for these segments may be: delete horizons and other compression make records longer."""
+    """Return the largest size of a part for these segments: delete horizons and other compression make records
+    longer."""
     return min(2 * sum(segment.size for segment in segments) + PIECE_BYTES, PART_BYTES_MAX)
 
 
@@ -130,7 +131,7 @@ def sha256_of(disk: Disk, path: str) -> str:
 
 
 def first_changed(disk: Disk, directory: str, segments: Sequence[LeasedSegment]) -> int | None:
-    """Return the base of the first segment whose log file is no longer the leased one, None if there is none."""
+    """Return the base of the first segment whose log file is no longer the leased one, None if all are."""
     for segment in segments:
         try:
             status = disk.status(f"{directory}/{layout.file_name(segment.base_offset, layout.LOG)}")

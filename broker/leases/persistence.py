@@ -1,8 +1,8 @@
-"""Leases and decisions on disk, beside the replica, so that they outlive the process (docs/leases.md).
+"""Leases and decisions on disk, beside the replica, so that they survive the process (docs/leases.md).
 
-Rule 1: a record is replaced whole (`.tmp`, rename) and has a checksum. After a kill at any byte there is the old one or
-        the new one; a record that a loss of power has damaged counts as missing.
-Rule 2: a decision is synced before its swap. Records are not synced: a lost record costs a lease, no data.
+Rule 1: a record is replaced atomically (`.tmp`, rename) and has a checksum. After a kill at any byte there is the old
+or the new record; one that a power loss has damaged counts as missing.
+Rule 2: a decision is synced before its swap. Records are not synced: losing one costs a lease, no data.
 Everything here waits for the disk: call it in threads.
 """
 
@@ -36,7 +36,7 @@ def seal(record: Mapping[str, Any]) -> bytes:
 
 
 def unseal(data: bytes) -> Json:
-    """Read what `seal` wrote; raises CorruptData."""
+    """Parse what `seal` wrote; raises CorruptData."""
     try:
         record = json.loads(data)
         crc = record.pop("crc32c")
@@ -73,7 +73,8 @@ def write_record(disk: Disk, leased: LeasedLog, **more: Any) -> None:
 
 
 def committing(request_groups: Sequence[Sequence[int]], sha256: str, result: Json) -> Json:
-    """Return what a record has from the begin of a commit on: a restart tells by it whether the commit happened."""
+    """Return the fields that a record has from the beginning of a commit on; a restart tells by them whether it was
+    done."""
     return {"committing": {"groups": [list(g) for g in request_groups], "sha256": sha256, "result": result}}
 
 
@@ -125,7 +126,7 @@ class StoredLease:
 
 @dataclass(slots=True)
 class StoredLeases:
-    """What a replica's `.leases` holds; `leftovers` are paths that nobody needs."""
+    """The contents of a replica's `.leases`; `leftovers` are paths that are no longer needed."""
 
     leases: list[StoredLease] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
@@ -205,7 +206,7 @@ def _found(record: Json) -> StoredLease:
 
 
 def remove_leftovers(disk: Disk, paths: Sequence[str]) -> None:
-    """Remove files and directories that no living lease needs; raises DiskError."""
+    """Remove files and directories that no live lease needs; raises DiskError."""
     for path in paths:
         if path.endswith((ENDED_SUFFIX, ".tmp", DECISION)):
             remove_if_there(disk, path)

@@ -3,8 +3,8 @@
 The replica leaves the ISR, its directory is renamed and kept, and all of it is fetched again from the leader.
 
 Rule 1: never the leader's replica, and never one without which the ISR would be smaller than min.insync.replicas.
-Rule 2: a replica in the ISR vouches for what is acknowledged, and may be elected. Nothing of it is touched before its
-        leader has removed it from the ISR: the follower stops appending and shows the leader that it lags.
+Rule 2: a replica in the ISR counts for acknowledged records, and may be elected. It is not changed before its leader
+has removed it from the ISR: the follower stops appending and shows the leader that it lags.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from logyard.broker.model import NO_LEADER, TopicPartition
 from logyard.broker.replication.partition import Partition
 
 LOOK_S = 0.1
-# How long the ISR has to be without the replica: a change of the ISR that was in flight is known by then.
+# How long the ISR has to be without the replica: a pending change of the ISR is known by then.
 SETTLE_S = 5.0
 SPARE_S = 15.0
 
@@ -26,7 +26,7 @@ log = structlog.get_logger("logyard.quarantine")
 
 
 class Quarantine:
-    """The replicas that are being set aside on this broker."""
+    """Sets replicas of this broker aside."""
 
     def __init__(self, leases: Leases, settle_s: float = SETTLE_S) -> None:
         self._leases = leases

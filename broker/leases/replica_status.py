@@ -1,4 +1,4 @@
-"""What GET /partitions tells of replicas, without a lease, and of directories that belong to no replica."""
+"""The contents of GET /partitions: replicas without a lease, and directories that belong to no replica."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def status_of(log: PartitionLog, clean_offset: int, checkpoints: Mapping[str, in
 
 
 def directories_in(disk: Disk, log_dir: str) -> list[str]:
-    """Return the directories in a log directory but those that are being removed. Waits for the disk."""
+    """Return the directories in a log directory, except those being removed. Waits for the disk."""
     root = log_dir.rstrip("/")
     found = []
     for entry in disk.list(root):

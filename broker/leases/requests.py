@@ -1,7 +1,7 @@
-"""The JSON bodies that jobs send to the lease routes, read into values (docs/leases.md).
+"""The JSON bodies that jobs send to the lease routes, parsed into values (docs/leases.md).
 
-A body that cannot be read is refused with `invalid_request`, whose message names the field. Unknown keys are ignored.
-Nothing here knows leases or logs.
+A body that does not parse is refused with `invalid_request`, whose message names the field. Unknown keys are ignored.
+This module does not use leases or logs.
 """
 
 import re
@@ -23,7 +23,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def invalid_request(message: str) -> LeaseError:
-    """The refusal of a request that does not parse; the message names the field and what is expected."""
+    """Return the error for a request that does not parse; the message names the field and what is expected."""
     return LeaseError("invalid_request", 400, message)
 
 
@@ -51,7 +51,7 @@ class GrantRequest:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """POST /leases/{id}/heartbeat; with `ttl_ms` None the time to live stays as it was."""
+    """POST /leases/{id}/heartbeat; if `ttl_ms` is None the time to live stays as it was."""
 
     generation: int
     ttl_ms: int | None
@@ -149,13 +149,13 @@ def _group(row: Any, name: str) -> Group:
 
 
 def check_digest(name: str, value: Any) -> str:
-    """Return a sha256 in lower-case hex, or refuse it."""
+    """Return a sha256 in lower-case hex; raises LeaseError(invalid_request)."""
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
         raise invalid_request(f"{name}: a sha256 in lower-case hex is needed, not {value!r}")
     return value
 
 
-# A field is found by the last word of its name; the whole name is for the refusal.
+# A field is found by the last part of its name; the whole name is for the error.
 
 
 def _field(body: Json, name: str) -> Any:

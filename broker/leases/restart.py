@@ -23,7 +23,7 @@ log = structlog.get_logger("logyard.leases")
 
 
 async def restore(leases: Leases) -> None:
-    """Restore what outlived the last run. Call it once the logs are loaded, before anything is deleted from them."""
+    """Restore what survived the restart. Call it once the logs are loaded, before anything is deleted from them."""
     logs = list(leases.ports.store.logs.all_current())
     for at in range(0, len(logs), LOGS_TOGETHER):
         group = logs[at : at + LOGS_TOGETHER]
@@ -78,7 +78,7 @@ async def _restore_log(leases: Leases, partition_log: PartitionLog, stored: Stor
 
 
 def _is_alive(lease: Lease, partition_log: PartitionLog, found: StoredLease, compacting: bool) -> bool:
-    """Whether a lease goes on. Of two compact leases the later one: the other's directory was to be removed."""
+    """Whether a lease continues. Of two compact leases the later one does: the other's directory was to be removed."""
     reaches = partition_log.log_end_offset >= lease.log_end_offset
     second = compacting and lease.purpose is Purpose.COMPACT
     return found.is_intact and reaches and not second and lease.run_id not in OWN_RUNS
@@ -94,7 +94,7 @@ def _go_on(leases: Leases, leased: LeasedLog) -> None:
 
 
 async def _finish_commit(leases: Leases, leased: LeasedLog, found: StoredLease) -> None:
-    """Complete a commit whose swap was done before the stop: write the checkpoint, and keep the answer."""
+    """Complete a commit that was swapped in before the stop: write the checkpoint, and keep the answer."""
     assert found.committed is not None
     lease, ports = leased.lease, leases.ports
     now_ms = ports.clock.now_ms()

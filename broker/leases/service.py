@@ -1,4 +1,4 @@
-"""The requests of docs/leases.md, carried out for the HTTP routes and for the broker's own cleaner.
+"""The requests of docs/leases.md, for the HTTP routes and for the broker's own cleaner.
 
 Logs and the book of leases are read on the event loop, work on the disk is done in threads, and the book is checked
 again after every wait.
@@ -32,7 +32,7 @@ from logyard.broker.log import layout
 from logyard.broker.log.disk.port import remove_if_there
 from logyard.broker.model import TopicPartition
 
-# Small, because a piece is handed to the socket in one step, and nobody else is served in that time.
+# Small, because a piece is handed to the socket in one step, and nothing else is served in that time.
 READ_PIECE_BYTES = 256 << 10
 # Left free on a file system: a full one would take the whole log directory offline.
 SPARE_BYTES = 64 << 20
@@ -41,7 +41,7 @@ Json = dict[str, Any]
 
 
 class LeaseService:
-    """See the head of this file. All methods are called on the event loop; they raise LeaseError and StorageError."""
+    """The requests. All methods are called on the event loop; they raise LeaseError and StorageError."""
 
     def __init__(self, ports: LeasePorts, broker_id: int, cluster_id: str) -> None:
         self._leases = Leases(ports, broker_id)

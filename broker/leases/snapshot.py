@@ -1,9 +1,9 @@
 """What a lease covers: a log at one moment, read on the event loop, and hard links to it, made in a thread.
 
 Rule 1: everything that can change is read at one moment (`LogSnapshot.of`, no waiting); sealed files do not change, so
-        their sizes and last offsets are read later, from the links.
+their sizes and last offsets are read later, from the links.
 Rule 2: between that moment and the links a segment may be deleted (retention) or bytes removed (truncation, a swap).
-        Then linking fails, or `LogSnapshot.is_current` is false, and the lease is tried again.
+Then linking fails, or `LogSnapshot.is_current` is false, and the lease is tried again.
 """
 
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ class LogSnapshot(NamedTuple):
 
     @classmethod
     def of(cls, log: PartitionLog, purpose: Purpose, clean_offset: int, now_ms: int) -> "LogSnapshot":
-        """Read a log for a lease; `clean_offset` lies within its bounds. Waits for nothing."""
+        """Read a log for a lease; `clean_offset` is within its bounds. Does not wait."""
         compacting = purpose is Purpose.COMPACT
         end_offset = cleanable_end_of(log, clean_offset, now_ms) if compacting else log.high_watermark
         segments = [
@@ -141,7 +141,7 @@ def producers_of(log: PartitionLog) -> list[dict[str, int]]:
 
 
 def config_of(log: PartitionLog) -> dict[str, Any]:
-    """Return the settings that a compaction goes by, under Kafka's keys."""
+    """Return the settings that a compaction uses, under Kafka's keys."""
     config = log.config
     return {
         "cleanup.policy": ",".join(sorted(config.cleanup_policy)),
@@ -161,12 +161,12 @@ def config_of(log: PartitionLog) -> dict[str, Any]:
 
 
 def link(disk: Disk, snapshot: LogSnapshot, lease_directory: str) -> tuple[list[LeasedSegment], list[AbortedTxn]]:
-    """Make a lease's directory with its links; returns the segments and their aborted transactions by last offset.
+    """Create a lease's directory with its links; returns the segments and their aborted transactions by last offset.
 
     Waits for the disk. Raises FileNotFoundError if a segment was deleted in the meantime, and DiskError.
     """
     links = f"{lease_directory}/links"
-    # `within`: never make the replica's own directory anew, it would be in the way of the next topic of that name.
+    # `within`: never create the replica's own directory again, where it would block the next topic of that name.
     disk.make_directory(links, within=snapshot.directory)
     disk.make_directory(f"{lease_directory}/parts", within=snapshot.directory)
     leased: list[LeasedSegment] = []
@@ -190,7 +190,7 @@ def _link_segment(disk: Disk, directory: str, links: str, segment: SegmentSnapsh
         try:
             disk.link(f"{directory}/{layout.file_name(segment.base_offset, kind)}", path)
         except FileNotFoundError:
-            # A lost index is for an audit to report; without its log the segment itself is gone.
+            # An audit reports a lost index; without its log file the segment itself is gone.
             if kind == layout.LOG or not disk.exists(
                 f"{directory}/{layout.file_name(segment.base_offset, layout.LOG)}"
             ):

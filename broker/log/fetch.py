@@ -242,7 +242,7 @@ class ColdLookup:
                 reader = behind[at - 1].reader()
                 if self._segments.cuts != self._cuts:
                     return None  # otherwise the reader would show the segment after the cut
-            index_builder.look_into(reader, self._interval)
+            index_builder.load_reader(reader, self._interval)
             reaches = behind[at].base_offset if at < len(behind) else self._log_end
             question = wanted if limit is None or limit < reaches else wanted._replace(limit_offset=None)
             try:

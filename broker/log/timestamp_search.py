@@ -46,7 +46,7 @@ class TimestampSearch:
             try:
                 reader = segment.reader()
                 if segments.cuts == self._cuts:
-                    index_builder.look_into(reader, self._interval)
+                    index_builder.load_reader(reader, self._interval)
                     found = timestamps.first_in_segment(reader, self._timestamp, self._log_start())
                     epoch = None if found is None else self._epochs.epoch_of(found[1])
             except (CorruptData, FileNotFoundError) as error:

@@ -1,8 +1,8 @@
-"""What this broker believes of the cluster: live brokers, every partition's leader, topic ids, the controller.
+"""What this broker knows of the cluster: live brokers, every partition's leader, topic ids, the controller.
 
-Rule 1: written by UpdateMetadata only, one request at a time, on the event loop; everyone else reads.
-Rule 2: brokers are replaced as a whole by each update, partitions are merged, leader -2 removes one (facts §9).
-Rule 3: `version` grows with every update, so that encoded answers can be kept until it moves.
+Rule 1: only UpdateMetadata writes it, one request at a time, on the event loop; everything else reads.
+Rule 2: each update replaces the brokers as a whole and merges the partitions; leader -2 removes one (facts §9).
+Rule 3: `version` grows with every update, so that encoded answers can be cached until then.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from logyard.broker.model import LEADER_DURING_DELETE, NO_LEADER, ZERO_TOPIC_ID,
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """One partition as the controller last described it; `partition_epoch` is its state znode's version."""
+    """One partition as the controller last sent it; `partition_epoch` is its state znode's version."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -28,7 +28,7 @@ Subscriber = Callable[[Sequence[str], Sequence[TopicPartition]], None]
 
 
 class MetadataCache:
-    """See the head of this file."""
+    """The cluster's metadata, by the rules at the head of this file."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, BrokerInfo] = {}
@@ -41,9 +41,9 @@ class MetadataCache:
         self._subscribers: list[Subscriber] = []
 
     def apply_update(self, update: UpdateMetadata) -> Sequence[TopicPartition]:
-        """Take over what the controller says and tell the subscribers; returns the partitions that were deleted.
+        """Apply the controller's update and notify the subscribers; returns the partitions that were deleted.
 
-        The epochs of controller and broker are checked by the caller (`Replicas.update_metadata`).
+        The caller checks the epochs of controller and broker (`ControllerRequests.update_metadata`).
         """
         self.version += 1
         self.controller_id = update.controller_id
@@ -82,7 +82,7 @@ class MetadataCache:
             del self._topics[tp.topic]
 
     def _set_id(self, topic: str, topic_id: TopicId) -> None:
-        """A zero id erases what was known (facts §9); a deleted topic's id goes with it."""
+        """Set a topic's id; a zero id removes it (facts §9). A deleted topic's id is removed too."""
         known = self._ids.get(topic)
         wanted = topic_id if topic_id != ZERO_TOPIC_ID and topic in self._topics else None
         if known == wanted:
@@ -101,11 +101,11 @@ class MetadataCache:
     # Reading
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether the controller's last update counted that broker as live."""
+        """Whether the broker was live in the controller's last update."""
         return broker_id in self.brokers
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
-        """Return what is known of a partition, None where there is none."""
+        """Return a partition's metadata, None if there is none."""
         partitions = self._topics.get(tp[0])
         return partitions.get(tp[1]) if partitions is not None else None
 
@@ -125,7 +125,7 @@ class MetadataCache:
         return sum(map(len, self._topics.values()))
 
     def topic_id(self, topic: str) -> TopicId | None:
-        """Return a topic's id, None where it has none or is unknown."""
+        """Return a topic's id, None if it has none or is unknown."""
         return self._ids.get(topic)
 
     def topic_name(self, topic_id: TopicId) -> str | None:
@@ -133,5 +133,5 @@ class MetadataCache:
         return self._names.get(topic_id)
 
     def topic_names(self) -> Mapping[TopicId, str]:
-        """Return all ids with their topics' names: a live view."""
+        """Return the topic names by id: a live view."""
         return self._names

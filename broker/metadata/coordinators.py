@@ -1,13 +1,14 @@
-"""Which partition of an internal topic holds a group or transactional id, and which broker leads a partition."""
+"""The partition of an internal topic that holds a group or transactional id, and the broker that leads it."""
 
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.model import BrokerInfo, TopicPartition
 
 
 def partition_for(name: str, partitions: int) -> int:
-    """Return the partition of an internal topic with so many partitions that holds a group or transactional id.
+    """Return the partition, out of `partitions`, of an internal topic that holds a group or transactional id.
 
-    The absolute value of Java's String.hashCode, with 0 for the one hash that has none (facts §16).
+    The absolute value of Java's String.hashCode, modulo `partitions`; the one hash without an absolute value counts as
+    0 (facts §16).
     """
     hashed = 0
     raw = name.encode("utf-16-be", "surrogatepass")
@@ -19,6 +20,6 @@ def partition_for(name: str, partitions: int) -> int:
 
 
 def living_leader(metadata: MetadataCache, tp: TopicPartition) -> BrokerInfo | None:
-    """Return the broker that leads the partition, None where there is no partition, no leader, or a dead one."""
+    """Return the broker that leads the partition; None if there is no such partition, no leader, or a dead one."""
     known = metadata.partition(tp)
     return metadata.brokers.get(known.leader) if known is not None else None

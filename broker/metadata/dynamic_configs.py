@@ -1,6 +1,6 @@
 """Dynamic settings as /config holds them: overrides of topics, brokers, users, clients and addresses.
 
-Rule 1: written by the watcher of /config/changes (and at start by its first load), read by everyone on the loop.
+Rule 1: written by the watcher of /config/changes (and by its first load at the start), read by everything on the loop.
 Rule 2: a topic's effective TopicConfig is built once and kept until its own overrides or the broker's defaults change.
 """
 
@@ -22,7 +22,7 @@ QuotasChanged = Callable[[], None]
 
 
 class DynamicConfigs:
-    """See the head of this file.
+    """The overrides, by the rules at the head of this file.
 
     `build` turns a topic's overrides into its effective settings (over the broker's own topic defaults).
     """
@@ -53,11 +53,11 @@ class DynamicConfigs:
         return effective
 
     def topic_overrides(self, topic: str) -> Overrides:
-        """Return what was set on the topic itself."""
+        """Return the overrides of the topic itself."""
         return self._topics.get(topic, {})
 
     def set_topic(self, topic: str, overrides: Overrides) -> None:
-        """Take over a topic's overrides (empty: none, or the topic is gone) and tell who listens if they changed."""
+        """Set a topic's overrides (empty: none, or the topic is gone) and call the listeners if they changed."""
         if dict(overrides) == dict(self._topics.get(topic, {})):
             return
         if overrides:
@@ -68,7 +68,7 @@ class DynamicConfigs:
         self._tell_topics((topic,))
 
     def set_build(self, build: Callable[[Overrides], TopicConfig]) -> None:
-        """The broker's own topic defaults changed: every topic's settings may have."""
+        """Replace `build`, as the broker's topic defaults changed: every topic's settings may have changed."""
         self._build = build
         self._effective.clear()
         self._defaults = build({})
@@ -85,21 +85,21 @@ class DynamicConfigs:
     # Brokers
 
     def set_broker(self, entity: str, overrides: Overrides) -> None:
-        """Take over the overrides of a broker (its id as text, or `<default>`)."""
+        """Set the overrides of a broker (its id as text, or `<default>`)."""
         self._brokers[entity] = dict(overrides)
 
     def entity_overrides(self, entity: str) -> Overrides:
-        """Return exactly what was set on one broker id or on `<default>`."""
+        """Return the overrides of one broker id or of `<default>`, exactly as set."""
         return self._brokers.get(entity, {})
 
     # Client quotas (facts §18)
 
     def set_quota(self, user: str | None, client_id: str | None, quota: Quota) -> None:
-        """Take over the quota of a user, a client id, or both together; empty removes it."""
+        """Set the quota of a user, a client id, or both together; empty removes it."""
         self._replace(self._quotas, (user, client_id), quota)
 
     def set_ip_quota(self, ip: str, quota: Quota) -> None:
-        """Take over the connection-rate quota of an address or of `<default>`; empty removes it."""
+        """Set the connection-rate quota of an address or of `<default>`; empty removes it."""
         self._replace(self._ip_quotas, ip, quota)
 
     def quotas(self) -> Mapping[QuotaEntity, Quota]:

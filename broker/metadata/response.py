@@ -1,7 +1,7 @@
-"""The answer to Metadata, v0-v12, out of the cache alone: pure, so that its encoding can be kept (facts §19).
+"""The answer to Metadata, v0-v12, from the cache alone: pure, so that its encoding can be cached (facts §19).
 
-What versions changed: v1 internal flag, controller, rack, null = all topics; v2 cluster id; v5 offline replicas;
-v6 a live leader without the asked listener is LISTENER_NOT_FOUND; v7 leader epochs; v10 topic ids; v12 by id.
+Changes by version: v1 internal flag, controller, rack, null = all topics; v2 cluster id; v5 offline replicas; v6
+LISTENER_NOT_FOUND for a live leader without the client's listener; v7 leader epochs; v10 topic ids; v12 by id.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,14 +17,14 @@ NOT_ASKED = -(2**31)  # "no authorized operations were asked for"
 
 @dataclass(frozen=True, slots=True)
 class TopicQuery:
-    """One topic asked for: by name, or since v12 by id alone."""
+    """One requested topic: by name, or since v12 by id alone."""
 
     name: str | None
     topic_id: TopicId = ZERO_TOPIC_ID
 
 
 def queries(topics: Sequence[Any] | None, version: int) -> list[TopicQuery] | None:
-    """Translate a decoded request's topics; None means all (v0: an empty list, v1+: null)."""
+    """Translate a request's topics; None means all (v0: an empty list, v1+: null)."""
     if topics is None or (version == 0 and not topics):
         return None
     return [TopicQuery(t.name, getattr(t, "topic_id", None) or ZERO_TOPIC_ID) for t in topics]
@@ -44,8 +44,8 @@ def metadata_response(
 ) -> dict[str, Any]:
     """Return the response's fields for `codec.encode_response(3, version, …)`.
 
-    `topics` None: all. `refusals` says what to answer for a named topic instead of its partitions, or instead of
-    UNKNOWN_TOPIC_OR_PARTITION where it is not in the cache: not authorized (29), just being created (5)…
+    `topics` None: all. `refusals` has the errors for named topics, instead of their partitions or of
+    UNKNOWN_TOPIC_OR_PARTITION: TOPIC_AUTHORIZATION_FAILED, LEADER_NOT_AVAILABLE (being created)…
     """
     refused = refusals or {}
     operations = topic_operations or {}
@@ -83,7 +83,7 @@ def _topic(
         if name is None:
             return _refused(None, query.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         if name in refusals:
-            # Who may not see a topic does not learn its name from its id.
+            # A client that may not see a topic does not learn its name from its id.
             return _refused(None, query.topic_id, refusals[name])
     if name in refusals or name not in cache:
         return _refused(name, ZERO_TOPIC_ID, refusals.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -116,7 +116,7 @@ def _partition(
     isr: Sequence[int] = partition.isr
     error = ErrorCode.NONE
     if version == 0:
-        # v0 clients cannot tell a dead replica, so it is hidden, and the error says so.
+        # v0 clients cannot recognise a dead replica, so it is left out, and the error says so.
         replicas = [r for r in replicas if _reachable(cache, r, listener)]
         isr = [r for r in isr if _reachable(cache, r, listener)]
         if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):

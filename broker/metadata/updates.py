@@ -1,4 +1,4 @@
-"""UpdateMetadata as a broker receives it: plain values, whatever version carried them (facts §9)."""
+"""UpdateMetadata as plain values, independent of the version that carried them (facts §9)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from logyard.broker.model import BrokerInfo, TopicId, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionUpdate:
-    """One partition's state as the controller tells it to everyone; leader -2 means: forget it."""
+    """One partition's state as the controller sends it to every broker; leader -2: it is deleted."""
 
     tp: TopicPartition
     leader: int

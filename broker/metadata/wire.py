@@ -1,7 +1,7 @@
-"""UpdateMetadata as the codec decodes it, v0-v8, to what the cache takes.
+"""UpdateMetadata v0-v8 as the codec decodes it, to the values that the cache takes.
 
-What versions changed: v1 many endpoints, v2 rack, v3 listener names, v4 offline replicas, v5 broker epoch and
-partitions by topic, v7 topic ids.
+Changes by version: v1 many endpoints, v2 rack, v3 listener names, v4 offline replicas, v5 broker epoch and partitions
+by topic, v7 topic ids.
 """
 
 from typing import Any
@@ -54,5 +54,5 @@ def _broker(broker: Any, version: int) -> BrokerInfo:
 def _endpoint(endpoint: Any, version: int) -> Endpoint:
     code = endpoint.security_protocol
     protocol = SECURITY_PROTOCOLS[code] if 0 <= code < len(SECURITY_PROTOCOLS) else str(code)
-    # Before listeners had names, the protocol was the name.
+    # Before listeners had names, the security protocol was the name.
     return Endpoint(endpoint.listener if version >= 3 else protocol, protocol, endpoint.host, endpoint.port)

@@ -1,10 +1,12 @@
-"""LeaderAndIsr, StopReplica and UpdateMetadata: the controller's orders, carried out (facts §9).
+"""LeaderAndIsr, StopReplica and UpdateMetadata: the controller's requests, carried out (facts §9).
 
-Rule 1: a request of a broker epoch before ours is for an earlier life of this broker (77); one of a controller epoch
-before the last seen is from a controller that is no longer one (11).
-Rule 2: fetchers stop before a replica changes its role and start after it; whoever waits on it is told in between.
-Rule 3: a replica that was deleted is made again only for a later leader epoch, or for another topic of its name: an
-order that was sent twice may come a second time after the deletion.
+Rule 1: a request with an earlier broker epoch than ours is meant for an earlier run of this broker
+(STALE_BROKER_EPOCH); one with an earlier controller epoch than the last seen is from a former controller
+(STALE_CONTROLLER_EPOCH).
+Rule 2: fetchers stop before a replica changes its role and start after it; requests that wait on it are woken in
+between.
+Rule 3: a deleted replica is created again only for a later leader epoch, or for another topic of its name: a request
+that was sent twice may arrive again after the deletion.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,14 +38,14 @@ log = structlog.get_logger("logyard.replication")
 
 
 class Fetchers(Protocol):
-    """The followers' side: who fetches which partition from whom (fetcher.py)."""
+    """The fetchers of followed partitions (follower/fetcher_manager.py)."""
 
     def start(self, partitions: Iterable[Partition]) -> None:
-        """Fetch these from their leaders, from where their logs stand."""
+        """Fetch these from their leaders, from the end of their logs."""
         ...
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these no more; what is under way is thrown away."""
+        """Stop fetching these; answers in flight are dropped."""
         ...
 
     def refresh_topic_ids(self, partitions: Iterable[Partition]) -> None:
@@ -52,12 +54,12 @@ class Fetchers(Protocol):
 
     @property
     def failed_count(self) -> int:
-        """How many partitions should be fetched and are not."""
+        """The number of partitions that should be fetched and are not."""
         ...
 
 
 class LeadershipListener(Protocol):
-    """Who follows leadership of internal topics: the coordinators."""
+    """Is told of leadership of internal topics' partitions: the coordinators."""
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None: ...
     def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None: ...
@@ -65,7 +67,7 @@ class LeadershipListener(Protocol):
 
 
 class ControllerRequests:
-    """LeaderAndIsr, StopReplica and UpdateMetadata carried out. `broker_epoch` is asked anew for every request."""
+    """Carries out LeaderAndIsr, StopReplica and UpdateMetadata. `broker_epoch()` is called for every request."""
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class ControllerRequests:
         self._listeners.append(listener)
 
     def admit(self, request: LeaderAndIsr) -> ErrorCode:
-        """Admit a request that is of the present: return NONE, else STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH.
+        """Return NONE for a current request, else STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH.
 
         The controller epoch of an admitted request counts from now on.
         """
@@ -102,7 +104,7 @@ class ControllerRequests:
         return ErrorCode.NONE
 
     def update_metadata(self, update: UpdateMetadata) -> ErrorCode:
-        """Apply UpdateMetadata to the cache, unless it is refused as `admit` says."""
+        """Apply UpdateMetadata to the cache, unless `admit` refuses it."""
         error = self._fence(update.broker_epoch, update.controller_epoch)
         if error is ErrorCode.NONE:
             self._hosted.metadata.apply_update(update)
@@ -111,7 +113,7 @@ class ControllerRequests:
     # LeaderAndIsr
 
     def become_leader_or_follower(self, request: LeaderAndIsr) -> PartitionErrors:
-        """Carry out LeaderAndIsr (facts §9); the whole request may be refused as `admit` says."""
+        """Carry out LeaderAndIsr (facts §9); `admit` may refuse the whole request."""
         error = self._fence(request.broker_epoch, request.controller_epoch)
         if error is not ErrorCode.NONE:
             return PartitionErrors(error)
@@ -135,7 +137,7 @@ class ControllerRequests:
         return PartitionErrors(ErrorCode.NONE, errors, request.topic_ids)
 
     def _judge(self, order: LeaderAndIsrPartition, topic_id: TopicId, renamed: list[Partition]) -> ErrorCode | None:
-        """Return None for an order to be carried out, else what to answer."""
+        """Return None for an order to be carried out, else the error to answer."""
         hosted = self._hosted
         if order.tp in hosted.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -159,7 +161,7 @@ class ControllerRequests:
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
     def _adopt(self, partition: Partition, log: PartitionLog, topic_id: TopicId, renamed: list[Partition]) -> ErrorCode:
-        """A topic's id that becomes known late is kept; nothing else changes."""
+        """Store a topic's id that becomes known late; nothing else changes."""
         try:
             log.assign_topic_id(topic_id)
         except (StorageError, ApiError) as failed:
@@ -181,7 +183,7 @@ class ControllerRequests:
                 log = self._hosted.get_or_create_log(partition, request.topic_ids.get(order.tp.topic), order.is_new)
                 if partition.lead(order, log):
                     new_leaders.append(partition)
-                # The ISR may be down to this broker alone.
+                # The ISR may be this broker alone, and then the high watermark can advance.
                 partition.advance_high_watermark()
             except Exception as failed:
                 errors[order.tp] = self._storage_failed(order.tp, failed)
@@ -191,8 +193,8 @@ class ControllerRequests:
         for partition in led:
             self._hosted.transitioned(partition)
         if new_leaders:
-            # Their followers wait at other partitions' ends, up to replica.fetch.wait.max.ms; they hear of this
-            # leader at about the same time as we do. Answered a moment later, they come back and ask for it.
+            # Their followers wait at the ends of other partitions, up to replica.fetch.wait.max.ms, and learn of this
+            # leader at about the same time. Answering their fetches now has them return and ask for these partitions.
             followers = dict.fromkeys(r for partition in new_leaders for r in partition.remotes)
             self._hosted.timers.call_later(HURRY_S, lambda: self._hurry(followers))
         for partition in new_leaders:
@@ -217,8 +219,8 @@ class ControllerRequests:
             if partition.log is None:
                 partition.log = log
             self._hosted.partitions[order.tp] = partition
-            # Without a living leader there is nobody to follow, but the log exists, so that its high watermark
-            # is checkpointed (KAFKA-1647); leadership and epoch stay what they were.
+            # Without a live leader there is nobody to follow, but the log is created, so that its high watermark is
+            # checkpointed (KAFKA-1647); leadership and epoch stay as they were.
             if self._hosted.metadata.is_alive(order.leader) and partition.follow(order, log):
                 restarting.append(partition)
         self._fetchers.stop(p.tp for p in restarting)
@@ -240,9 +242,9 @@ class ControllerRequests:
         return code
 
     def _follow_later(self, order: LeaderAndIsrPartition, request: LeaderAndIsr) -> None:
-        """Carry an order to follow out again in a while, unless the controller says something else until then.
+        """Carry out an order to follow again after a while, unless the controller sends another one first.
 
-        Not one to lead: the controller, told that this replica has no log, has given the partition to another.
+        Orders to lead are not repeated: the controller, told that this replica has no log, has elected another leader.
         """
         self._postponed[order.tp] = order
 
@@ -257,7 +259,7 @@ class ControllerRequests:
     # StopReplica and failed directories
 
     def stop_replicas(self, request: StopReplica) -> PartitionErrors:
-        """Carry out StopReplica: stop fetching, and where asked delete the replica (facts §9)."""
+        """Carry out StopReplica: stop fetching, and delete the replica if asked to (facts §9)."""
         error = self._fence(request.broker_epoch, request.controller_epoch)
         if error is not ErrorCode.NONE:
             return PartitionErrors(error)
@@ -294,7 +296,8 @@ class ControllerRequests:
         if not order.delete:
             return ErrorCode.NONE
         try:
-            # Also a log that no LeaderAndIsr named since start: its topic was deleted while this broker was down.
+            # The log may be one that no LeaderAndIsr named since the start: its topic was deleted while this broker was
+            # down.
             if hosted.logs.get(order.tp) is not None:
                 hosted.logs.delete(order.tp)
         except StorageError:
@@ -312,15 +315,15 @@ class ControllerRequests:
     # A follower's damaged log
 
     def leave_isr(self, tp: TopicPartition) -> None:
-        """Have its leader put this one out of the ISR: until `follow_again` or `set_aside` it takes no record in and
-        tells the leader that it lags."""
+        """Have the leader remove this follower from the ISR: until `follow_again` or `set_aside` it appends nothing and
+        shows the leader that it lags."""
         partition = self._hosted.partitions.get(tp)
         if partition is not None and not partition.leaves_isr:
             partition.leaves_isr = True
             self._start_following(partition)
 
     def follow_again(self, tp: TopicPartition) -> None:
-        """Fetch a followed partition from where its log stands."""
+        """Fetch a followed partition from the end of its log."""
         partition = self._hosted.partitions.get(tp)
         if partition is not None:
             partition.leaves_isr = False
@@ -331,10 +334,10 @@ class ControllerRequests:
             self._fetchers.start([partition])
 
     def set_aside(self, tp: TopicPartition) -> str:
-        """Give a follower an empty log to be filled by its leader; returns where the old one is kept.
+        """Replace a follower's log by an empty one, to be filled from its leader; returns the old log's new path.
 
-        Only for one that is out of the ISR: as a member it would vouch for records that it has no more.
-        Raises StorageError: the replica is offline then.
+        Only for a replica outside the ISR: as a member it would count as having records that it no longer has. Raises
+        StorageError: the replica is offline then.
         """
         hosted = self._hosted
         partition = hosted.partitions[tp]
@@ -353,7 +356,7 @@ class ControllerRequests:
         return kept
 
     def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
-        """Their log directory failed: no fetching, no leading, KAFKA_STORAGE_ERROR for all who ask."""
+        """Stop fetching and leading these, whose log directory failed: requests for them get KAFKA_STORAGE_ERROR."""
         failed = list(partitions)
         self._fetchers.stop(failed)
         for tp in failed:

@@ -1,6 +1,6 @@
-"""What comes into replication and what it answers: the controller's requests, produce, fetch, look-ups.
+"""The inputs of replication and its answers: the controller's requests, produce, fetch, look-ups.
 
-Plain values; the wire's versions are translated in wire.py. Facts §9-§11.
+Plain values; wire.py translates the versions of the protocol. Facts §9-§11.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from logyard.broker.model import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 CONSUMER_ID = -1  # the replica id of ordinary clients
 DEBUG_CONSUMER_ID = -2  # reads to the log's end, as kafka-replica-verification does
-EPOCH_DURING_DELETE = -2  # StopReplica of a topic being deleted: beats every leader epoch
-HIGH_WATERMARK = -1  # DeleteRecords: "all that is committed"
+EPOCH_DURING_DELETE = -2  # StopReplica of a topic being deleted: greater than every leader epoch
+HIGH_WATERMARK = -1  # DeleteRecords: all committed records
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -23,7 +23,7 @@ LATEST_TIERED_TIMESTAMP = -5
 
 
 class Isolation(IntEnum):
-    """Where a reader's view ends: isolation level of the wire, and a replica's (log end)."""
+    """How far a reader may read: the isolation levels of the protocol, and LOG_END for replicas."""
 
     LOG_END = -1
     READ_UNCOMMITTED = 0
@@ -49,7 +49,7 @@ class LeaderAndIsrPartition:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """The controller's order to lead or follow. `broker_epoch` -1: the controller does not know it."""
+    """The controller's request to lead or follow. `broker_epoch` -1: the controller does not know it."""
 
     controller_id: int
     controller_epoch: int
@@ -69,7 +69,7 @@ class StopReplicaPartition:
 
 @dataclass(frozen=True, slots=True)
 class StopReplica:
-    """The controller's order to stop, and where `delete` says so remove, replicas."""
+    """The controller's request to stop replicas, and to delete those with `delete`."""
 
     controller_id: int
     controller_epoch: int
@@ -79,7 +79,7 @@ class StopReplica:
 
 @dataclass(frozen=True, slots=True)
 class PartitionErrors:
-    """Answer to LeaderAndIsr and StopReplica: the whole request's error, then one per partition."""
+    """The answer to LeaderAndIsr and StopReplica: the whole request's error, then one per partition."""
 
     error: ErrorCode
     partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class PartitionErrors:
 
 @dataclass(slots=True)
 class ProduceResult:
-    """How one partition's batches fared; -1 stands for what is not known."""
+    """The result for one partition's batches; -1 means unknown."""
 
     tp: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -101,10 +101,10 @@ class ProduceResult:
 
 @dataclass(slots=True)
 class FetchParams:
-    """What holds for a whole fetch. Sizes in bytes.
+    """The parameters of a whole fetch. Sizes in bytes.
 
-    `only_leader`: followers and consumers before v11. `min_one`: the first batch found is handed out
-    even when it is larger than the limits (v3+).
+    `only_leader`: followers, and consumers before v11. `min_one`: the first batch found is returned even if it is
+    larger than the limits (v3+).
     """
 
     max_wait_ms: int
@@ -125,7 +125,7 @@ class FetchParams:
 
 @dataclass(slots=True)
 class PartitionFetch:
-    """One partition asked for. -1 stands for "not given"; `log_start_offset` is the follower's own."""
+    """One partition of a fetch. -1 means "not given"; `log_start_offset` is the follower's own."""
 
     tp: TopicPartition
     offset: int
@@ -141,8 +141,8 @@ Records = bytes | bytearray | memoryview
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """One partition's answer. `diverging` is (epoch, end offset); `leader` (id, epoch) where the asker is behind;
-    `aborted` lists (producer id, first offset), None unless read_committed."""
+    """One partition's answer. `diverging` is (epoch, end offset); `leader` (id, epoch) for a reader with an outdated
+    leader; `aborted` lists (producer id, first offset), None unless read_committed."""
 
     tp: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -168,7 +168,7 @@ class OffsetQuery:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAnswer:
-    """-1 offset and timestamp: nothing found."""
+    """Offset and timestamp are -1 if nothing was found."""
 
     tp: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -179,7 +179,7 @@ class OffsetAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EpochQuery:
-    """One partition of OffsetForLeaderEpoch: where does `epoch` end in your log?"""
+    """One partition of OffsetForLeaderEpoch: where does `epoch` end in the leader's log?"""
 
     tp: TopicPartition
     epoch: int
@@ -188,7 +188,7 @@ class EpochQuery:
 
 @dataclass(frozen=True, slots=True)
 class EpochAnswer:
-    """(-1, -1) where the leader does not know."""
+    """Epoch and end offset; (-1, -1) if the leader does not know."""
 
     tp: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -198,7 +198,7 @@ class EpochAnswer:
 
 @dataclass(slots=True)
 class DeleteRecordsResult:
-    """`low_watermark`: the smallest log start offset of the living replicas; -1 with an error."""
+    """`low_watermark`: the smallest log start offset of the live replicas; -1 with an error."""
 
     tp: TopicPartition
     error: ErrorCode = ErrorCode.NONE
@@ -208,8 +208,8 @@ class DeleteRecordsResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLogInfo:
-    """One replica in DescribeLogDirs. `offset_lag`: how far behind the high watermark (or, for a future log,
-    behind the current log's end)."""
+    """One replica in DescribeLogDirs. `offset_lag`: distance to the high watermark (for a future log, to the current
+    log's end)."""
 
     tp: TopicPartition
     size: int
@@ -219,7 +219,7 @@ class ReplicaLogInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogDirInfo:
-    """One log directory in DescribeLogDirs; bytes are -1 where the system does not tell."""
+    """One log directory in DescribeLogDirs; bytes are -1 if the system does not tell."""
 
     path: str
     error: ErrorCode
@@ -230,7 +230,7 @@ class LogDirInfo:
 
 @dataclass(frozen=True, slots=True)
 class FollowerFetch:
-    """What a follower sends its leader: Fetch v17 when every partition has a topic id, else v12 (facts §22)."""
+    """A follower's request to its leader: Fetch v17 if every partition has a topic id, else v12 (facts §22)."""
 
     replica_id: int
     replica_epoch: int

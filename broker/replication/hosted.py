@@ -1,4 +1,4 @@
-"""All replicas of this broker, and who waits for what on them: the state that the façade's parts share."""
+"""All replicas of this broker, and the requests that wait for them: the state shared by the parts of `Replicas`."""
 
 from collections.abc import Callable, Iterable
 
@@ -43,8 +43,9 @@ class Hosted:
         self.timers = timers
         self.new_pending = new_pending
         self.run_blocking = run_blocking
-        self.run_record_work = run_record_work  # for what looks into records; None: where the disk is waited for
-        self.loading: Callable[[int], None] = lambda size: None  # told what cold reads will bring, and have brought
+        self.run_record_work = run_record_work  # runs work on records; None: in the threads that wait for the disk
+        # Called with the bytes that cold reads are about to load, and with their negative when they are loaded.
+        self.loading: Callable[[int], None] = lambda size: None
         self.counters = Counters()
         self.throttled_out = ByteRate(settings.throttle_windows, settings.throttle_window_ms)
         self.controller_epoch = 0
@@ -67,15 +68,15 @@ class Hosted:
         metadata.subscribe(lambda changed, deleted: self._metadata_changed())
 
     def now_ms(self) -> int:
-        """Milliseconds that never go back: for lags, not for records."""
+        """Monotonic milliseconds: for lags, not for records."""
         return passed_ms(self.clock)
 
     def in_thread(
         self, work: Callable[[], None], outcome: Callable[[], T], run: SubmitBlocking | None = None
     ) -> Pending[T]:
-        """Run `work` in a thread and answer what `outcome` then says on the loop, or what `work` has raised.
+        """Run `work` in a thread; then answer the result of `outcome()`, called on the loop, or the error of `work`.
 
-        `run` says in which threads; without it in those for the disk.
+        `run` chooses the threads; by default those that wait for the disk.
         """
         pending: Pending[T] = self.new_pending()
 
@@ -94,15 +95,15 @@ class Hosted:
     def in_record_thread(
         self, work: Callable[[], None], outcome: Callable[[], T], client: Client | None = None
     ) -> Pending[T]:
-        """The same in a thread for what looks into records; it ends where `client` is gone."""
+        """As `in_thread`, in the threads for work on records; it stops when `client` is gone."""
         run = self.run_record_work
         return self.in_thread(work, outcome, None if run is None else lambda each: run(each, client))
 
     def find(self, tp: TopicPartition) -> Partition:
-        """Return the partition, or raise ApiError as a client should see it.
+        """Return the partition, or raise the ApiError that a client gets.
 
-        KAFKA_STORAGE_ERROR: its directory is offline. NOT_LEADER_OR_FOLLOWER: its replicas are on other brokers, or
-        this broker has not been told yet. UNKNOWN_TOPIC_OR_PARTITION: nobody knows it.
+        KAFKA_STORAGE_ERROR: its directory is offline. NOT_LEADER_OR_FOLLOWER: its replicas are on other brokers, or the
+        controller has not announced it here yet. UNKNOWN_TOPIC_OR_PARTITION: it is not in the metadata.
         """
         partition = self.partitions.get(tp)
         if partition is not None:
@@ -114,7 +115,7 @@ class Hosted:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def current_leader(self, tp: TopicPartition) -> tuple[int, int]:
-        """Where a client should go instead: (leader id, leader epoch), (-1, -1) unknown."""
+        """Return (leader id, leader epoch) for clients that asked the wrong broker; (-1, -1) if unknown."""
         partition = self.partitions.get(tp)
         if partition is not None:
             return partition.leader, partition.leader_epoch
@@ -122,10 +123,10 @@ class Hosted:
         return (known.leader, known.leader_epoch) if known is not None else (-1, -1)
 
     def get_or_create_log(self, partition: Partition, topic_id: TopicId | None, is_new: bool) -> PartitionLog:
-        """Return the partition's log, opened or created; the first time its watermark comes from the checkpoint.
+        """Return the partition's log, loaded or created; the first time its high watermark comes from the checkpoint.
 
-        Later the checkpoint read at start is history: the log may have been cut since.
-        Raises StorageError, and ApiError(INCONSISTENT_TOPIC_ID) where the log is of an earlier topic of that name.
+        Later the checkpoint that was read at the start is out of date: the log may have been cut since. Raises
+        StorageError, and ApiError(INCONSISTENT_TOPIC_ID) if the log is of an earlier topic of that name.
         """
         tp = partition.tp
         log = self.logs.get_or_create(tp, topic_id, self.topic_config(tp.topic), is_new)
@@ -141,25 +142,25 @@ class Hosted:
     # Waking who waits
 
     def end_moved(self, partition: Partition) -> None:
-        """Records were appended: followers and, where the watermark moved too, consumers may have their data."""
+        """Records were appended: wake fetches of followers and, if the high watermark moved, of consumers."""
         for observer in partition.observers:
             observer.touch(partition.tp)
             self.fetches.check(observer)
         self.fetches.check(partition.tp)
 
     def watermark_moved(self, partition: Partition) -> None:
-        """The high or low watermark moved, or may have: producers, consumers and deletions look again."""
+        """The high or low watermark may have moved: wake producers, consumers and deletions."""
         tp = partition.tp
         self.produces.check(tp)
         self.end_moved(partition)
         self.deletions.check(tp)
 
     def transitioned(self, partition: Partition) -> None:
-        """Leadership changed or the replica is gone: whoever waits here learns it now."""
+        """Leadership changed or the replica is gone: wake all requests that wait for it."""
         self.watermark_moved(partition)
 
     def _check_later(self, partition: Partition, due_ms: int) -> None:
-        """Look at the watermark at that time: nobody moves then, but one of those who hold it back lags too long."""
+        """Check the high watermark at that time, when a follower that holds it back will count as lagging."""
         tp = partition.tp
         planned = self._looks.get(tp)
         if planned is not None:
@@ -176,7 +177,7 @@ class Hosted:
         self._looks[tp] = due_ms, self.timers.call_later(max(0, due_ms - self.now_ms()) / 1000, look)
 
     def _metadata_changed(self) -> None:
-        """Who is no longer alive is waited for neither to join an ISR nor to delete records."""
+        """Stop waiting for dead brokers to join an ISR or to delete records."""
         alive = self.metadata.brokers.keys()
         gone = self._alive - alive
         self._alive = frozenset(alive)
@@ -189,17 +190,17 @@ class Hosted:
                 self.deletions.check(partition.tp)
 
     def close(self) -> None:
-        """Nothing is looked at again, and who waits is answered."""
+        """Cancel the checks, and answer the waiting requests."""
         for _, timer in self._looks.values():
             timer.cancel()
         self._looks.clear()
         self.stop_waiting()
 
     def stop_waiting(self) -> None:
-        """Answer who waits, and whoever would from now on."""
+        """Answer the waiting requests, and all later ones at once."""
         for purgatory in (self.produces, self.fetches, self.deletions):
             purgatory.close()
 
     def led(self) -> Iterable[Partition]:
-        """The partitions this broker leads."""
+        """The partitions that this broker leads."""
         return (p for p in self.partitions.values() if p.is_leader)

@@ -1,9 +1,9 @@
-"""Who is in sync: the leader's view of its followers, and the one change of the ISR that may be under way.
+"""Who is in sync: the leader's view of its followers, and the one ISR change that may be pending.
 
-Rule 1: at most one change per partition is in flight; while it is, the ISR that counts for the high watermark is
-the *maximal* one: members to be removed still count, members to be added already do (facts §10, KIP-497).
+Rule 1: at most one change per partition is pending. Meanwhile the ISR that counts for the high watermark is the
+*maximal* one: members to be removed still count, members to be added already do (facts §10, KIP-497).
 Rule 2: the committed ISR comes only from the controller: by LeaderAndIsr or as the answer to our change.
-Times are milliseconds of a clock that never goes back; offsets of -1 are unknown.
+Times are milliseconds of a monotonic clock; an offset of -1 is unknown.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ UNKNOWN_OFFSET = -1
 
 
 class Heartbeat:
-    """When a follower last asked for anything: shared by all partitions of one fetch session."""
+    """When a follower last fetched: shared by all partitions of one fetch session."""
 
     __slots__ = ("last_fetch_ms",)
 
@@ -29,8 +29,8 @@ class Heartbeat:
 class RemoteReplica:
     """What a leader knows of one follower.
 
-    A follower that is idle at the log's end in an incremental session is not looked at one partition at a time:
-    its `heartbeat` moves instead, and `settle_idle` turns that into the fields before the log's end moves on.
+    A follower that is idle at the log's end in an incremental session is not updated partition by partition: its
+    `heartbeat` is, and `settle_idle` copies that into the fields before the log grows.
     """
 
     __slots__ = (
@@ -54,12 +54,12 @@ class RemoteReplica:
         self.last_fetch_leader_end = UNKNOWN_OFFSET
         self.broker_epoch = -1
         self.heartbeat: Heartbeat | None = None
-        self.is_refused = False  # the controller would not have it in the ISR: it is shutting down
+        self.is_refused = False  # the controller refused it as a member of the ISR: it is shutting down
 
     def record_fetch(self, offset: int, log_start: int, now_ms: int, leader_end: int, broker_epoch: int) -> None:
-        """Note a fetch at `offset` (= the follower's log end) while the leader's log ended at `leader_end`.
+        """Record a fetch at `offset` (= the follower's log end) while the leader's log ended at `leader_end`.
 
-        Caught up is who has all there is, or all there was at its previous fetch (facts §10).
+        A follower is caught up if it has the whole log, or all that there was at its previous fetch (facts §10).
         """
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -74,22 +74,22 @@ class RemoteReplica:
             self.is_refused = False
 
     def settle_idle(self, leader_end: int) -> None:
-        """Before the leader's log grows beyond `leader_end`: what the session's fetches meant until now."""
+        """Before the leader's log grows beyond `leader_end`: apply the session's fetches since then."""
         beat = self.heartbeat
         if beat is not None and self.log_end_offset == leader_end and beat.last_fetch_ms > self.last_fetch_ms:
             self.last_fetch_ms = beat.last_fetch_ms
             self.last_caught_up_ms = max(self.last_caught_up_ms, beat.last_fetch_ms)
 
     def detach(self, leader_end: int) -> None:
-        """Its session speaks for this partition no more: it forgot it, or its last fetch of it counted for nothing."""
+        """The session's heartbeat no longer counts for this partition: it was forgotten, or its last fetch failed."""
         self.settle_idle(leader_end)
         self.heartbeat = None
 
     def start_epoch(self, now_ms: int, leader_end: int, *, in_isr: bool, new_leader: bool) -> None:
-        """A new leader epoch begins: ISR members get the benefit of the doubt, others start from nothing.
+        """Start a new leader epoch: ISR members count as caught up now, other followers as unknown.
 
-        That its session lives says nothing of this partition until it has fetched in the new epoch: it may have been
-        told to stop.
+        A live session tells nothing of this partition until it has fetched in the new epoch: it may have been told to
+        stop.
         """
         self.last_caught_up_ms = now_ms if in_isr else NEVER_MS
         self.heartbeat = None
@@ -105,7 +105,7 @@ class RemoteReplica:
             self.last_fetch_leader_end = leader_end if in_isr else UNKNOWN_OFFSET
 
     def is_caught_up(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
-        """At the leader's log end, or it was there at most `lag_max_ms` ago."""
+        """Whether it is at the leader's log end, or was at most `lag_max_ms` ago."""
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_max_ms
 
 
@@ -119,7 +119,7 @@ class PendingChange:
 
 
 class InSync:
-    """The ISR of one led partition: what is committed, and the change under way."""
+    """The ISR of one led partition: the committed one, and the pending change."""
 
     __slots__ = ("committed", "maximal", "pending")
 
@@ -129,19 +129,19 @@ class InSync:
         self.pending: PendingChange | None = None
 
     def commit(self, isr: Iterable[int]) -> None:
-        """The controller has said what the ISR is; whatever was pending is over."""
+        """The controller has set the ISR; a pending change is over."""
         self.committed = tuple(isr)
         self.maximal = frozenset(self.committed)
         self.pending = None
 
     def propose_adding(self, broker_id: int) -> PendingChange:
-        """Start to let `broker_id` in: from now on the high watermark waits for it."""
+        """Start to add `broker_id`: from now on the high watermark waits for it."""
         assert self.pending is None, "one ISR change at a time"
         isr = (*self.committed, broker_id)
         return self._propose(PendingChange(isr, frozenset(isr), expands=True))
 
     def propose_removing(self, leaving: Iterable[int]) -> PendingChange:
-        """Start to put `leaving` out: until the controller agrees the high watermark waits for them."""
+        """Start to remove `leaving`: until the controller agrees the high watermark waits for them."""
         assert self.pending is None, "one ISR change at a time"
         gone = frozenset(leaving)
         isr = tuple(b for b in self.committed if b not in gone)
@@ -153,7 +153,7 @@ class InSync:
         return change
 
     def withdraw(self) -> None:
-        """The controller did not even try: back to the committed ISR."""
+        """The controller did not attempt the change: return to the committed ISR."""
         self.commit(self.committed)
 
 
@@ -165,7 +165,8 @@ def out_of_sync(
     now_ms: int,
     lag_max_ms: int,
 ) -> tuple[int, ...]:
-    """The members that have fallen behind: not at the log's end and not there within `lag_max_ms` (facts §10)."""
+    """Return the members that have fallen behind: not at the log's end, and not there within `lag_max_ms` (facts
+    §10)."""
     leaving = []
     for broker_id in isr:
         remote = remotes.get(broker_id)
@@ -177,17 +178,17 @@ def out_of_sync(
 
 
 def may_join(remote: RemoteReplica, high_watermark: int, epoch_start: int, is_alive: Callable[[int], bool]) -> bool:
-    """Whether a follower outside the ISR has earned its place.
+    """Whether a follower outside the ISR may join it.
 
-    It must have all that is committed, *and* reach this leader's epoch: the high watermark may still stand below
-    records that the election made certain (KAFKA-7128). 3.9: and be alive in the metadata.
+    It must have all committed records, *and* reach this leader's epoch: the high watermark may still be below records
+    that were committed before the election (KAFKA-7128). Since 3.9 it must also be alive in the metadata.
     """
     end = remote.log_end_offset
     return end >= high_watermark and end >= epoch_start and is_alive(remote.id)
 
 
 class Settlement(Enum):
-    """What to do when the controller has answered an ISR change."""
+    """What to do with the controller's answer to an ISR change."""
 
     COMMIT = "take the state it gave"
     WITHDRAW = "return to the committed ISR"
@@ -210,9 +211,10 @@ _SUPERSEDED = frozenset(
 
 
 def settle(result: IsrChangeResult, leader_epoch: int, partition_epoch: int) -> Settlement:
-    """Read the controller's answer to a change that is still the pending one (facts §22).
+    """Return what to do with the controller's answer to the pending change (facts §22).
 
-    55/107 mean nothing was tried; 3, 100, 74, 95, 42 mean the controller knows better and will tell us.
+    OPERATION_NOT_ATTEMPTED and INELIGIBLE_REPLICA mean that nothing was tried. The errors in `_SUPERSEDED` mean that
+    the controller has a newer state, which it will send.
     """
     if result.error in _NOT_TRIED:
         return Settlement.WITHDRAW

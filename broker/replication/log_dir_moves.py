@@ -1,13 +1,13 @@
-"""Replicas that move from one log directory of this broker to another (KIP-113, Kafka's ReplicaAlterLogDirsThread).
+"""Moves of replicas from one log directory of this broker to another (KIP-113, Kafka's ReplicaAlterLogDirsThread).
 
-Rule 1: the future log is a prefix of the log, batch for batch: it is filled from the log's end of what it has, a
-        truncation of the log cuts it as well, and after a restart the leader epochs tell what both have in common.
-Rule 2: it takes the log's place only when it ends where the log ends and all that the log has made durable is durable
-        in it. Between that look and the renames nothing else runs, so no append falls between the two.
-Rule 3: a move ends with its replica, its directory, or a request for another place; whoever ends it says nothing here:
-        each step looks again.
+Rule 1: the future log is a prefix of the log, batch for batch. It is filled from its own end; a truncation of the log
+cuts it as well; after a restart the leader epochs tell how much both have in common.
+Rule 2: it takes the log's place only when both end at the same offset and everything durable in the log is durable in
+it. Nothing else runs between that check and the renames, so no append falls between the two.
+Rule 3: a move ends with its replica, its directory, or a request for another directory. None of these notify the move:
+each of its steps checks again.
 
-A coroutine without a clock of its own: `pause(seconds)` waits, `spawn` begins it.
+Moves are coroutines without a clock of their own: `pause(seconds)` waits, `spawn` starts one.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -28,7 +28,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class MovableLogs(Protocol):
-    """The logs of this broker, as far as moves use them (log.registry.LogRegistry)."""
+    """The part of log.registry.LogRegistry that moves use."""
 
     def get(self, tp: TopicPartition) -> PartitionLog | None: ...
     def future(self, tp: TopicPartition) -> PartitionLog | None: ...
@@ -37,14 +37,14 @@ class MovableLogs(Protocol):
 
 
 class Promotion(Protocol):
-    """What puts a future log in its log's place (log.store.LogStore)."""
+    """Puts a future log in its log's place (log.store.LogStore)."""
 
     async def prepare_promotion(self, tp: TopicPartition) -> None: ...
     def promote(self, tp: TopicPartition) -> PartitionLog: ...
 
 
 class LogDirMoves:
-    """The moves under way on this broker."""
+    """The running moves of this broker."""
 
     def __init__(
         self,
@@ -66,9 +66,10 @@ class LogDirMoves:
         self._rate = ByteRate(hosted.settings.alter_log_dirs_windows, hosted.settings.alter_log_dirs_window_ms)
 
     def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
-        """Let replicas move to log directories (AlterReplicaLogDirs); returns what became of each wish.
+        """Move replicas to log directories (AlterReplicaLogDirs); returns an error code for each.
 
-        9 no replica here (yet), 17 the topic's name is too long, 56 a directory is offline, 57 it is not in log.dirs.
+        REPLICA_NOT_AVAILABLE (no replica here yet), INVALID_TOPIC_EXCEPTION (the topic's name is too long),
+        KAFKA_STORAGE_ERROR (a directory is offline), LOG_DIR_NOT_FOUND (it is not in log.dirs).
         """
         return {tp: self._begin(tp, directory) for tp, directory in wanted.items()}
 
@@ -76,7 +77,7 @@ class LogDirMoves:
         if tp in self._hosted.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if tp not in self._hosted.partitions and self._logs.get(tp) is not None:
-            return ErrorCode.REPLICA_NOT_AVAILABLE  # the controller has not said yet what it is
+            return ErrorCode.REPLICA_NOT_AVAILABLE  # the controller has not sent its role yet
         try:
             future = self._logs.begin_move(tp, directory)
         except ApiError as refused:
@@ -88,19 +89,19 @@ class LogDirMoves:
         return ErrorCode.NONE
 
     def on_leader(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """The replica has got a role: what was moving before the start moves on (a LeadershipListener)."""
+        """The replica has a role now: continue a move that the broker's stop interrupted (a LeadershipListener)."""
         if tp not in self._moving and tp in self._hosted.partitions and self._logs.resume_move(tp):
             self._follow(tp)
 
     def on_follower(self, tp: TopicPartition, leader_epoch: int) -> None:
-        """As for a leader. Also told of a replica whose directory failed: its move ends by itself."""
+        """As for a leader. Also called for a replica whose directory failed: its move ends by itself."""
         self.on_leader(tp, leader_epoch)
 
     def on_deleted(self, tp: TopicPartition) -> None:
         """The move ends with its replica."""
 
     def close(self) -> None:
-        """Let every move stop where it is; the next start takes it up again."""
+        """Stop all moves; the next start continues them."""
         self._closed = True
 
     def _follow(self, tp: TopicPartition) -> None:
@@ -112,7 +113,7 @@ class LogDirMoves:
         try:
             await self._fill(tp)
         except LogyardError as error:
-            # The directory failed, or a batch was damaged: the move waits for the next start, or to be asked again.
+            # The directory failed, or a batch was damaged: the move continues at the next start, or on request.
             self._note(f"{tp}: its move to another log directory stops: {error}")
         finally:
             self._moving.discard(tp)
@@ -145,7 +146,7 @@ class LogDirMoves:
         return partition, log, future
 
     async def _copy(self, tp: TopicPartition, log: PartitionLog, future: PartitionLog) -> None:
-        """Copy some batches; the caller goes on at once where none are missing then."""
+        """Copy some batches; returns at once if none are missing."""
         settings = self._hosted.settings
         start = future.log_end_offset
         found = log.read(start, settings.fetch_max_bytes, limit_offset=log.log_end_offset, min_one=True)
@@ -153,7 +154,7 @@ class LogDirMoves:
         if data is None:
             data = await self._hosted.run_blocking(found.load)
             if self._pair(tp) is None or self._logs.future(tp) is not future or future.log_end_offset != start:
-                return  # it was cut, or is not wanted any more
+                return  # it was cut, or is no longer wanted
         if data:
             future.append_as_follower(data)
             self._rate.record(len(data), self._hosted.now_ms())
@@ -167,10 +168,10 @@ class LogDirMoves:
 
 
 def align(log: PartitionLog, future: PartitionLog) -> None:
-    """Cut a future log to what it has in common with its log: a crash may have left more of one than of the other."""
+    """Cut a future log to what it has in common with its log: after a crash either may be longer."""
     while (latest := future.epochs.latest) is not None and future.log_end_offset > future.log_start_offset:
         epoch, end = log.epochs.end_offset_for(latest)
-        # An epoch the log does not know (any more) began behind what it still has.
+        # An epoch unknown to the log began after what the log still has.
         where = truncation.truncation(epoch, end, future.epochs, future.log_end_offset, log.log_end_offset)
         if where.offset >= future.log_end_offset:
             break
@@ -182,7 +183,7 @@ def align(log: PartitionLog, future: PartitionLog) -> None:
 
 
 def follow_bounds(log: PartitionLog, future: PartitionLog) -> None:
-    """Take over the log's settings, start and high watermark, as far as the future log reaches."""
+    """Copy the log's settings, start and high watermark, as far as the future log reaches."""
     if future.config is not log.config:
         future.config = log.config
     if future.log_end_offset < log.log_start_offset:

@@ -1,4 +1,4 @@
-"""What becomes of a partition whose log raised something: an answer for it alone, and no other partition suffers."""
+"""Errors of one partition's log become an answer for that partition alone; other partitions are not affected."""
 
 import structlog
 
@@ -9,7 +9,7 @@ log = structlog.get_logger("logyard.replication")
 
 
 def code_of(error: Exception, tp: TopicPartition) -> ErrorCode:
-    """Return what to answer for that partition; what nobody foresaw is said in the log, with its traceback."""
+    """Return the error code for that partition; an unexpected error is logged with its traceback."""
     if isinstance(error, ApiError):
         return error.code
     if isinstance(error, StorageError):

@@ -24,12 +24,12 @@ from logyard.broker.replication.log_errors import code_of
 from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.purgatory import Delayed
 
-# Finds one answer in the segments: to be called in a thread.
+# Finds one answer in the segments; to be called in a thread.
 Search = Callable[[], OffsetAnswer]
 
 
 class Lookups:
-    """Questions about offsets, and the deletion of what lies before one."""
+    """Look-ups of offsets, and DeleteRecords."""
 
     def __init__(self, hosted: Hosted) -> None:
         self._hosted = hosted
@@ -39,10 +39,10 @@ class Lookups:
     def list_offsets(
         self, queries: Sequence[OffsetQuery], isolation: Isolation, *, only_leader: bool = True
     ) -> list[OffsetAnswer] | Pending[list[OffsetAnswer]]:
-        """Find offsets by time; `isolation` is LOG_END for replicas. A Pending where segments have to be searched.
+        """Find offsets by time; `isolation` is LOG_END for replicas. Returns a Pending if segments have to be searched.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,
-        UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (below ListOffsets v5 handlers say LEADER_NOT_AVAILABLE).
+        UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE (below ListOffsets v5 handlers answer LEADER_NOT_AVAILABLE).
         """
         answers: list[OffsetAnswer] = []
         searches: list[tuple[int, Search]] = []
@@ -55,7 +55,7 @@ class Lookups:
         return self._search(answers, searches) if searches else answers
 
     def _search(self, answers: list[OffsetAnswer], searches: list[tuple[int, Search]]) -> Pending[list[OffsetAnswer]]:
-        """Fill in what has to be looked for in segments: that waits for the disk and opens batches, so in a thread."""
+        """Find the answers that need segments; in a thread, as that waits for the disk and decompresses batches."""
 
         def work() -> None:
             for number, search in searches:
@@ -75,7 +75,8 @@ class Lookups:
         self, partition: Partition, log: PartitionLog, query: OffsetQuery, isolation: Isolation
     ) -> OffsetAnswer | Search:
         end = _visible_end(log, isolation)
-        # A new leader whose watermark has not reached its own epoch cannot say yet what is committed (KAFKA-2334).
+        # A new leader whose high watermark has not reached its own epoch does not know yet what is committed
+        # (KAFKA-2334).
         lagging = isolation != Isolation.LOG_END and partition.epoch_start > log.high_watermark
         timestamp = query.timestamp
         if timestamp == LATEST_TIMESTAMP:
@@ -124,11 +125,11 @@ class Lookups:
     def delete_records(
         self, offsets: Sequence[tuple[TopicPartition, int]], *, timeout_ms: int, internal_topics: bool = False
     ) -> list[DeleteRecordsResult] | Pending[list[DeleteRecordsResult]]:
-        """Delete the records before the offsets (-1: before the high watermark); waits for every living replica.
+        """Delete the records before the offsets (-1: before the high watermark); waits for every live replica.
 
-        Errors: OFFSET_OUT_OF_RANGE (beyond the high watermark), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
-        REQUEST_TIMED_OUT (deleted here, not yet everywhere), INVALID_TOPIC_EXCEPTION, POLICY_VIOLATION (the topic is
-        compacted only), KAFKA_STORAGE_ERROR.
+        Errors: OFFSET_OUT_OF_RANGE (above the high watermark), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+        REQUEST_TIMED_OUT (deleted here, not yet on all replicas), INVALID_TOPIC_EXCEPTION (an internal topic),
+        POLICY_VIOLATION (the topic is only compacted), KAFKA_STORAGE_ERROR.
         """
         hosted = self._hosted
         results: list[DeleteRecordsResult] = []
@@ -138,7 +139,7 @@ class Lookups:
             results.append(result)
             try:
                 if tp.topic in INTERNAL_TOPICS and not internal_topics:
-                    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is kept by the broker only")
+                    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is maintained by the broker only")
                 partition = hosted.find(tp)
                 wanted, result.low_watermark = partition.delete_records(offset)
                 hosted.watermark_moved(partition)
@@ -160,7 +161,7 @@ class Lookups:
 
 
 class DelayedDeletion(Delayed):
-    """DeleteRecords that waits until every living replica has moved its log's start."""
+    """A DeleteRecords that waits until every live replica has advanced its log's start."""
 
     __slots__ = ("_hosted", "_pending", "_results", "_waiting")
 

@@ -1,6 +1,6 @@
-"""What replication needs from below and from outside, as Protocols: logs, time, other brokers, the controller.
+"""The ports of replication: logs, time, other brokers, the controller.
 
-`Logs` is the used part of the log store; twins for tests are in tests/support.
+`Logs` is the part of the log registry that is used; twins for tests are in tests/support.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ class EpochIndex(Protocol):
 
 
 class Slice(Protocol):
-    """A piece of a log: `size` bytes, maybe in the page cache, maybe cold."""
+    """A piece of a log: `size` bytes, possibly not in the page cache."""
 
     @property
     def size(self) -> int: ...
@@ -45,7 +45,7 @@ class Slice(Protocol):
 
 
 class Logs(Protocol):
-    """All logs of this broker (log.registry.LogRegistry). Raises StorageError where a directory failed."""
+    """All logs of this broker (log.registry.LogRegistry). Raises StorageError if a directory failed."""
 
     def get(self, tp: TopicPartition) -> PartitionLog | None: ...
     def get_or_create(
@@ -58,7 +58,7 @@ class Logs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IsrChangeResult:
-    """The controller's answer for one partition; the state fields count only when `error` is NONE."""
+    """The controller's answer for one partition; the state fields are set only if `error` is NONE."""
 
     error: ErrorCode
     leader: int = -1
@@ -69,7 +69,7 @@ class IsrChangeResult:
 
 
 class IsrChanges(Protocol):
-    """How a leader asks for another ISR: AlterPartition (broker/client/alter_partition.py)."""
+    """How a leader requests another ISR: AlterPartition (broker/client/alter_partition.py)."""
 
     def submit(
         self,
@@ -81,16 +81,16 @@ class IsrChanges(Protocol):
         callback: Callable[[IsrChangeResult], None],
         broker_epochs: Mapping[int, int] | None = None,
     ) -> None:
-        """Send, retrying against the controller until it answers for this partition, then call back once, later:
-        never from inside `submit`.
+        """Send the change, and again until the controller answers for this partition; then call back once, never from
+        inside `submit`.
 
-        `broker_epochs` are the epochs the followers fetched with (-1 unknown): what KIP-903 lets the controller check.
+        `broker_epochs` are those with which the followers fetched (-1 unknown), for the controller to check (KIP-903).
         """
         ...
 
 
 class LinkError(LogyardError):
-    """The other broker could not be asked (refused, broken, timed out): retry later."""
+    """The other broker could not be reached (refused, broken, timed out): try again later."""
 
 
 class FetchLink(Protocol):

@@ -1,8 +1,8 @@
-"""Where requests wait that cannot be answered yet (facts §15).
+"""Requests that cannot be answered yet (facts §15).
 
-Rule 1: an operation completes exactly once: because its condition came true, or because its time is up.
-Rule 2: try, watch under every key, try again: nothing that happened in between is missed.
-Everything runs on one event loop; time comes through the `Timers` port, so no thread and no lock.
+Rule 1: an operation completes exactly once: when its condition holds, or when its time is up.
+Rule 2: try, watch under every key, try again: no event in between is missed.
+Everything runs on one event loop; timers come from the `Timers` port, so there are no threads and no locks.
 """
 
 from collections.abc import Hashable, Iterable
@@ -11,7 +11,7 @@ from logyard.broker.event_loop import TimerHandle, Timers
 
 
 class Delayed:
-    """One waiting operation. Subclasses say when it is ready and what answering means."""
+    """One waiting operation. Subclasses define when it is ready and what answers it."""
 
     __slots__ = ("_keys", "_timer", "completed")
 
@@ -21,16 +21,16 @@ class Delayed:
         self._timer: TimerHandle | None = None
 
     def is_ready(self, key: Hashable | None) -> bool:
-        """Whether to answer now. `key` is what changed (only that has to be looked at), None: look at everything."""
+        """Whether to answer now. `key` is what changed, so only that has to be checked; None: check everything."""
         raise NotImplementedError
 
     def answer(self, *, expired: bool) -> None:
-        """Give the answer. Called once."""
+        """Send the answer. Called once."""
         raise NotImplementedError
 
 
 class Purgatory:
-    """Operations by key, in the order in which they came."""
+    """Waiting operations by key, in the order in which they came."""
 
     __slots__ = ("_is_closed", "_timers", "_watched", "expirations", "waiting")
 
@@ -42,7 +42,7 @@ class Purgatory:
         self.expirations = 0
 
     def try_complete_else_watch(self, operation: Delayed, keys: Iterable[Hashable], timeout_ms: int) -> bool:
-        """Answer now if it is ready (True), else keep it until a `check` of one of its keys or the timeout.
+        """Answer now if the operation is ready (True), else keep it until a `check` of one of its keys or the timeout.
 
         A timeout of zero or less expires at once.
         """
@@ -57,12 +57,12 @@ class Purgatory:
         for key in operation._keys:
             self._watched.setdefault(key, {})[operation] = None
         self.waiting += 1
-        # No second look is needed: between the try above and here nothing else can have run.
+        # No second check is needed: since the try above nothing else can have run.
         operation._timer = self._timers.call_later(timeout_ms / 1000, lambda: self._expire(operation))
         return False
 
     def check(self, key: Hashable) -> int:
-        """Something happened to `key`: answer who is ready now; returns how many were."""
+        """`key` changed: answer the operations that are ready now; returns how many."""
         if not self._watched:
             return 0
         watched = self._watched.get(key)
@@ -76,11 +76,11 @@ class Purgatory:
         return completed
 
     def has(self, key: Hashable) -> bool:
-        """Whether anything waits for `key`."""
+        """Whether any operation waits for `key`."""
         return key in self._watched
 
     def close(self) -> None:
-        """Shutdown: everything that waits, or would wait from now on, is answered as if its time were up."""
+        """Shutdown: all waiting operations, and all later ones, are answered as if their time were up."""
         self._is_closed = True
         for operation in [o for watched in self._watched.values() for o in watched]:
             self._expire(operation)

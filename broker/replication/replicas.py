@@ -1,7 +1,7 @@
-"""All replicas of this broker, put together: what is asked of them is in its parts.
+"""All replicas of this broker; requests go to its parts.
 
-`producing`, `fetching`, `lookups` and `requests` (what controllers ask) share the state in hosted.py. Every entry point
-is synchronous: what has to wait gives a Pending instead of its answer; nothing here awaits.
+`producing`, `fetching`, `lookups` and `requests` (the controller's) share the state in hosted.py. Every entry point is
+synchronous: what has to wait returns a Pending instead of its answer; nothing here awaits.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,9 +23,9 @@ from logyard.broker.replication.settings import Counters, ReplicaSettings
 
 
 class Replicas:
-    """See the head of this file. Times in milliseconds, sizes in bytes, offsets of -1 unknown.
+    """The replicas and their parts. Times in milliseconds, sizes in bytes; an offset of -1 is unknown.
 
-    `fetchers` is built after this (it reads through `partition`); see `use_fetchers`.
+    `fetchers` is built after this, because it calls `partition`; see `use_fetchers`.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Replicas:
         self._timer: TimerHandle | None = None
 
     def use_fetchers(self, fetchers: Fetchers) -> None:
-        """Say who fetches for the followed partitions."""
+        """Set the fetchers of followed partitions."""
         self._fetchers.target = fetchers
 
     def topic_configs_changed(self, topics: Iterable[str] | None) -> None:
-        """These topics' settings (None: any topic's) may have changed: hand them to the logs.
+        """These topics' settings (None: any topic's) may have changed: pass them to the logs.
 
-        A smaller min.insync.replicas may let the high watermark go on at once.
+        A smaller min.insync.replicas may advance the high watermark at once.
         """
         wanted = None if topics is None else frozenset(topics)
         for tp, partition in list(self.hosted.partitions.items()):
@@ -82,19 +82,22 @@ class Replicas:
 
     # Data
 
-    def look_into(self, work: Callable[[], None], client: Client | None = None) -> Pending[None]:
-        """Do something with records in a thread: what takes as long as those who sent them like."""
+    def in_record_thread(self, work: Callable[[], None], client: Client | None = None) -> Pending[None]:
+        """Do work on records in a thread; clients decide how long it takes."""
         return self.hosted.in_record_thread(work, lambda: None, client)
 
-    def beside(self, work: Callable[[], None]) -> Pending[None]:
-        """Do something in a thread that never waits for others to look into records: a few batches may hold all of
-        those threads for minutes, and the controller's orders must not stand behind them."""
+    def in_disk_thread(self, work: Callable[[], None]) -> Pending[None]:
+        """Do something in the threads that wait for the disk.
+
+        Work on a few batches may keep the threads for records busy for minutes; the controller's requests must not wait
+        for that.
+        """
         return self.hosted.in_thread(work, lambda: None)
 
     # State
 
     def partition(self, tp: TopicPartition) -> Partition | None:
-        """Return this broker's replica, None where it has none (or its directory failed)."""
+        """Return this broker's replica; None if it has none (or its directory failed)."""
         return self.hosted.partitions.get(tp)
 
     def partitions(self) -> Mapping[TopicPartition, Partition]:
@@ -102,7 +105,7 @@ class Replicas:
         return self.hosted.partitions
 
     def current_leader(self, tp: TopicPartition) -> tuple[int, int]:
-        """Return (leader id, leader epoch) as far as this broker knows; (-1, -1) unknown."""
+        """Return (leader id, leader epoch) as far as this broker knows; (-1, -1) if unknown."""
         return self.hosted.current_leader(tp)
 
     @property
@@ -115,7 +118,7 @@ class Replicas:
         return self.hosted.counters
 
     def gauges(self) -> dict[str, int]:
-        """Return the figures that are counted when asked: Kafka's metric names in snake case."""
+        """Return the gauges, computed when they are read: Kafka's metric names in snake case."""
         led = list(self.hosted.led())
         return {
             "leader_count": len(led),
@@ -134,7 +137,7 @@ class Replicas:
     # Life
 
     def start(self) -> None:
-        """Begin the periodic look for followers that have fallen behind (every replica.lag.time.max.ms / 2)."""
+        """Start the periodic check for lagging followers (every replica.lag.time.max.ms / 2)."""
         interval = self.settings.lag_time_max_ms / 2000
 
         def check() -> None:
@@ -145,12 +148,12 @@ class Replicas:
         self._timer = self.hosted.timers.call_later(interval, check)
 
     def shrink_isrs(self) -> None:
-        """Ask for those to be put out of the ISR who have fallen behind, in every led partition."""
+        """Ask the controller to remove lagging followers from the ISR, in every led partition."""
         for partition in list(self.hosted.led()):
             partition.shrink_isr()
 
     def notice_retention(self) -> None:
-        """Have sessions look again at logs that retention has shortened: nobody else tells them of it."""
+        """Have fetch sessions read again the logs that retention has shortened: nothing else notifies them."""
         for partition in list(self.hosted.partitions.values()):
             log = partition.log
             if log is not None and partition.observers and log.log_start_offset != partition.noted_start:
@@ -158,7 +161,7 @@ class Replicas:
                 self.hosted.end_moved(partition)
 
     def close(self) -> None:
-        """Stop the periodic work and answer everyone who waits."""
+        """Stop the periodic work and answer the waiting requests."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -166,7 +169,7 @@ class Replicas:
 
 
 class _Switch:
-    """Fetchers that are plugged in later; before that nothing is followed."""
+    """Fetchers that are set later; before that nothing is followed."""
 
     def __init__(self) -> None:
         self.target: Fetchers | None = None

@@ -1,4 +1,4 @@
-"""Replication's own settings and figures: plain typed fields, the counters plain ints that the shell reads."""
+"""Replication's settings and counters, as plain typed fields."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class ReplicaSettings:
     rack_aware_reads: bool = False  # replica.selector.class names Kafka's RackAwareReplicaSelector
 
     def take_over(self, config: BrokerConfig) -> None:
-        """Take what may change while the broker runs out of the configuration as it is now."""
+        """Take over the settings that may change while the broker runs."""
         self.leader_throttled_rate = config.int("leader.replication.throttled.rate")
         self.follower_throttled_rate = config.int("follower.replication.throttled.rate")
         self.alter_log_dirs_rate = config.int("replica.alter.log.dirs.io.max.bytes.per.second")
@@ -58,7 +58,7 @@ class Counters:
 
 
 def settings_from(config: BrokerConfig) -> ReplicaSettings:
-    """Read replication's settings out of the broker's configuration."""
+    """Return replication's settings from the broker's configuration."""
     settings = ReplicaSettings(
         broker_id=config.broker_id,
         lag_time_max_ms=config.int("replica.lag.time.max.ms"),

@@ -1,7 +1,7 @@
-"""Replication throttles: how fast listed replicas may be moved (KIP-73, facts §18).
+"""Replication throttles: limits on the rate of listed replicas (KIP-73, facts §18).
 
-Rule 1: only replicas named in the topic's list (`partition:broker`, or `*`) are counted and held back.
-Rule 2: a follower in the ISR is never held back by its leader, one that has caught up never by itself.
+Rule 1: only replicas in the topic's list (`partition:broker`, or `*`) are counted and throttled.
+Rule 2: a leader never throttles a follower in the ISR, and a follower never throttles itself once caught up.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ class ByteRate:
         self._total += size
 
     def per_second(self, now_ms: int) -> float:
-        """Return the rate; what was counted in less than one window counts as one."""
+        """Return the rate in bytes per second; less than one window counts as one."""
         self._drop_old(now_ms)
         if not self._windows:
             return 0.0

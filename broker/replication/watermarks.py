@@ -1,13 +1,13 @@
-"""Where committed ends: the rules of the high watermark and of the low watermark (facts §10).
+"""The rules of the high watermark and of the low watermark (facts §10).
 
-Rule 1: on a leader the high watermark never goes back, and does not move while the committed ISR is smaller than
-the effective min.insync.replicas.
-Rule 2: it is the smallest log end among the leader, the maximal ISR, and those that are about to join: caught up
-within the lag, alive, and not refused by the controller. Without the latter a follower would chase the watermark and
-never catch it.
-Rule 3: whatever holds it back also wakes it. Members: their fetches and the controller's word (LeaderAndIsr, the answer
-to an ISR change). Who is about to join: its fetches, its death in the metadata, the controller's refusal, and the
-moment from which it lags, which `held_until` tells.
+Rule 1: a leader's high watermark never decreases, and does not move while the committed ISR is smaller than the
+effective min.insync.replicas.
+Rule 2: it is the smallest log end among the leader, the maximal ISR, and the followers about to join: caught up within
+the lag, alive, and not refused by the controller. If it did not wait for the latter, a follower might never catch up
+with it.
+Rule 3: every end of a wait triggers a check. For members: their fetches and the controller (LeaderAndIsr, the answer to
+an ISR change). For followers about to join: their fetches, their death in the metadata, the controller's refusal, and
+the time from which they lag, which `held_until` returns.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from logyard.broker.replication.isr import RemoteReplica
 
 
 def effective_min_isr(min_insync_replicas: int, assigned: int) -> int:
-    """Topics with fewer replicas than min.insync.replicas need only those they have (facts §10)."""
+    """The min.insync.replicas that count: topics with fewer replicas need only those they have (facts §10)."""
     return min(min_insync_replicas, assigned) if assigned else min_insync_replicas
 
 
@@ -29,7 +29,7 @@ def leader_high_watermark(
     lag_max_ms: int,
     is_alive: Callable[[int], bool],
 ) -> int:
-    """The leader's next high watermark, never below `current`. The min-ISR gate is the caller's."""
+    """Return the leader's next high watermark, never below `current`. The caller checks min.insync.replicas."""
     lowest = leader_end
     for remote in remotes:
         end = remote.log_end_offset
@@ -45,7 +45,7 @@ def leader_high_watermark(
 def is_joining(
     remote: RemoteReplica, leader_end: int, now_ms: int, lag_max_ms: int, is_alive: Callable[[int], bool]
 ) -> bool:
-    """Whether a follower outside the ISR is to be waited for."""
+    """Whether the high watermark waits for a follower outside the ISR."""
     return not remote.is_refused and remote.is_caught_up(leader_end, now_ms, lag_max_ms) and is_alive(remote.id)
 
 
@@ -57,7 +57,8 @@ def held_until(
     lag_max_ms: int,
     is_alive: Callable[[int], bool],
 ) -> int | None:
-    """The first moment at which one of those that are about to join will lag; None: the ISR alone holds it back."""
+    """Return when the first of the followers about to join will lag; None if only the ISR holds the high watermark
+    back."""
     return min(
         (
             remote.last_caught_up_ms + lag_max_ms + 1
@@ -71,12 +72,12 @@ def held_until(
 
 
 def follower_high_watermark(leader_high_watermark: int, log_start: int, log_end: int) -> int:
-    """A follower believes its leader as far as its own log goes."""
+    """Return the leader's high watermark, limited to the follower's own log."""
     return max(log_start, min(leader_high_watermark, log_end))
 
 
 def low_watermark(log_start: int, remotes: Iterable[RemoteReplica], is_alive: Callable[[int], bool]) -> int:
-    """The offset below which every living replica has deleted its records."""
+    """Return the offset below which every live replica has deleted its records."""
     lowest = log_start
     for remote in remotes:
         if remote.log_start_offset < lowest and is_alive(remote.id):

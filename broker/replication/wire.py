@@ -1,4 +1,4 @@
-"""The controller's orders as the codec decodes them to replication's values, and the answers back.
+"""LeaderAndIsr and StopReplica as the codec's messages and as replication's values, and the answers.
 
 LeaderAndIsr: v1 new replicas, v2 broker epoch and by topic, v3 adding and removing, v5 topic ids (and the answer by
 id), v6 recovery. StopReplica: v1 broker epoch and by topic, v3 a flag and a leader epoch per partition.

@@ -24,5 +24,5 @@ class Turns:
 async def in_thread(replicas: Replicas, work: Callable[[], T]) -> T:
     """What `work` returns or raises, done in a thread that never waits for others to look into records."""
     found: list[T] = []
-    await replicas.beside(lambda: found.append(work()))
+    await replicas.in_disk_thread(lambda: found.append(work()))
     return found[0]

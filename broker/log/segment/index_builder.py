@@ -59,7 +59,7 @@ def load(segment: Segment, interval: int) -> None:
         segment.load_indexes()
 
 
-def look_into(reader: Segment, interval: int) -> None:
+def load_reader(reader: Segment, interval: int) -> None:
     """As `load`, for a reader in any thread: only the log's owner replaces the files (`Segment.settle_mended`).
 
     Raises CorruptData for a broken frame, FileNotFoundError if the log file is gone.

@@ -1,10 +1,10 @@
 """Fetch: read from many partitions at once, or wait until there is enough (facts §10, §15).
 
-Rule 1: a fetch is answered at once when it does not want to wait, has enough bytes, met an error, a divergence or a
-preferred replica; else it waits for its partitions (or its session) to move, and then reads again.
-Rule 2: only the first reading of a follower's fetch counts as news of the follower.
-Rule 3: a slice that is not in the page cache is loaded elsewhere; if leadership changed meanwhile, what was loaded
-is thrown away, since the positions may hold other records by then.
+Rule 1: a fetch is answered at once if it does not want to wait, has enough bytes, or met an error, a divergence or a
+preferred replica; otherwise it waits for its partitions (or its session) to change, and then reads again.
+Rule 2: only the first reading of a follower's fetch is recorded as the follower's progress.
+Rule 3: a slice that is not in the page cache is loaded in a thread; if leadership changed meanwhile, the loaded bytes
+are dropped, because other records may be at those positions by then.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -26,38 +26,38 @@ Fetched = list[FetchedPartition]
 
 
 class Hurry(NamedTuple):
-    """The key under which every waiting session of one follower can be answered at once."""
+    """The key by which every waiting session of one follower can be answered at once."""
 
     follower: int
 
 
 class FetchSource(Protocol):
-    """Which partitions a fetch has to look at. A session names only those that may have news."""
+    """The partitions that a fetch has to read. A session names only those that may have news."""
 
     @property
     def heartbeat(self) -> Heartbeat | None:
-        """What stands for all partitions of a session that are not looked at."""
+        """The heartbeat of all partitions of a session that are not read."""
         ...
 
     def candidates(self) -> Iterable[PartitionFetch]:
-        """The partitions to look at now, in order."""
+        """The partitions to read now, in order."""
         ...
 
     def refusals(self) -> Iterable[FetchedPartition]:
-        """The answers that need no reading: unknown topic ids, topics the asker may not read."""
+        """The answers that need no reading: unknown topic ids, topics that the reader may not read."""
         ...
 
     def keys(self) -> Iterable[Hashable]:
-        """What to wait for."""
+        """The keys to wait for."""
         ...
 
     def touched(self, key: Hashable) -> PartitionFetch | None:
-        """The partition that a `check` of `key` is about; None: it is not asked for any more."""
+        """Return the partition that a `check` of `key` concerns; None if it is no longer asked for."""
         ...
 
 
 class Sessionless:
-    """Every partition of the request, each time."""
+    """All partitions of the request, each time."""
 
     __slots__ = ("_asks", "_by_partition", "_refusals")
 
@@ -83,7 +83,7 @@ class Sessionless:
 
 
 class DelayedFetch(Delayed):
-    """A fetch that waits for `min_bytes`, a change of leadership, or its time."""
+    """A fetch that waits for `min_bytes`, a change of leadership, or its time limit."""
 
     __slots__ = ("_available", "_fetching", "_params", "_pending", "_source")
 
@@ -99,7 +99,7 @@ class DelayedFetch(Delayed):
 
     def is_ready(self, key: Hashable | None) -> bool:
         if key is None:
-            return False  # the first reading has just found that there is not enough
+            return False  # the first reading has just found too little
         if isinstance(key, Hurry):
             return True
         ask = self._source.touched(key)
@@ -117,21 +117,21 @@ class DelayedFetch(Delayed):
 
 
 class Fetching:
-    """Fetch requests: answered at once, or when there is enough to read or the wait is over."""
+    """Fetch requests: answered at once, or when there is enough to read or the time is over."""
 
     def __init__(self, hosted: Hosted) -> None:
         self._hosted = hosted
 
     def fetch(self, params: FetchParams, source: FetchSource) -> Fetched | Pending[Fetched]:
-        """Read the partitions that `source` names, and answer those that it has to answer.
+        """Read the partitions of `source`, and add the answers that need no reading.
 
-        A Pending where it has to wait for data or for a disk. Errors per partition: OFFSET_OUT_OF_RANGE,
+        Returns a Pending if it has to wait for data or for a disk. Errors per partition: OFFSET_OUT_OF_RANGE,
         UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,
         UNKNOWN_LEADER_EPOCH, INCONSISTENT_TOPIC_ID.
         """
         reading = self._read(params, source, record=True)
         if source.heartbeat is not None:
-            # Only now: what this request forgot, or what it asked in vain, was not fetched by it.
+            # Only after the reading: partitions that this request forgot, or that failed, were not fetched by it.
             source.heartbeat.last_fetch_ms = self._hosted.now_ms()
         for partition in reading.moved:
             self._hosted.watermark_moved(partition)
@@ -153,12 +153,13 @@ class Fetching:
         return reader.reading
 
     def hurry(self, followers: Iterable[int]) -> None:
-        """Answer these followers' waiting sessions now, so that they can ask for what they have just been given."""
+        """Answer these followers' waiting sessions now, so that they can ask for partitions that they have just got."""
         for follower in followers:
             self._hosted.fetches.check(Hurry(follower))
 
     def available(self, params: FetchParams, ask: PartitionFetch) -> int | None:
-        """How many bytes a waiting fetch would get from one partition; None: answer at once, something changed."""
+        """Return how many bytes a waiting fetch would get from one partition; None to answer at once, as something
+        changed."""
         hosted = self._hosted
         try:
             partition = hosted.partitions.get(ask.tp) or hosted.find(ask.tp)
@@ -167,7 +168,8 @@ class Fetching:
             if limit == ask.offset:
                 return 0
             if limit < ask.offset:
-                # A consumer may stand above the watermark for a while; above the log's end it was truncated.
+                # A consumer may be above the high watermark for a while; if it is above the log's end, the log was
+                # truncated.
                 return None if ask.offset > log.log_end_offset else 0
             if (
                 params.replica_id >= 0
@@ -179,7 +181,7 @@ class Fetching:
                 return 1
             return log.read(ask.offset, ask.max_bytes, limit_offset=limit, min_one=True).size
         except Exception:
-            # Whoever made it move must not suffer for it: the reading that answers says what is wrong.
+            # The caller must not fail; the reading for the answer reports the error.
             return None
 
     def answer_late(self, params: FetchParams, source: FetchSource, pending: Pending[Fetched]) -> None:
@@ -187,7 +189,7 @@ class Fetching:
         self._load(self._read(params, source, record=False), pending)
 
     def _load(self, reading: Reading, pending: Pending[Fetched] | None) -> Fetched | Pending[Fetched]:
-        """Fill in the records: at once where they are in memory, else when the blocking reads are done."""
+        """Fill in the records: at once if they are in memory, else when the blocking reads are done."""
         cold = []
         for result, found, partition, epoch in reading.slices:
             try:
@@ -211,7 +213,7 @@ class Fetching:
 
 
 class ColdReads:
-    """The slices of one fetch that have to come from the disk: answered when the last one is there."""
+    """The slices of one fetch that have to be read from the disk; the fetch is answered after the last one."""
 
     __slots__ = ("_cold", "_hosted", "_left", "_pending", "_results")
 
@@ -243,7 +245,7 @@ class ColdReads:
             try:
                 result.records = read.result()
             except Exception as error:
-                # Whatever it is: who asked must not wait for ever.
+                # Whatever the error, the fetch must not wait for ever.
                 _fail(result, error)
             if partition.log is not log or partition.leader_epoch != epoch:
                 result.records = b""

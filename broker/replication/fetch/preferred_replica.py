@@ -1,4 +1,4 @@
-"""Which replica a consumer should rather read from: the one in its own rack (KIP-392, RackAwareReplicaSelector)."""
+"""The replica that a consumer should read from: one in its own rack (KIP-392, RackAwareReplicaSelector)."""
 
 from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.replication.events import FetchParams
@@ -11,8 +11,8 @@ def preferred_read_replica(
 ) -> int | None:
     """Return the broker to read from instead of this leader, or None.
 
-    Candidates have the consumer's rack and listener and hold `offset`. The leader wins if it is one of them, then
-    the longest log, then the one caught up last.
+    Candidates have the consumer's rack and listener and hold `offset`. The leader wins if it is one of them, then the
+    longest log, then the one that was last caught up most recently.
     """
     if not hosted.settings.rack_aware_reads:
         return None

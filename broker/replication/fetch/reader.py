@@ -1,6 +1,6 @@
-"""One look into one partition for Fetch: the checks, the bounds, and the slice of log that answers (facts §10, §22).
+"""Reading one partition for Fetch: the checks, the limits, and the slice of log that answers (facts §10, §22).
 
-Nothing is loaded here: slices are loaded only once the whole fetch is to be answered.
+Nothing is loaded here: slices are loaded only when the whole fetch is answered.
 """
 
 from logyard.broker.errors import ApiError, ErrorCode
@@ -25,20 +25,20 @@ _BEHIND = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_E
 
 
 class Reading:
-    """What one pass over the asked partitions found; `size` counts bytes, `urgent` means: answer at once."""
+    """The result of reading the partitions once; `size` is in bytes, `urgent` means: answer at once."""
 
     __slots__ = ("moved", "results", "size", "slices", "urgent")
 
     def __init__(self) -> None:
         self.results: list[FetchedPartition] = []
-        self.slices: list[tuple[FetchedPartition, Slice, Partition, int]] = []  # with the leader epoch it was read in
+        self.slices: list[tuple[FetchedPartition, Slice, Partition, int]] = []  # with the leader epoch of the reading
         self.size = 0
         self.urgent = False
         self.moved: list[Partition] = []
 
 
 def view_end(params: FetchParams, log: PartitionLog) -> int:
-    """Where the reader's view of a log ends: followers see all of it, consumers what is committed."""
+    """Return where a reader's view of a log ends: for followers at its end, for consumers at the committed records."""
     if params.replica_id >= 0 or params.replica_id == DEBUG_CONSUMER_ID:
         return log.log_end_offset
     if params.isolation == Isolation.READ_COMMITTED:
@@ -47,7 +47,7 @@ def view_end(params: FetchParams, log: PartitionLog) -> int:
 
 
 def refused(hosted: Hosted, ask: PartitionFetch, code: ErrorCode) -> FetchedPartition:
-    """The answer to a partition that cannot be read; tells the leader to those who ask the wrong broker."""
+    """Return the answer for a partition that cannot be read; it names the leader to those who ask the wrong broker."""
     result = FetchedPartition(ask.tp, code, topic_id=ask.topic_id)
     if code in _BEHIND:
         result.leader = hosted.current_leader(ask.tp)
@@ -55,7 +55,7 @@ def refused(hosted: Hosted, ask: PartitionFetch, code: ErrorCode) -> FetchedPart
 
 
 class Reader:
-    """Reads the partitions of one fetch, sharing its byte budget in the order given."""
+    """Reads the partitions of one fetch, which share its byte limit in the given order."""
 
     __slots__ = ("_beat", "_hosted", "_now_ms", "_params", "_record", "_remaining", "reading")
 
@@ -69,7 +69,7 @@ class Reader:
         self.reading = Reading()
 
     def add(self, ask: PartitionFetch) -> None:
-        """Look into one partition; an error, whatever it is, is its own and stops nothing."""
+        """Read one partition; an error of any kind concerns only this partition."""
         reading = self.reading
         try:
             self._read(ask)
@@ -84,14 +84,14 @@ class Reader:
             reading.results.append(refused(self._hosted, ask, code_of(error, ask.tp)))
 
     def _not_fetched(self, ask: PartitionFetch) -> None:
-        """A follower's question that was not answered with the log is no sign that it is at the log's end."""
+        """A follower whose fetch failed is not known to be at the log's end: ignore its session's heartbeat."""
         partition = self._hosted.partitions.get(ask.tp) if self._record else None
         remote = partition.remotes.get(self._params.replica_id) if partition is not None else None
         if partition is not None and partition.log is not None and remote is not None:
             remote.detach(partition.log.log_end_offset)
 
     def _code(self, ask: PartitionFetch, error: ApiError) -> ErrorCode:
-        """Who asked by topic id (v13+) hears that the id, not the name, is unknown."""
+        """A reader that asks by topic id (v13+) gets an unknown id instead of an unknown name."""
         by_id = ask.topic_id != ZERO_TOPIC_ID
         if by_id and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             known = self._hosted.metadata.topic_name(ask.topic_id)
@@ -142,7 +142,9 @@ class Reader:
             result.aborted = []
         limit = view_end(params, log)
         if limit <= ask.offset <= log.log_end_offset:
-            return None  # nothing for this reader yet: between its view's end and the log's is no error
+            return (
+                None  # nothing for this reader yet: an offset between the end of its view and the log's end is no error
+            )
         min_one = params.min_one and self.reading.size == 0
         room = max(0, min(ask.max_bytes, self._remaining))
         if room == 0 and not min_one and log.log_start_offset <= ask.offset < limit:
@@ -154,29 +156,30 @@ class Reader:
         if listed:
             self._hosted.throttled_out.record(found.size, self._now_ms)
         if result.aborted is not None and found.size > 0:
-            # To the end of the view, not of the slice: what lies behind the slice is merely told early.
+            # To the end of the view, not of the slice: transactions after the slice do no harm.
             aborted = log.aborted_transactions(ask.offset, limit)
             result.aborted = [(a.producer_id, a.first_offset) for a in aborted]
         return found
 
 
 def is_throttled(hosted: Hosted, partition: Partition, log: PartitionLog) -> bool:
-    """Whether what followers take of this partition counts against leader.replication.throttled.rate."""
+    """Whether followers' fetches of this partition count against leader.replication.throttled.rate."""
     listed = log.config.leader_replication_throttled_replicas
     return is_listed(listed, partition.tp.partition, hosted.settings.broker_id)
 
 
 def must_wait(hosted: Hosted, partition: Partition, follower: int, now_ms: int) -> bool:
-    """Whether a follower of a listed partition is held back now; members of the ISR never are."""
+    """Whether a follower of a throttled partition has to wait now; members of the ISR never do."""
     if follower in partition.isr.committed:
         return False
     return hosted.throttled_out.per_second(now_ms) > hosted.settings.leader_throttled_rate
 
 
 def divergence(log: PartitionLog, ask: PartitionFetch) -> tuple[int, int] | None:
-    """Where the leader's log left the asker's: (epoch, its end offset), or None while they agree (KIP-595, facts §22).
+    """Return where the leader's log diverged from the follower's: (epoch, its end offset), or None if they agree
+    (KIP-595, facts §22).
 
-    Raises ApiError(OFFSET_OUT_OF_RANGE) where the epoch is not known here or the offset is below the log's start.
+    Raises ApiError(OFFSET_OUT_OF_RANGE) if the epoch is unknown here or the offset is below the log's start.
     """
     epoch, end = log.epochs.end_offset_for(ask.last_fetched_epoch)
     if epoch < 0 or end < 0 or ask.offset < log.log_start_offset:

@@ -1,12 +1,13 @@
-"""The leader's side of incremental fetch sessions (KIP-227): what a client asked before is remembered.
+"""The leader's side of incremental fetch sessions (KIP-227): the broker remembers what a client asked before.
 
-Rule 1: a session's request names only what changed in the question; its answer only what changed in the answers.
-Rule 2: a partition is *quiet* once it was looked at and had nothing: it is not looked at again before it moves
-(`touch`) or is asked differently. A follower's fetch of a thousand idle partitions so costs what one costs; its
-`Heartbeat` says that it is alive at the end of all of them.
-Rule 3: never quiet are partitions with an error, with data not yet taken, without room in the answer, and those
-whose asking follower is not in the ISR (each fetch is a new chance to join it).
-Rule 4: 1000 slots; who is evicted says `FetchSessions._make_room` (facts §20; Kafka's FetchSession rules).
+Rule 1: a session's request names only the partitions whose parameters changed; its answer only those with news.
+Rule 2: a partition is *quiet* once it was read and had nothing: it is not read again before it changes (`touch`) or is
+asked with other parameters. So a follower's fetch of a thousand idle partitions costs as much as one; its `Heartbeat`
+says that it is alive and at the end of all of them.
+Rule 3: partitions with an error, with data not yet fetched, without room in the answer, and those whose follower is not
+in the ISR (each fetch may let it join) are never quiet.
+Rule 4: there are 1000 sessions; `FetchSessions._make_room` decides which one is evicted (facts §20; Kafka's
+FetchSession rules).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -30,12 +31,12 @@ SessionKey = tuple[TopicId | str, int]
 
 
 def key_of(ask: PartitionFetch) -> SessionKey:
-    """By topic id where there is one: two topics that had the same name are two."""
+    """By topic id if there is one: two topics that had the same name are different."""
     return (ask.topic_id if ask.topic_id != ZERO_TOPIC_ID else ask.tp.topic, ask.tp.partition)
 
 
 class Remembered:
-    """One partition of a session: the question, and what was last answered."""
+    """One partition of a session: its parameters, and the last answer."""
 
     __slots__ = ("ask", "high_watermark", "log_start_offset")
 
@@ -45,7 +46,7 @@ class Remembered:
         self.log_start_offset = -1
 
     def is_news(self, answer: FetchedPartition) -> bool:
-        """Whether an answer has to be sent; notes it as sent. After an error everything is news."""
+        """Whether an answer has to be sent, which is recorded as sent then. After an error every answer is news."""
         urgent = (
             answer.error is not ErrorCode.NONE or answer.diverging is not None or answer.preferred_read_replica >= 0
         )
@@ -62,7 +63,7 @@ class Remembered:
 
 
 class FetchSession:
-    """One client's session: an observer of its partitions and the source of its fetches."""
+    """One client's session: it observes its partitions and is the source of its fetches."""
 
     def __init__(
         self, session_id: int, hosted: Hosted, params: FetchParams, *, uses_topic_ids: bool, now_ms: int
@@ -79,7 +80,7 @@ class FetchSession:
         self._allowed: Allowed = _all
         self._partitions: dict[SessionKey, Remembered] = {}
         self._by_name: dict[TopicPartition, SessionKey] = {}
-        self._unnamed: dict[SessionKey, None] = {}  # whose topic id nobody here knows yet
+        self._unnamed: dict[SessionKey, None] = {}  # partitions whose topic id is not known here yet
         self._restless: dict[SessionKey, None] = {}
         self._looking_at: dict[SessionKey, None] = {}
         self._touched: PartitionFetch | None = None
@@ -90,14 +91,14 @@ class FetchSession:
     # The question
 
     def begin(self, params: FetchParams, allowed: Allowed, now_ms: int) -> None:
-        """A new request of this session has come."""
+        """Start a new request of this session."""
         self._params = params
         self._allowed = allowed
         self._looking_at = {}
         self.last_used_ms = now_ms
 
     def remember(self, asks: Iterable[PartitionFetch]) -> None:
-        """Add these, or ask them differently; all will be looked at."""
+        """Add these partitions, or change their parameters; all will be read."""
         for ask in asks:
             key = key_of(ask)
             known = self._partitions.get(key)
@@ -105,9 +106,9 @@ class FetchSession:
                 self._partitions[key] = Remembered(ask)
             else:
                 if not ask.tp.topic:
-                    ask.tp = known.ask.tp  # the metadata may have lost the topic's name, but it has no other
+                    ask.tp = known.ask.tp  # the metadata may have lost the topic's name, but the id has no other
                 known.ask = ask
-                # Who asks anew may have dropped the last answer, on its way while it began anew: tell it again.
+                # A client that starts over may have lost the last answer, so it is sent again.
                 known.high_watermark = -1
             if ask.tp.topic:
                 self._by_name[ask.tp] = key
@@ -117,11 +118,11 @@ class FetchSession:
             self._restless[key] = None
 
     def answered(self, key: SessionKey, answer: FetchedPartition) -> None:
-        """Note what the full answer that opened the session said."""
+        """Record the full answer that opened the session."""
         self._partitions[key].is_news(answer)
 
     def forget(self, keys: Iterable[SessionKey]) -> None:
-        """Ask these no more."""
+        """Remove these partitions."""
         for key in keys:
             known = self._partitions.pop(key, None)
             self._unnamed.pop(key, None)
@@ -132,7 +133,7 @@ class FetchSession:
                 self._detach(known.ask.tp)
 
     def close(self) -> None:
-        """The session is over: nobody tells it anything any more."""
+        """End the session: it no longer observes its partitions."""
         self.forget(list(self._partitions))
 
     def _detach(self, tp: TopicPartition) -> None:
@@ -147,7 +148,7 @@ class FetchSession:
     # Observer
 
     def touch(self, tp: TopicPartition) -> None:
-        """The partition moved: look at it in this fetch, if it still waits, and in the next."""
+        """The partition changed: read it in this fetch, if it still waits, and in the next one."""
         key = self._by_name.get(tp)
         if key is not None:
             self._restless[key] = None
@@ -156,7 +157,7 @@ class FetchSession:
     # FetchSource
 
     def candidates(self) -> Iterable[PartitionFetch]:
-        """What was touched or asked since the last request, besides what this request has already looked at."""
+        """The partitions that changed or were named since the last request, except those that this request has read."""
         self._looking_at.update(self._restless)
         self._restless = {}
         if self._unnamed:
@@ -200,11 +201,11 @@ class FetchSession:
     # The answer
 
     def put_back(self) -> None:
-        """Nothing is sent this time (a quota): what was looked at is looked at again."""
+        """Nothing is sent this time (a quota): the partitions that were read are read again."""
         self._restless = {**self._looking_at, **self._restless}
 
     def news(self, answers: Sequence[FetchedPartition]) -> list[FetchedPartition]:
-        """Return the answers worth sending; what may have more to say stays restless."""
+        """Return the answers with news; partitions that may have more are read again."""
         news = []
         served = []
         for answer in answers:
@@ -219,7 +220,7 @@ class FetchSession:
             elif not self._is_quiet(known.ask, answer):
                 self._restless[key] = None
         for key in served:
-            # Whoever was served comes last next time, so that nobody starves behind a busy partition.
+            # Partitions with data move to the end, so that none starves behind a busy one.
             self._restless.pop(key, None)
             self._restless[key] = None
         return news
@@ -241,10 +242,10 @@ def _all(topic: str) -> bool:
 
 @dataclass(slots=True)
 class FetchContext:
-    """One fetch request, resolved: read from `source`, then `finish` says what to send.
+    """One resolved fetch request: read from `source`, then `finish` returns what to send.
 
-    `postpone`, instead of `finish`, gives the error and session id of an answer without any partition, where a quota
-    holds the client back. With an `error` there is nothing to read: answer it alone.
+    `postpone`, instead of `finish`, returns the error and session id of an answer without partitions, if a quota delays
+    the client. With an `error` there is nothing to read: answer it alone.
     """
 
     source: FetchSource
@@ -276,9 +277,9 @@ class FetchSessions:
         uses_topic_ids: bool,
         allowed: Allowed = _all,
     ) -> FetchContext:
-        """Resolve a request. Partitions asked by an unknown topic id have the empty topic name.
+        """Resolve a request. Partitions with an unknown topic id have the empty topic name.
 
-        `allowed` says which topics the asker may read. Session errors: FETCH_SESSION_ID_NOT_FOUND,
+        `allowed` says which topics the client may read. Session errors: FETCH_SESSION_ID_NOT_FOUND,
         INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR (ids mixed with names).
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -340,7 +341,7 @@ class FetchSessions:
     def _create(
         self, params: FetchParams, asks: Sequence[PartitionFetch], answers: list[FetchedPartition], uses_topic_ids: bool
     ) -> int:
-        """Open a session for a full request that was answered; 0 where there is nothing to keep or no room."""
+        """Open a session for a full request that was answered; 0 if there is nothing to keep or no room."""
         now = self._hosted.now_ms()
         if not asks or not self._make_room(params.from_follower, len(asks), now):
             return NO_SESSION
@@ -355,10 +356,11 @@ class FetchSessions:
         return session_id
 
     def _make_room(self, privileged: bool, size: int, now_ms: int) -> bool:
-        """Evict a session nobody used for the eviction time; else the least worthy, if the newcomer is worthier.
+        """Evict a session that was unused for the eviction time; else the least valuable one, if the new one is worth
+        more.
 
-        Followers are worth more than consumers, then size counts. Old enough sessions yield to anyone, younger
-        consumers' only to followers, younger followers' to nobody.
+        Followers are worth more than consumers, then the number of partitions counts. Sessions beyond the eviction time
+        give way to any other, younger consumers' only to followers, younger followers' to none.
         """
         settings = self._hosted.settings
         if len(self._sessions) < settings.fetch_session_slots_max:

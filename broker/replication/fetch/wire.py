@@ -1,4 +1,4 @@
-"""The wire's shapes of Fetch to replication's and back, on both sides: serving and following."""
+"""Fetch as the codec's messages and as replication's values, on both sides: serving and following."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -20,7 +20,7 @@ FETCH_BY_ID = 17
 FETCH_BY_NAME = 12
 TOPIC_IDS_SINCE = 13
 RACK_SINCE = 11
-# By the isolation level of the wire, where everything above 0 is read_committed.
+# By the protocol's isolation level; every value above 0 is read_committed.
 _ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 
 
@@ -28,7 +28,7 @@ _ISOLATIONS = (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
 
 
 def fetch_params(request: fetch.FetchRequest, version: int, listener: str) -> FetchParams:
-    """Return what holds for the whole fetch. Consumers that may tell their rack (v11+) may read from followers."""
+    """Return the parameters of the whole fetch. Consumers that may send their rack (v11+) may read from followers."""
     follower = request.replica_id >= 0
     return FetchParams(
         max_wait_ms=request.max_wait_ms,
@@ -47,7 +47,7 @@ def fetch_params(request: fetch.FetchRequest, version: int, listener: str) -> Fe
 def fetch_asks(
     request: fetch.FetchRequest, version: int, topic_name: Callable[[TopicId], str | None]
 ) -> tuple[list[PartitionFetch], list[SessionKey]]:
-    """Return (partitions asked, keys forgotten); a topic id that nobody knows gives the empty topic name."""
+    """Return (partitions asked, keys forgotten); an unknown topic id gives the empty topic name."""
     by_id = version >= TOPIC_IDS_SINCE
     asks = []
     for p in request.partitions:
@@ -96,7 +96,7 @@ def fetched(answers: Iterable[FetchedPartition], version: int) -> list[fetch.Fet
 
 
 def follower_request(asked: FollowerFetch) -> tuple[int, fetch.FetchRequest]:
-    """Return (version, request): v17 where all topics have ids, else v12 (facts §22)."""
+    """Return (version, request): v17 if all topics have ids, else v12 (facts §22)."""
     by_id = asked.uses_topic_ids
     request = fetch.FetchRequest(
         replica_id=asked.replica_id,
@@ -150,5 +150,5 @@ def follower_answer(answer: FetchResponse, topic_name: Callable[[TopicId], str |
 
 
 def topic_names(partitions: Sequence[PartitionFetch]) -> dict[TopicId, str]:
-    """Return the names behind the ids of a question."""
+    """Return the topic names of the ids in a request."""
     return {ask.topic_id: ask.tp.topic for ask in partitions if ask.topic_id != ZERO_TOPIC_ID}

@@ -1,9 +1,9 @@
-"""How a follower takes in what its leader answers, one partition at a time (facts §10, §11).
+"""How a follower handles its leader's answers, one partition at a time (facts §10, §11).
 
-Rule 1: an answer counts only if it belongs to the question: same leader epoch, same offset.
-Rule 2: records go into the log byte for byte; then the watermark and the log's start follow the leader's.
-Rule 3: a divergence is cut off before anything else is fetched; what cannot be helped here is named by an Outcome
-and left to the shell (fetcher.py).
+Rule 1: an answer counts only if it belongs to the current request: same leader epoch, same offset.
+Rule 2: records go into the log byte for byte; then high watermark and log start follow the leader's.
+Rule 3: a divergence is cut off before anything else is fetched. What cannot be handled here is returned as a
+FetchOutcome, and fetcher.py acts on it.
 """
 
 from enum import Enum
@@ -17,20 +17,20 @@ from logyard.broker.replication.partition import Partition
 from logyard.broker.replication.throttle import is_listed
 
 
-class Outcome(Enum):
-    """What became of one partition's answer."""
+class FetchOutcome(Enum):
+    """The result of one partition's answer."""
 
     PROGRESS = "records, watermark or log start moved"
     IDLE = "nothing new"
     TRUNCATED = "cut to where leader and follower agree"
-    BACK_OFF = "not now: again after the back-off"
-    FENCED = "our leader epoch is past: wait for the controller"
+    BACK_OFF = "not now: fetch again after the back-off"
+    FENCED = "the leader has a later leader epoch: wait for the controller"
     OUT_OF_RANGE = "the leader does not have our offset: ask for its bounds"
-    FAILED = "the log cannot take it: `trouble` says why"
+    FAILED = "the log refused it: `trouble` says why"
 
 
 class FetchState:
-    """Where a follower stands with one partition. `truncating`: OffsetForLeaderEpoch is to be asked first."""
+    """A follower's progress with one partition. `truncating`: OffsetForLeaderEpoch has to be asked first."""
 
     __slots__ = (
         "due_ms",
@@ -41,7 +41,7 @@ class FetchState:
         "offset",
         "partition",
         "refusals",
-        "said",
+        "reported",
         "topic_id",
         "trouble",
         "truncating",
@@ -49,31 +49,31 @@ class FetchState:
 
     def __init__(self, partition: Partition, *, truncates_on_fetch: bool) -> None:
         log = partition.log
-        assert log is not None, "who follows has a log"
+        assert log is not None, "a follower has a log"
         self.partition = partition
         self.topic_id: TopicId = partition.topic_id
         self.leader_epoch = partition.leader_epoch
         self.due_ms = 0
         self.refusals = 0  # answers in a row that said "not yet"
-        self.is_on_trial = False  # it failed before, and nothing was taken since
-        self.trouble: Exception | None = None  # why the last answer could not be taken
-        self.said = ""  # what was last said of that
-        self.last_fetched_epoch = truncation.UNDEFINED  # what the leader was told of that
-        self.lag = -1  # behind the leader's high watermark; -1 unknown
+        self.is_on_trial = False  # it failed before, and no answer was used since
+        self.trouble: Exception | None = None  # why the last answer could not be used
+        self.reported = ""  # the trouble that was logged last
+        self.last_fetched_epoch = truncation.UNDEFINED  # the last fetched epoch that the leader was sent
+        self.lag = -1  # distance to the leader's high watermark; -1 unknown
         self.offset = truncation.first_fetch_offset(log.epochs, log.log_end_offset, log.high_watermark)
         if log.epochs.latest is None:
-            # Nothing can prove that the tail agrees with the leader's.
+            # Without epochs nothing can prove that the tail agrees with the leader's.
             log.truncate_to(self.offset)
         self.truncating = not truncates_on_fetch and log.epochs.latest is not None
 
     @property
     def log(self) -> PartitionLog:
         log = self.partition.log
-        assert log is not None, "who follows has a log"
+        assert log is not None, "a follower has a log"
         return log
 
     def ask(self, max_bytes: int, *, with_last_epoch: bool, with_topic_id: bool) -> PartitionFetch:
-        """Return what to ask the leader next."""
+        """Return the next fetch of this partition."""
         latest = self.log.epochs.latest if with_last_epoch else None
         self.last_fetched_epoch = truncation.UNDEFINED if latest is None else latest
         return PartitionFetch(
@@ -88,12 +88,12 @@ class FetchState:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether what is fetched of it counts against follower.replication.throttled.rate."""
+        """Whether fetches of it count against follower.replication.throttled.rate."""
         listed = self.log.config.follower_replication_throttled_replicas
         return is_listed(listed, self.partition.tp.partition, self.partition.ports.settings.broker_id)
 
     def answers(self, asked: PartitionFetch) -> bool:
-        """Whether an answer to `asked` is still of use."""
+        """Whether an answer to `asked` can still be used."""
         partition = self.partition
         return (
             asked.offset == self.offset
@@ -102,64 +102,65 @@ class FetchState:
             and partition.log is not None
         )
 
-    def take(self, answer: FetchedPartition) -> Outcome:
-        """Take in the leader's answer to the current question."""
+    def take(self, answer: FetchedPartition) -> FetchOutcome:
+        """Handle the leader's answer to the current request."""
         self.refusals = self.refusals + 1 if answer.error in _NOT_YET else 0
         if answer.error is not ErrorCode.NONE:
-            return _ON_ERROR.get(answer.error, Outcome.BACK_OFF)
+            return _ON_ERROR.get(answer.error, FetchOutcome.BACK_OFF)
         try:
             if answer.diverging is not None:
                 return self.cut(*answer.diverging)
             return self._append(answer)
         except ApiError as refused:
             self.trouble = refused
-            return Outcome.BACK_OFF  # a batch damaged on its way, or at the leader: ask again
+            return FetchOutcome.BACK_OFF  # a batch was damaged on its way, or at the leader: fetch again
         except StorageError as trouble:
             self.trouble = trouble
-            return Outcome.FAILED
+            return FetchOutcome.FAILED
 
-    def _append(self, answer: FetchedPartition) -> Outcome:
+    def _append(self, answer: FetchedPartition) -> FetchOutcome:
         log = self.log
         if log.pending_reload is not None:
-            # It was cut, and who wrote into it is read again in a thread: ask again in a moment.
+            # The log was cut, and its producers' states are being read again in a thread: fetch again in a moment.
             self.refusals += 1
-            return Outcome.BACK_OFF
+            return FetchOutcome.BACK_OFF
         records = answer.records
         start = log.log_start_offset
         if log.log_end_offset != self.offset:
             self.trouble = StorageError(
                 f"{self.partition.tp}: the log ends at {log.log_end_offset}, {self.offset} was fetched"
             )
-            return Outcome.FAILED
+            return FetchOutcome.FAILED
         if records:
             log.append_as_follower(memoryview(records))
             self.offset = log.log_end_offset
         self.lag = max(0, answer.high_watermark - self.offset)
         moved = self.partition.follow_leader(answer.high_watermark, answer.log_start_offset)
         progress = bool(records) or moved or log.log_start_offset != start
-        return Outcome.PROGRESS if progress else Outcome.IDLE
+        return FetchOutcome.PROGRESS if progress else FetchOutcome.IDLE
 
-    def cut(self, epoch: int, end: int) -> Outcome:
-        """Cut what the leader's (epoch, end offset) shows to be foreign; raises StorageError."""
+    def cut(self, epoch: int, end: int) -> FetchOutcome:
+        """Truncate the log where the leader's (epoch, end offset) shows that it diverges; raises StorageError."""
         log = self.log
         where = truncation.truncation(epoch, end, log.epochs, log.log_end_offset, log.high_watermark)
         log.truncate_to(where.offset)
-        # Also where no record had to go: an epoch that this broker led without writing a record ends here as well,
-        # or the leader would find the same divergence for ever.
+        # Also if no record was removed: an epoch that this broker led without writing a record ends here as well.
+        # Otherwise the leader would find the same divergence for ever.
         log.epochs.truncate_from_end(log.log_end_offset)
         self.offset = log.log_end_offset
         if where.done:
             self.truncating = False
-        return Outcome.TRUNCATED
+        return FetchOutcome.TRUNCATED
 
     def back_off_ms(self, longest_ms: int) -> int:
-        """How long to leave it alone. A leader that has not heard of its leadership yet will in a moment."""
+        """Return how long to wait before the next fetch. A leader that does not know of its leadership yet will in a
+        moment."""
         if self.refusals == 0:
             return longest_ms
         return min(longest_ms, FIRST_PAUSE_MS << min(self.refusals - 1, 16))
 
     def rejoin(self, leader_start: int, leader_end: int) -> bool:
-        """Go on after OFFSET_OUT_OF_RANGE, given the leader's bounds; returns whether the next question is another one.
+        """Continue after OFFSET_OUT_OF_RANGE, given the leader's bounds; returns whether the next fetch differs.
 
         Raises StorageError.
         """
@@ -177,10 +178,10 @@ class FetchState:
 
 
 class LeavingState(FetchState):
-    """Of a follower that wants to be out of the ISR: it asks for its last record again and takes nothing in.
+    """The state of a follower that leaves the ISR: it fetches its last record again and again, and appends nothing.
 
-    To fetch no more is not enough: whoever stands at the end of an idle leader's log is in sync however long ago that
-    was (Kafka's Replica.isCaughtUp).
+    Stopping its fetches is not enough: a follower at the end of an idle leader's log counts as in sync however long ago
+    that was (Kafka's Replica.isCaughtUp).
     """
 
     __slots__ = ()
@@ -190,12 +191,12 @@ class LeavingState(FetchState):
         self.offset = max(self.log.log_end_offset - 1, self.log.log_start_offset)
         self.truncating = False
 
-    def take(self, answer: FetchedPartition) -> Outcome:
-        return Outcome.FENCED if answer.error is ErrorCode.FENCED_LEADER_EPOCH else Outcome.BACK_OFF
+    def take(self, answer: FetchedPartition) -> FetchOutcome:
+        return FetchOutcome.FENCED if answer.error is ErrorCode.FENCED_LEADER_EPOCH else FetchOutcome.BACK_OFF
 
 
 def fetch_state(partition: Partition, *, truncates_on_fetch: bool) -> FetchState:
-    """Return how a partition is to be followed from where its log stands; raises StorageError."""
+    """Return the state for following a partition from the end of its log; raises StorageError."""
     kind = LeavingState if partition.leaves_isr else FetchState
     return kind(partition, truncates_on_fetch=truncates_on_fetch)
 
@@ -212,6 +213,6 @@ _NOT_YET = frozenset(
 )
 
 _ON_ERROR = {
-    ErrorCode.FENCED_LEADER_EPOCH: Outcome.FENCED,
-    ErrorCode.OFFSET_OUT_OF_RANGE: Outcome.OUT_OF_RANGE,
+    ErrorCode.FENCED_LEADER_EPOCH: FetchOutcome.FENCED,
+    ErrorCode.OFFSET_OUT_OF_RANGE: FetchOutcome.OUT_OF_RANGE,
 }

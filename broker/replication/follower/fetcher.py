@@ -1,11 +1,10 @@
-"""The shell that follows: one task per leader broker, fetching all partitions that it leads and we replicate.
+"""The fetch loop: one task per leader broker, for all partitions that it leads and this broker replicates.
 
-What an answer means is decided in answers.py, what is left out of a question in session.py, what becomes of
-partitions that fail in fetcher_manager.py; here are the waiting, the back-off, and the loop. Everything but
-`LeaderFetcher._run` is synchronous, so a partition is taken away at once: an answer that is on its way finds no state
-and is dropped.
+answers.py decides what an answer means, session.py what a request can omit, fetcher_manager.py what happens to
+partitions that fail; this module waits, backs off, and loops. Everything except `LeaderFetcher._run` is synchronous, so
+a partition is removed at once: an answer in flight finds no state and is dropped.
 
-Rule: one partition's trouble, whatever it is, is that partition's: the others are fetched on.
+Rule: an error of one partition, whatever it is, affects only that partition: the others are fetched on.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ from logyard.broker.replication.events import (
     OffsetQuery,
     PartitionFetch,
 )
-from logyard.broker.replication.follower.answers import FetchState, Outcome, fetch_state
+from logyard.broker.replication.follower.answers import FetchOutcome, FetchState, fetch_state
 from logyard.broker.replication.follower.portions import portions
 from logyard.broker.replication.follower.session import FollowerSession
 from logyard.broker.replication.partition import Partition
@@ -42,16 +41,16 @@ THROTTLE_PAUSE_MS = 100
 log = structlog.get_logger("logyard.fetcher")
 
 Failed = Callable[[Partition, Exception | None], None]
-"""Told of a partition that is not fetched any more, and why; None: its leader is of a later epoch."""
+"""Called for a partition that is no longer fetched, with the reason; None: its leader has a later epoch."""
 
 _LINK_TROUBLE = (OSError, TimeoutError, LinkError, CorruptData, asyncio.TimeoutError)
 
 
 class LeaderFetcher:
-    """All that is fetched from one leader.
+    """Everything that is fetched from one leader.
 
-    `now_ms` never goes back; `progressed` hears of moved watermarks, `recovered` of the first answer that was taken of
-    those that were added `on_trial`, `failed` of those that are fetched no more.
+    `now_ms()` is monotonic. `progressed` is called for moved watermarks, `recovered` for the first answer used of a
+    partition added `on_trial`, `failed` for partitions that are no longer fetched.
     """
 
     def __init__(
@@ -78,7 +77,9 @@ class LeaderFetcher:
         self._failed = failed
         self._throttled_in = throttled_in
         self._states: dict[TopicPartition, FetchState] = {}
-        self._changed: dict[TopicPartition, None] = {}  # whose question may differ from what the session knows
+        self._changed: dict[
+            TopicPartition, None
+        ] = {}  # partitions whose parameters may differ from those in the session
         self._delayed: dict[TopicPartition, None] = {}
         self._session = FollowerSession()
         self._wake = asyncio.Event()
@@ -87,7 +88,7 @@ class LeaderFetcher:
     # From outside, at any time
 
     def add(self, partition: Partition, *, on_trial: bool = False) -> None:
-        """Fetch this one too, from where its log stands; raises StorageError, and what else its log may raise."""
+        """Fetch this partition too, from the end of its log; raises StorageError, and any other error of its log."""
         state = fetch_state(partition, truncates_on_fetch=self._settings.truncates_on_fetch)
         state.is_on_trial = on_trial
         self._states[partition.tp] = state
@@ -97,14 +98,14 @@ class LeaderFetcher:
             self._task = tasks.keep(f"fetch from {self.leader}", self._run)
 
     def remove(self, tp: TopicPartition) -> None:
-        """Fetch this one no more."""
+        """Stop fetching this partition."""
         if self._states.pop(tp, None) is not None:
             self._changed[tp] = None
             self._delayed.pop(tp, None)
             self._wake.set()
 
     def refresh_topic_id(self, partition: Partition) -> None:
-        """The topic's id became known, or was taken back."""
+        """The topic's id became known, or was removed."""
         state = self._states.get(partition.tp)
         if state is not None:
             state.topic_id = partition.topic_id
@@ -115,11 +116,11 @@ class LeaderFetcher:
         return len(self._states)
 
     def lags(self) -> dict[TopicPartition, int]:
-        """Return the offset each partition will be fetched at."""
+        """Return the next offset to fetch of each partition."""
         return {tp: state.offset for tp, state in self._states.items()}
 
     async def close(self) -> None:
-        """Stop, dropping what is under way."""
+        """Stop, and drop the request in flight."""
         self._states.clear()
         if self._task is not None:
             self._task.cancel()
@@ -138,13 +139,13 @@ class LeaderFetcher:
                 self._session.failed()
                 await self._sleep(self._settings.fetch_backoff_ms)
             except Exception:
-                # Our own mistake must not end replication: say it loudly and go on from a clean question.
+                # A bug must not end replication: log it and start a new session.
                 log.exception("fetching failed", leader=self.leader)
                 self._session.failed()
                 await self._sleep(self._settings.fetch_backoff_ms)
 
     async def _round(self) -> None:
-        # Not asked of every partition in every round where answers to fetches say it (IBP 2.7-IV1 and above).
+        # With IBP 2.7-IV1 and above answers to fetches tell divergence, so the leader need not be asked for epochs.
         if not self._settings.truncates_on_fetch and any(state.truncating for state in self._states.values()):
             await self._truncate_by_epochs()
         request = self._question()
@@ -157,17 +158,17 @@ class LeaderFetcher:
         if self._session.answered(answer):
             await self._take(answer)
         else:
-            log.info("the fetch session is opened anew", leader=self.leader, error=answer.error.name)
+            log.info("a new fetch session is opened", leader=self.leader, error=answer.error.name)
 
     async def _sleep(self, ms: int) -> None:
-        """Wait that long, or until a partition is added or removed."""
+        """Wait for `ms`, or until a partition is added or removed."""
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ms / 1000):
                 await self._wake.wait()
 
     def _question(self) -> FollowerFetch | None:
-        """Return the next request, None where every partition has to wait."""
+        """Return the next request, None if every partition has to wait."""
         now = self._now_ms()
         for tp in list(self._delayed):
             state = self._states.get(tp)
@@ -197,7 +198,7 @@ class LeaderFetcher:
         return self._request(sending, forgotten) if session.sent else None
 
     def _hold_back(self, now: int) -> None:
-        """Leave out throttled partitions that lag, for as long as the rate is above the limit."""
+        """Leave out throttled partitions that lag, while the rate is above the limit."""
         limit = self._settings.follower_throttled_rate
         if limit == UNLIMITED or self._throttled_in.per_second(now) <= limit:
             return
@@ -249,43 +250,44 @@ class LeaderFetcher:
             *before, last = portions(fetched.records)
             outcome = await self._take_before(state, asked, fetched, before) if before else None
             match outcome or self._take_in(state, replace(fetched, records=last) if before else fetched):
-                case Outcome.PROGRESS:
+                case FetchOutcome.PROGRESS:
                     self._progressed(state.partition)
-                case Outcome.TRUNCATED:
+                case FetchOutcome.TRUNCATED:
                     log.info("diverged and cut", partition=str(tp), leader=self.leader, end=state.offset)
-                case Outcome.BACK_OFF:
+                case FetchOutcome.BACK_OFF:
                     self._say(state)
                     self._delay(state)
-                case Outcome.OUT_OF_RANGE:
+                case FetchOutcome.OUT_OF_RANGE:
                     lost.append(state)
-                case Outcome.FENCED:
+                case FetchOutcome.FENCED:
                     self._fenced(state)
-                case Outcome.FAILED:
+                case FetchOutcome.FAILED:
                     self._fail(state)
         if lost:
             await self._find_again(lost)
 
     async def _take_before(
         self, state: FetchState, asked: PartitionFetch, fetched: FetchedPartition, portions: Sequence[memoryview]
-    ) -> Outcome | None:
-        """Take in all portions but the last, the loop's other work in between; an outcome where it ends with one."""
+    ) -> FetchOutcome | None:
+        """Handle all portions but the last, yielding to the loop in between; returns an outcome if that ends the
+        answer."""
         tp = fetched.tp
         for portion in portions:
             outcome = self._take_in(state, replace(fetched, records=portion))
-            if outcome is not Outcome.PROGRESS:
+            if outcome is not FetchOutcome.PROGRESS:
                 return outcome
             self._progressed(state.partition)
             await asyncio.sleep(0)
             if self._states.get(tp) is not state or not state.answers(replace(asked, offset=state.offset)):
-                return Outcome.IDLE  # it is another's now, or in another epoch: what is left is asked for again
+                return FetchOutcome.IDLE  # removed, or in another epoch: the rest is fetched again
         return None
 
-    def _take_in(self, state: FetchState, fetched: FetchedPartition) -> Outcome:
+    def _take_in(self, state: FetchState, fetched: FetchedPartition) -> FetchOutcome:
         try:
             outcome = state.take(fetched)
         except Exception as trouble:
             state.trouble = trouble
-            return Outcome.FAILED
+            return FetchOutcome.FAILED
         if state.is_on_trial and outcome in _TAKEN:
             state.is_on_trial = False
             self._recovered(state.partition)
@@ -297,17 +299,19 @@ class LeaderFetcher:
         self._changed[state.partition.tp] = None
 
     def _say(self, state: FetchState) -> None:
-        """Name what is wrong with a partition's records, once for as long as it stays the same."""
+        """Log the trouble with a partition's records, once until it changes."""
         trouble, state.trouble = state.trouble, None
-        if trouble is None or str(trouble) == state.said:
+        if trouble is None or str(trouble) == state.reported:
             return
-        state.said = str(trouble)
+        state.reported = str(trouble)
         tp, at = str(state.partition.tp), state.offset
-        log.error("what its leader has cannot be taken", partition=tp, leader=self.leader, offset=at, error=state.said)
+        log.error(
+            "the leader's records cannot be appended", partition=tp, leader=self.leader, offset=at, error=state.reported
+        )
 
     def _fenced(self, state: FetchState) -> None:
-        # A leader that heard of its new epoch before us is the usual reason; the controller's word is under way.
-        log.info("its leader is of a later epoch", partition=str(state.partition.tp), leader=self.leader)
+        # Usually the leader learned of its new epoch first, and the controller's request is on its way to us.
+        log.info("its leader has a later leader epoch", partition=str(state.partition.tp), leader=self.leader)
         self.remove(state.partition.tp)
         self._failed(state.partition, None)
 
@@ -319,7 +323,7 @@ class LeaderFetcher:
         return self._states.get(state.partition.tp) is state and state.partition.leader_epoch == epoch
 
     async def _find_again(self, lost: Sequence[FetchState]) -> None:
-        """OFFSET_OUT_OF_RANGE: learn the leader's bounds and go on from there (facts §11)."""
+        """After OFFSET_OUT_OF_RANGE: ask for the leader's bounds and continue from there (facts §11)."""
         epochs = [state.leader_epoch for state in lost]
         latest = await self._bounds(lost, LATEST_TIMESTAMP)
         earliest = await self._bounds(lost, EARLIEST_TIMESTAMP)
@@ -344,14 +348,14 @@ class LeaderFetcher:
             self._changed[tp] = None
             log.warning("out of the leader's range", partition=str(tp), leader=self.leader, offset=state.offset)
             if not is_other:
-                self._delay(state)  # the same question would get the same answer
+                self._delay(state)  # the same request would get the same answer
 
     async def _bounds(self, lost: Sequence[FetchState], timestamp: int) -> dict[TopicPartition, OffsetAnswer]:
         queries = [OffsetQuery(s.partition.tp, timestamp, s.leader_epoch) for s in lost]
         return {answer.tp: answer for answer in await self._link.list_offsets(queries)}
 
     async def _truncate_by_epochs(self) -> None:
-        """IBP before 2.7-IV1: ask OffsetForLeaderEpoch until every partition knows where it agrees."""
+        """With an IBP before 2.7-IV1: ask OffsetForLeaderEpoch until every partition knows where it agrees."""
         asking = {tp: s for tp, s in self._states.items() if s.truncating and tp not in self._delayed}
         queries = []
         for tp, state in asking.items():
@@ -380,4 +384,4 @@ class LeaderFetcher:
             self._fail(state)
 
 
-_TAKEN = frozenset({Outcome.PROGRESS, Outcome.IDLE, Outcome.TRUNCATED})
+_TAKEN = frozenset({FetchOutcome.PROGRESS, FetchOutcome.IDLE, FetchOutcome.TRUNCATED})

@@ -1,9 +1,9 @@
-"""Who follows which partition from whom, and what becomes of those that cannot be followed.
+"""The fetchers of this broker, one per leader, and the retries of partitions that cannot be followed.
 
-Rule 1: whatever a log raised, its partition is tried again: after replica.fetch.backoff.ms at first, then ever more
-seldom, at least every minute, until the controller says otherwise. It begins anew from where its log stands then.
-Rule 2: a partition counts as failed (Kafka's FailedPartitionsCount) until an answer of its leader was taken again.
-Only one whose leader is of a later epoch is not tried: the controller's word about that is under way.
+Rule 1: whatever a log raised, its partition is tried again: first after replica.fetch.backoff.ms, then less and less
+often, but at least every minute, until the controller sends another request. It restarts from the end of its log.
+Rule 2: a partition counts as failed (Kafka's FailedPartitionsCount) until an answer of its leader was used again. Only
+a partition whose leader has a later epoch is not tried: the controller's request about that is on its way.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ log = structlog.get_logger("logyard.fetcher")
 
 
 class _Failed:
-    """A partition that is not fetched, how often in a row that was tried in vain, and the timer of the next try."""
+    """A partition that is not fetched, the number of failed tries in a row, and the timer of the next try."""
 
     __slots__ = ("partition", "timer", "tries")
 
@@ -41,7 +41,7 @@ class _Failed:
 
 
 class ReplicaFetchers:
-    """Who fetches what: a LeaderFetcher per leader (num.replica.fetchers=1). Implements `transitions.Fetchers`."""
+    """A LeaderFetcher per leader (num.replica.fetchers=1). Implements `controller_requests.Fetchers`."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ReplicaFetchers:
         self.failed: dict[TopicPartition, _Failed] = {}
 
     def start(self, partitions: Iterable[Partition]) -> None:
-        """Fetch these from the leaders they now have."""
+        """Fetch these from their current leaders."""
         for partition in partitions:
             self._take_away(partition.tp)
             self._forget(partition.tp)
@@ -80,20 +80,20 @@ class ReplicaFetchers:
             self._note_failed(partition, trouble)
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these no more; answers under way are dropped."""
+        """Stop fetching these; answers in flight are dropped."""
         for tp in partitions:
             self._take_away(tp)
             self._forget(tp)
 
     def refresh_topic_ids(self, partitions: Iterable[Partition]) -> None:
-        """Ask with (or without) the ids these topics now have."""
+        """Fetch with (or without) the ids that these topics have now."""
         for partition in partitions:
             leader = self._placed.get(partition.tp)
             if leader is not None and leader in self._by_leader:
                 self._by_leader[leader].refresh_topic_id(partition)
 
     async def close(self) -> None:
-        """Stop all."""
+        """Stop all fetchers."""
         for tp in list(self.failed):
             self._forget(tp)
         for fetcher in self._by_leader.values():
@@ -125,7 +125,7 @@ class ReplicaFetchers:
 
     @property
     def failed_count(self) -> int:
-        """How many partitions are not followed, because their logs or their leaders' records will not have it."""
+        """The number of partitions that are not followed because of their logs or their leaders' records."""
         return len(self.failed)
 
     def _note_failed(self, partition: Partition, trouble: Exception | None) -> None:

@@ -1,4 +1,5 @@
-"""What a follower has fetched, in portions: a batch may have 68 bytes, and each takes 6 µs of the event loop."""
+"""Fetched records in portions, so that the event loop is not blocked: batches can have 68 bytes, and each takes 6
+µs."""
 
 import struct
 from collections.abc import Iterator
@@ -11,9 +12,10 @@ _LENGTH_AT, _OVERHEAD = 8, 12
 
 
 def portions(records: bytes | bytearray | memoryview, batches_max: int = BATCHES_MAX) -> Iterator[memoryview]:
-    """Cut the batches into rows of at most so many; the last has what is cut short behind them, and is never left out.
+    """Cut the records into runs of at most `batches_max` batches; the last has the partial batch at the end, and is
+    never left out.
 
-    Bytes that are no batches are not looked at: they come as they are, in the last.
+    Bytes that are not batches are not checked: they are in the last portion.
     """
     view = memoryview(records)
     start = pos = count = 0

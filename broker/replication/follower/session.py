@@ -1,8 +1,8 @@
-"""The follower's side of an incremental fetch session (KIP-227): what the leader already knows is not said again.
+"""The follower's side of an incremental fetch session (KIP-227): what the leader knows is not sent again.
 
-Rule 1: epoch 0 opens (and closes the old session of that id), the leader's answer names the new one; each answered
-request moves the epoch on by one, 1 following 2**31 - 1.
-Rule 2: after any failure the whole question is asked again.
+Rule 1: epoch 0 opens a session (and closes the old one of that id), and the leader's answer has its id; each answered
+request increments the epoch, with 1 after 2**31 - 1.
+Rule 2: after any failure the whole request is sent again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,12 +15,12 @@ EPOCH_MAX = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch after `epoch`; 0 is kept for opening a session."""
+    """Return the epoch after `epoch`; 0 is reserved for opening a session."""
     return 1 if epoch >= EPOCH_MAX else epoch + 1
 
 
 class FollowerSession:
-    """What one leader has been asked and remembers. `sent` is the question as the leader knows it."""
+    """The session with one leader. `sent` is the request as the leader knows it."""
 
     __slots__ = ("_without_id", "epoch", "id", "sent", "uses_topic_ids")
 
@@ -37,7 +37,7 @@ class FollowerSession:
         return self.epoch == 0
 
     def open(self, wanted: Sequence[PartitionFetch]) -> None:
-        """Ask for exactly these, from scratch."""
+        """Start with exactly these partitions."""
         self.sent = {ask.tp: ask for ask in wanted}
         self._without_id = sum(ask.topic_id == ZERO_TOPIC_ID for ask in wanted)
         self.uses_topic_ids = self._without_id == 0
@@ -45,7 +45,7 @@ class FollowerSession:
     def change(
         self, wanted: Iterable[PartitionFetch], removed: Iterable[TopicPartition]
     ) -> tuple[list[PartitionFetch], list[tuple[TopicPartition, TopicId]]]:
-        """Ask for `wanted` besides what is known, and no more for `removed`; returns (to send, to forget)."""
+        """Update `wanted` and drop `removed`; returns (partitions to send, partitions to forget)."""
         to_send: list[PartitionFetch] = []
         forgotten: list[tuple[TopicPartition, TopicId]] = []
         for tp in removed:
@@ -68,11 +68,12 @@ class FollowerSession:
 
     @property
     def mixes_kinds(self) -> bool:
-        """Partitions with and without topic ids cannot share a session: it has to be opened anew."""
+        """Whether partitions with and without topic ids are mixed: they cannot share a session, so a new one is
+        needed."""
         return bool(self.sent) and (self._without_id == 0) != self.uses_topic_ids
 
     def answered(self, answer: FollowerFetchAnswer) -> bool:
-        """Note the leader's answer; returns whether its partitions are to be used."""
+        """Record the leader's answer; returns whether its partitions are to be used."""
         if answer.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.id = self.epoch = 0
             return False
@@ -87,5 +88,5 @@ class FollowerSession:
         return True
 
     def failed(self) -> None:
-        """No answer came: the leader may or may not have moved on, so start anew under the same id."""
+        """No answer came: the leader may or may not have advanced the session, so open a new one with the same id."""
         self.epoch = 0

@@ -1,11 +1,11 @@
-"""What a follower cuts off its log before it may go on: KIP-101, KIP-279, KIP-320 (facts §11).
+"""How much a follower truncates its log before it can continue: KIP-101, KIP-279, KIP-320 (facts §11).
 
-Rule 1: what the leader's answer says of an epoch is compared with the follower's own end of that epoch; the
-smaller wins, and nothing is ever cut above one's own log end.
-Rule 2: an epoch the follower never saw only narrows the search: cut to the end of the largest smaller one and ask
+Rule 1: the leader's end of an epoch is compared with the follower's own end of that epoch; the smaller counts, and a
+log is never cut above its own end.
+Rule 2: an epoch that the follower never saw only narrows the search: cut to the end of the largest smaller one and ask
 (or fetch) again.
-Rule 3: a leader that does not have the follower's epoch (Kafka keeps none for a topic of message format v0 or v1)
-proves nothing by it: what lies above the high watermark goes, as from a log without epochs.
+Rule 3: a leader without the follower's epoch (Kafka keeps none for a topic of message format v0 or v1) proves nothing
+by it: everything above the high watermark is removed, as in a log without epochs.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ UNDEFINED = -1
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """Cut the log to `offset`; `done` False: the leader has to be asked again from there."""
+    """Cut the log to `offset`; if not `done`, the leader has to be asked again from there."""
 
     offset: int
     done: bool
 
 
 def truncation(leader_epoch: int, leader_end: int, epochs: EpochIndex, log_end: int, high_watermark: int) -> Truncation:
-    """Where to cut, given the leader's (epoch, end offset) for an epoch of ours.
+    """Return where to cut, given the leader's (epoch, end offset) for an epoch of ours.
 
     The pair comes from DivergingEpoch in a Fetch answer or from OffsetForLeaderEpoch.
     """
@@ -42,9 +42,10 @@ def truncation(leader_epoch: int, leader_end: int, epochs: EpochIndex, log_end: 
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """How to go on after OFFSET_OUT_OF_RANGE: fetch at `offset`, after cutting to it, or dropping all before it.
+    """How to continue after OFFSET_OUT_OF_RANGE: fetch at `offset`, after cutting to it, or dropping everything before
+    it.
 
-    `forget`: without epochs.
+    `forget`: continue without epochs.
     """
 
     offset: int
@@ -54,10 +55,11 @@ class OutOfRange:
 
 
 def out_of_range(own_end: int, leader_end: int, leader_start: int, high_watermark: int, epoch: int) -> OutOfRange:
-    """The leader is shorter (unclean election): cut to its end. Else go on, from its start if we are behind that.
+    """If the leader's log is shorter (unclean election), cut to its end. Otherwise continue, at its start if we are
+    below that.
 
-    Where it has the offset, what it does not have is the `epoch` that was told with it (UNDEFINED: none was). Kafka's
-    follower would ask the same for ever; it never comes to that, as it keeps no epochs of such a topic itself.
+    If the leader has the offset, it does not know the `epoch` that was sent with it (UNDEFINED: none was). Kafka's
+    follower would repeat that request for ever, but never gets there, as it keeps no epochs of such a topic itself.
     """
     if leader_end < own_end:
         return OutOfRange(leader_end, truncate=True)
@@ -69,5 +71,6 @@ def out_of_range(own_end: int, leader_end: int, leader_start: int, high_watermar
 
 
 def first_fetch_offset(epochs: EpochIndex, log_end: int, high_watermark: int) -> int:
-    """Where a new follower starts: at its log's end if epochs can prove a divergence, else at its high watermark."""
+    """Return where a new follower starts: at its log's end if epochs can prove a divergence, else at its high
+    watermark."""
     return log_end if epochs.latest is not None else high_watermark

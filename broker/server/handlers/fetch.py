@@ -83,7 +83,7 @@ async def _answer_old(
         _refuse_unreadable(services.configs, request.api_version, answers)
     magic = magic_for_fetch(request.api_version)
     if any(len(each.records) for each in answers):
-        await services.replicas.look_into(lambda: _make_old(answers, magic), request.session)
+        await services.replicas.in_record_thread(lambda: _make_old(answers, magic), request.session)
     return _encoded(services, request, context, answers)
 
 

@@ -188,7 +188,8 @@ async def test_a_large_request_is_read_and_answered_in_a_thread(monkeypatch: pyt
     loop = asyncio.get_running_loop()
     records_hold_all_threads = loop.create_future()
     cast(Any, large._services).replicas = SimpleNamespace(
-        beside=lambda work: loop.run_in_executor(None, work), look_into=lambda work: records_hold_all_threads
+        in_disk_thread=lambda work: loop.run_in_executor(None, work),
+        in_record_thread=lambda work: records_hold_all_threads,
     )
     protocols = [{"name": f"p{n}", "metadata": b""} for n in range(5000)]
     fields = {"group_id": "g", "member_id": "", "protocol_type": "c", "protocols": protocols}

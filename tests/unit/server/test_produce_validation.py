@@ -87,7 +87,7 @@ async def test_what_is_done_beside_does_not_wait_for_records() -> None:
     )
     done: list[int] = []
     async with asyncio.timeout(20):
-        await cast(Any, broker.world.replicas.beside(lambda: done.append(1)))
+        await cast(Any, broker.world.replicas.in_disk_thread(lambda: done.append(1)))
     assert done
 
 

@@ -211,7 +211,7 @@ def test_what_is_damaged_at_the_leader_is_named_once(loop: VirtualLoop) -> None:
 
     with structlog.testing.capture_logs() as said:
         run(loop, story)
-    assert [(line["event"], line["offset"]) for line in said] == [("what its leader has cannot be taken", 0)]
+    assert [(line["event"], line["offset"]) for line in said] == [("the leader's records cannot be appended", 0)]
 
 
 def test_a_damaged_batch_is_asked_for_again(loop: VirtualLoop) -> None:
