@@ -12,6 +12,7 @@ from typing import Protocol
 from logyard.admin.cluster.snapshot import ClusterSnapshot, ConfigValue, GroupView, NewTopic, ReplicaSize
 from logyard.admin.groups.groups import Group
 from logyard.admin.recovery.witnesses import ControllerView, HostState, Journal, Probe
+from logyard.admin.transactions.hanging import TransactionClient
 from logyard.broker.errors import ApiError, LogyardError
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 
@@ -106,8 +107,8 @@ class Quorum:
     epoch: int
 
 
-class DescribingClient(ClusterClient, Protocol):
-    """A client that answers the page's questions too."""
+class DescribingClient(ClusterClient, TransactionClient, Protocol):
+    """A client that also describes groups, transactions and the quorum."""
 
     def describe_group(self, group_id: str) -> Group:
         """One group with its members; one that does not exist is Dead."""

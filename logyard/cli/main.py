@@ -7,7 +7,20 @@ from collections.abc import Sequence
 import typer
 
 from logyard.broker.errors import LogyardError
-from logyard.cli import airflow, brokers, cluster, configs, groups, leaders, platform, reassign, spark, story, zk
+from logyard.cli import (
+    airflow,
+    brokers,
+    cluster,
+    configs,
+    groups,
+    leaders,
+    platform,
+    reassign,
+    spark,
+    story,
+    transactions,
+    zk,
+)
 from logyard.cli.dump_log import command as dump_log
 from logyard.cli.topics import command as topics
 from logyard.local import interrupts
@@ -27,6 +40,7 @@ app.add_typer(leaders.app, name="leaders")
 app.add_typer(configs.app, name="configs")
 app.add_typer(zk.app, name="zk")
 app.add_typer(groups.app, name="groups")
+app.add_typer(transactions.app, name="transactions")
 app.add_typer(spark.app, name="spark")
 app.add_typer(airflow.app, name="airflow")
 app.command()(brokers.brokers)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from airflow.sdk import BaseHook, conf
 
 from logyard.admin.connector import Connector, RealConnector
-from logyard.admin.ports import ClusterClient, ClusterUnreachable, Ensemble, Launcher, Pause
+from logyard.admin.ports import ClusterUnreachable, DescribingClient, Ensemble, Launcher, Pause
 from logyard.admin.settings import BadSettings, ClusterSettings
 
 CONFIG_SECTION = "logyard"
@@ -51,12 +51,12 @@ class ClusterHook(BaseHook):
             self._settings = read_connection(await self.aget_connection(self.logyard_conn_id))
         return self._settings
 
-    def get_conn(self) -> ClusterClient:
+    def get_conn(self) -> DescribingClient:
         """A client; it connects at its first request. The caller closes it."""
         return self.connector.cluster(self.settings)
 
     @contextmanager
-    def client(self) -> Iterator[ClusterClient]:
+    def client(self) -> Iterator[DescribingClient]:
         """A client that is closed at the end of the block."""
         client = self.get_conn()
         try:

@@ -61,6 +61,7 @@ TOOLS = {
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "storage": "kafka.tools.StorageTool",
     "topics": "org.apache.kafka.tools.TopicCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }

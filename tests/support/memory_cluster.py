@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from logyard.admin.ports import Quorum
 from logyard.admin.recovery.witnesses import Step
+from logyard.admin.transactions.transactions import Producer, Transaction
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
 
@@ -49,6 +50,8 @@ class MemoryCluster:
     start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
+    producers: dict[TopicPartition, list[Producer]] = field(default_factory=dict)
+    transactions: dict[str, Transaction] = field(default_factory=dict)
     quorum: Quorum | None = None  # of a KRaft cluster
     looks: int = 0
 

@@ -1,6 +1,6 @@
 """Requests that have no method in `ports.ClusterClient`; each is needed by one command."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from logyard.admin.cluster import translation
@@ -8,13 +8,17 @@ from logyard.admin.cluster.client import KafkaClusterClient
 from logyard.admin.groups import requests
 from logyard.admin.groups.groups import Group
 from logyard.admin.ports import Quorum
-from logyard.broker.errors import ErrorCode
+from logyard.admin.transactions import requests as transaction_requests
+from logyard.admin.transactions.transactions import AbortMarker, Producer, Transaction, TransactionListing
+from logyard.broker.errors import ApiError, ErrorCode
+from logyard.broker.model import TopicPartition
 
 _ELSEWHERE = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
+_GROUP, _TRANSACTION = 0, 1  # what FindCoordinator is asked for
 _DESCRIBE_QUORUM = 55
 _METADATA_TOPIC = "__cluster_metadata"
 
@@ -40,10 +44,13 @@ class ClusterRequests(KafkaClusterClient):
 
     def coordinator(self, group: str) -> tuple[int, str]:
         """The broker that coordinates a group, and its host:port."""
+        return self._coordinator(group, _GROUP)
+
+    def _coordinator(self, key: str, kind: int) -> tuple[int, str]:
         from kafka.protocol.metadata import FindCoordinatorRequest
 
         def make() -> Any:
-            return FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
+            return FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
 
         def found(answer: Any) -> Any:
             several = getattr(answer, "coordinators", None)
@@ -54,20 +61,45 @@ class ClusterRequests(KafkaClusterClient):
 
     def ask_coordinator(self, group: str, make: Callable[[], Any], codes: Codes) -> Any:
         """Send a request to a group's coordinator, looking it up again if it has moved."""
+        return self._ask_coordinator((group, _GROUP), make, codes)[1]
 
-        def once() -> Any:
-            node, _ = self.coordinator(group)
+    def ask_transaction_coordinator(
+        self, transactional_id: str, make: Callable[[], Any], codes: Codes
+    ) -> tuple[int, Any]:
+        """The same for a transactional id; returns the coordinator's id too."""
+        return self._ask_coordinator((transactional_id, _TRANSACTION), make, codes)
+
+    def _ask_coordinator(self, key: tuple[str, int], make: Callable[[], Any], codes: Codes) -> tuple[int, Any]:
+        def once() -> tuple[int, Any]:
+            node, _ = self._coordinator(*key)
             response = self._connection.send(make(), node)
             _try_again(codes(response))
-            return response
+            return node, response
 
-        return self._repeat(once)
+        found: tuple[int, Any] = self._repeat(once)
+        return found
 
     def live_brokers(self) -> list[int]:
         return sorted(self.snapshot([]).brokers)
 
     def describe_group(self, group_id: str) -> Group:
         return requests.describe(self, group_id)
+
+    def list_transactions(
+        self, producer_ids: Iterable[int] = (), duration_ms: int | None = None
+    ) -> list[TransactionListing]:
+        return transaction_requests.list_transactions(self, producer_ids, duration_ms)
+
+    def describe_transaction(self, transactional_id: str) -> Transaction | None:
+        return transaction_requests.describe_transaction(self, transactional_id)
+
+    def describe_producers(
+        self, partitions: Sequence[TopicPartition], broker: int | None = None
+    ) -> dict[TopicPartition, tuple[Producer, ...] | ApiError]:
+        return transaction_requests.describe_producers(self, partitions, broker)
+
+    def write_abort_marker(self, marker: AbortMarker) -> None:
+        transaction_requests.write_abort_marker(self, marker)
 
     def quorum(self) -> Quorum | None:
         # Metadata of a KRaft cluster names any broker as controller. Only KRaft brokers offer this request.

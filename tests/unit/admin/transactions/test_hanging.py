@@ -1,0 +1,110 @@
+"""Which open transactions hang: those that no coordinator will end."""
+
+import pytest
+
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.transactions import hanging
+from logyard.admin.transactions.transactions import (
+    AbortMarker,
+    BadTransactions,
+    OpenTransaction,
+    Producer,
+    Transaction,
+    hanging_table,
+    listing_table,
+    producers_table,
+    transaction_table,
+)
+from logyard.broker.errors import ApiError
+from logyard.broker.model import TopicPartition
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NOW = 100_000_000
+OLD = NOW - 20 * 60_000
+
+
+def producer(number: int, start: int | None = 5, last_ms: int = OLD, coordinator_epoch: int = -1) -> Producer:
+    return Producer(number, 0, coordinator_epoch, 7, last_ms, start)
+
+
+def transaction(name: str, number: int, *partitions: TopicPartition, state: str = "Ongoing") -> Transaction:
+    return Transaction(name, 1, number, 0, state, 60_000, OLD, partitions)
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    made = MemoryCluster({1: None, 2: None})
+    MemoryClient(made).create_topic(NewTopic("t", 2, 1))
+    made.tick()
+    return made
+
+
+def find(cluster: MemoryCluster, broker: int | None = None) -> list[OpenTransaction]:
+    client = MemoryClient(cluster)
+    searched = hanging.partitions_to_search(client, ["t"], broker)
+    return hanging.find_hanging(client, searched, now_ms=NOW, idle_ms=15 * 60_000, broker=broker)
+
+
+def test_only_what_nobody_will_end(cluster: MemoryCluster) -> None:
+    cluster.producers = {
+        T0: [
+            producer(1),  # no coordinator knows it
+            producer(2),  # its coordinator has this partition
+            producer(3, start=None),  # no transaction is open
+            producer(4, last_ms=NOW - 15 * 60_000),  # young enough to be ended by its time-out
+            producer(5),  # its coordinator knows it, and not this partition
+        ],
+        T1: [producer(2), producer(6)],
+    }
+    cluster.transactions = {
+        "two": transaction("two", 2, T0),
+        "five": transaction("five", 5, T1, state="PrepareAbort"),
+        "six": transaction("six", 6, state="Empty"),
+    }
+    found = [(one.tp, one.producer.producer_id) for one in find(cluster)]
+    assert found == [(T0, 1), (T0, 5), (T1, 2), (T1, 6)]
+
+
+def test_where_is_searched(cluster: MemoryCluster) -> None:
+    cluster.producers = {T0: [producer(1)], T1: [producer(1)]}
+    (on_one,) = cluster.assignments[T0].replicas
+    assert [one.tp for one in find(cluster, on_one)] == [
+        tp for tp in (T0, T1) if cluster.assignments[tp].replicas == (on_one,)
+    ]
+    client = MemoryClient(cluster)
+    assert hanging.partitions_to_search(client, None, None) == [T0, T1]
+    with pytest.raises(BadTransactions, match="there is no topic none"):
+        hanging.partitions_to_search(client, ["none"], None)
+    with pytest.raises(ApiError, match="there is no partition t-9"):
+        hanging.open_transactions(client, [T0, TopicPartition("t", 9)])
+
+
+def test_ending_one(cluster: MemoryCluster) -> None:
+    cluster.producers = {T0: [producer(1, start=5), producer(2, start=9, coordinator_epoch=3)]}
+    client = MemoryClient(cluster)
+    assert AbortMarker.of(hanging.find_open(client, T0, 5)) == AbortMarker(T0, 1, 0, 0)
+    marker = AbortMarker.of(hanging.find_open(client, T0, 9))
+    assert marker == AbortMarker(T0, 2, 0, 3)
+    client.write_abort_marker(marker)
+    with pytest.raises(BadTransactions, match="Could not find any open transactions starting at offset 9"):
+        hanging.find_open(client, T0, 9)
+
+
+def test_tables_as_kafkas_tool_prints_them() -> None:
+    one = OpenTransaction(T0, producer(1))
+    assert hanging_table([one], NOW)[1].split("\t")[-2:] == ["20           ", ""]
+    assert hanging_table([], NOW) == [
+        "Topic\tPartition\tProducerId\tProducerEpoch\tCoordinatorEpoch\tStartOffset\tLastTimestamp\tDuration(min)\t"
+    ]
+    assert [cell.strip() for cell in producers_table([producer(1, start=None)])[1].split("\t")] == [
+        "1", "0", "-1", "7", str(OLD), "None", "",
+    ]  # fmt: skip
+    described = transaction_table(transaction("id", 1, T0, T1), NOW)
+    assert [cell.strip() for cell in described[1].split("\t")] == [
+        "1", "id", "1", "0", "Ongoing", "60000", str(OLD), "1200000", "t-0,t-1", "",
+    ]  # fmt: skip
+    empty = Transaction("id", 1, 1, 0, "Empty", 60_000, None)
+    assert [cell.strip() for cell in transaction_table(empty, NOW)[1].split("\t")][6:] == ["None", "None", "", ""]
+    assert listing_table([])[0].split() == ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
