@@ -1,6 +1,7 @@
 """Approval of a plan by a person, with Airflow's human-in-the-loop operator."""
 
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -15,8 +16,8 @@ class ApprovePlanOperator(ApprovalOperator):
 
     Nobody is asked where the plan changes nothing.
 
-    :param plan: a plan of PlanReassignmentOperator or PlanTopicsOperator, or what a dry run of ResetOffsetsOperator or
-        CancelReassignmentOperator returned; or its JSON. (templated)
+    :param plan: a plan of PlanReassignmentOperator or PlanTopicsOperator, or what a dry run of ResetOffsetsOperator,
+        CancelReassignmentOperator or AbortHangingTransactionsOperator returned; or its JSON. (templated)
     :param required: false continues without asking, for callers that have decided already. (templated)
     """
 
@@ -85,6 +86,23 @@ def cancellation_markdown(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def hanging_markdown(plan: Mapping[str, Any]) -> str:
+    """The result of a dry run of AbortHangingTransactionsOperator as Markdown for the person who approves it."""
+    found = plan["hanging"]
+    lines = [f"**{len(found)} hanging transactions are aborted: their records are never read by who reads committed**"]
+    lines += ["", "| partition | from offset | producer | epoch | last write |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {one['topic']}-{one['partition']} | {one['start_offset']:,} | {one['producer_id']} | "
+        f"{one['producer_epoch']} | {_time(one['last_ms'])} |"
+        for one in found[:_SHOWN]
+    ]
+    return "\n".join([*lines, *_more(len(found))])
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+
+
 def _more(count: int) -> list[str]:
     return ["", f"… and {count - _SHOWN} more (the plan task's result has all of them)"] if count > _SHOWN else []
 
@@ -94,5 +112,6 @@ _MARKDOWN: Mapping[str, Callable[[dict[str, Any]], str]] = {
     "actions": catalog_markdown,
     "changed": offsets_markdown,
     "cancelled": cancellation_markdown,
+    "hanging": hanging_markdown,
     "partitions": as_markdown,
 }

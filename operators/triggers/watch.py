@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from logyard.admin.cluster.observation import Observation, Wanted, observe
 from logyard.admin.errors import ApiError, LogyardError
-from logyard.admin.ports import ClusterClient
+from logyard.admin.ports import DescribingClient
 from logyard.admin.settings import ClusterSettings
 from logyard.operators.hooks.cluster import ClusterHook
 
@@ -77,7 +77,7 @@ class ClusterWatch:
     async def _poll(self) -> None:
         executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="logyard-watch")
         loop = asyncio.get_running_loop()
-        client: ClusterClient | None = None
+        client: DescribingClient | None = None
         used: ClusterSettings | None = None
         served: list[_Waiter] = []
         try:
@@ -136,8 +136,8 @@ class ClusterWatch:
                     await self._arrived.wait()
 
     def _look(
-        self, client: ClusterClient | None, settings: ClusterSettings, wants: Wanted
-    ) -> tuple[ClusterClient | None, Observation | Exception]:
+        self, client: DescribingClient | None, settings: ClusterSettings, wants: Wanted
+    ) -> tuple[DescribingClient | None, Observation | Exception]:
         try:
             client = client or ClusterHook.connector.cluster(settings)
             return client, observe(client, wants)

@@ -4,31 +4,41 @@ The wishes of several waiters are joined (`Wanted.of`), so that one observation 
 one OffsetFetch for each group and one round of ListOffsets, however many wait.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from logyard.admin.cluster.snapshot import ClusterSnapshot
-from logyard.admin.ports import ClusterClient, ClusterUnreachable
+from logyard.admin.ports import ClusterUnreachable, DescribingClient
+from logyard.admin.transactions.hanging import find_hanging
+from logyard.admin.transactions.transactions import OpenTransaction
 from logyard.broker.errors import ApiError
 from logyard.broker.model import TopicPartition
+
+EVERY_TOPIC = "*"  # no topic's name
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an observation contains beside the snapshot: offsets of groups, and the end offsets of topics."""
+    """What an observation contains beside the snapshot: offsets of groups, end offsets of topics, hanging transactions.
+
+    `hanging`: topics (or EVERY_TOPIC), each with the minutes for which nothing was written in a hanging transaction.
+    """
 
     groups: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
+    hanging: frozenset[tuple[str, int]] = frozenset()
 
     @classmethod
     def of(cls, several: Iterable["Wanted"]) -> "Wanted":
         """Everything that any of them wants."""
         groups: set[str] = set()
         topics: set[str] = set()
+        hanging: set[tuple[str, int]] = set()
         for wants in several:
             groups |= wants.groups
             topics |= wants.topics
-        return cls(frozenset(groups), frozenset(topics))
+            hanging |= wants.hanging
+        return cls(frozenset(groups), frozenset(topics), frozenset(hanging))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +47,16 @@ class Observation:
 
     `committed`: group → partition → committed offset; a group that did not answer is missing and named in `problems`.
     `ends`: the end offsets of the wanted topics' partitions, and of those that the groups committed for.
+    `hanging`: transactions that no coordinator will end; None where they were not wanted, or could not be read:
+    `hanging_problem` says why.
     """
 
     snapshot: ClusterSnapshot
     committed: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
+    hanging: Sequence[OpenTransaction] | None = None
+    hanging_problem: str = ""
 
     def lag(self, group: str, topics: Iterable[str] = ()) -> dict[TopicPartition, int] | None:
         """Records that the group has not consumed, by partition of those topics (of all it committed for).
@@ -61,10 +75,10 @@ class Observation:
         return {tp: max(self.ends[tp] - committed.get(tp, 0), 0) for tp in sorted(partitions)}
 
 
-def observe(client: ClusterClient, wants: Wanted | None = None) -> Observation:
+def observe(client: DescribingClient, wants: Wanted | None = None) -> Observation:
     """Observe the cluster once. Raises ClusterUnreachable, ApiError if Metadata is not answered."""
     snapshot = client.snapshot(reassignments=True)
-    if wants is None or not (wants.groups or wants.topics):
+    if wants is None or wants == Wanted():
         return Observation(snapshot)
     committed: dict[str, Mapping[TopicPartition, int]] = {}
     problems: dict[str, str] = {}
@@ -81,4 +95,19 @@ def observe(client: ClusterClient, wants: Wanted | None = None) -> Observation:
         ends = client.offsets(led) if led else {}
     except (ApiError, ClusterUnreachable) as problem:
         ends, problems[""] = {}, str(problem)
-    return Observation(snapshot, committed, ends, problems)
+    seen = Observation(snapshot, committed, ends, problems)
+    if not wants.hanging:
+        return seen
+    try:
+        return replace(seen, hanging=_hanging(client, wants.hanging, snapshot))
+    except (ApiError, ClusterUnreachable) as problem:
+        return replace(seen, hanging_problem=str(problem))
+
+
+def _hanging(
+    client: DescribingClient, wanted: Collection[tuple[str, int]], snapshot: ClusterSnapshot
+) -> list[OpenTransaction]:
+    named = {topic for topic, _ in wanted}
+    searched = [tp for tp, _ in snapshot.partitions(None if EVERY_TOPIC in named else sorted(named))]
+    idle_ms = min(minutes for _, minutes in wanted) * 60_000
+    return find_hanging(client, searched, now_ms=snapshot.taken_at_ms, idle_ms=idle_ms)

@@ -11,6 +11,7 @@ from logyard.local.errors import LocalError
 
 # DAG → the arguments of its factory beside prefix and connection.
 DAGS: Mapping[str, Sequence[str]] = {
+    "abort_hanging_transactions": (),
     "audit_replicas": ("spark",),
     "cancel_reassignment": (),
     "compact_segments": ("spark",),

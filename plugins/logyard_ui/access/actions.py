@@ -21,6 +21,7 @@ ACTIONS = (
     "decommission_broker",
     "elect_leaders",
     "reset_offsets",
+    "abort_hanging_transactions",
     "recover_controller",
     "controller_watch",
     "compact_segments",

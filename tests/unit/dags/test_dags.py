@@ -55,6 +55,7 @@ def load(path: Path) -> DAG:
 
 
 NAMES = (
+    "abort_hanging_transactions",
     "audit_replicas",
     "cancel_reassignment",
     "compact_segments",

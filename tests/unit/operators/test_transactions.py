@@ -1,0 +1,121 @@
+"""Hanging transactions: waited for, found, approved, and ended exactly as planned."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("airflow.sdk")
+
+from logyard.admin.cluster.observation import EVERY_TOPIC, Observation, Wanted, observe
+from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.ports import ClusterUnreachable
+from logyard.admin.settings import BadSettings
+from logyard.admin.transactions.transactions import Producer, Transaction
+from logyard.broker.model import TopicPartition
+from logyard.operators.approval import hanging_markdown, is_empty
+from logyard.operators.sensors.transactions import NoHangingTransactionsSensor
+from logyard.operators.transactions import AbortHangingTransactionsOperator
+from logyard.operators.triggers.transactions import NoHangingTransactionsTrigger
+from tests.support.airflow_tasks import context, run, use
+from tests.support.memory_clients import MemoryClient
+from tests.support.memory_cluster import MemoryCluster
+
+pytestmark = pytest.mark.airflow
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+OLD = time.time_ns() // 1_000_000 - 20 * 60_000
+WAITING: dict[str, Any] = {"logyard_conn_id": "logyard_default", "poll_interval_s": 0.01, "deadline_ms": 0}
+
+
+def producer(number: int, start: int | None = 5) -> Producer:
+    return Producer(number, 0, -1, 7, OLD, start)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    made = MemoryCluster({1: None})
+    MemoryClient(made).create_topic(NewTopic("t", 2, 1))
+    MemoryClient(made).create_topic(NewTopic("u", 1, 1))
+    made.producers = {T0: [producer(1), producer(2)], T1: [producer(3, start=None)], U0: [producer(4, start=9)]}
+    made.transactions = {"two": Transaction("two", 1, 2, 0, "Ongoing", 60_000, OLD, (T0,))}
+    use(monkeypatch, made)
+    return made
+
+
+def abort(**fields: Any) -> AbortHangingTransactionsOperator:
+    return AbortHangingTransactionsOperator(task_id="a", **fields)
+
+
+def still_open(cluster: MemoryCluster) -> list[int]:
+    return sorted(p.producer_id for found in cluster.producers.values() for p in found if p.start_offset is not None)
+
+
+def test_what_hangs_is_ended_once(cluster: MemoryCluster) -> None:
+    found, _ = run(abort(), context())
+    assert [(one["topic"], one["partition"], one["producer_id"], one["start_offset"]) for one in found["hanging"]] == [
+        ("t", 0, 1, 5),
+        ("u", 0, 4, 9),
+    ]
+    assert still_open(cluster) == [2]
+    assert run(abort(), context())[0] == {"hanging": [], "dry_run": False}
+
+
+def test_a_plan_is_carried_out_and_nothing_else(cluster: MemoryCluster) -> None:
+    plan, _ = run(abort(topics=["t"], dry_run=True), context())
+    assert (plan["dry_run"], still_open(cluster)) == (True, [1, 2, 4])
+    assert not is_empty(plan)
+    assert "| t-0 | 5 | 1 | 0 | 20" in hanging_markdown(plan)
+    assert len(run(abort(plan=plan), context())[0]["hanging"]) == 1
+    assert still_open(cluster) == [2, 4]
+    # The same producer may have begun another transaction since: it is not in the plan.
+    cluster.producers[T0][0] = producer(1, start=50)
+    assert run(abort(plan=plan), context())[0]["hanging"] == []
+    nothing, _ = run(abort(topics=["t"], idle_minutes="60", dry_run=True), context())
+    assert is_empty(nothing)
+    assert run(abort(plan=nothing), context())[0]["hanging"] == []
+    with pytest.raises(BadSettings, match="expected the result of a dry run"):
+        run(abort(plan={"changed": {}}), context())
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_waiting_until_nothing_hangs(cluster: MemoryCluster, deferrable: bool) -> None:
+    sensor = NoHangingTransactionsSensor(
+        task_id="s", topics=["t"], deferrable=deferrable, poke_interval=0.01, timeout=5
+    )
+    cluster.producers[T0] = [producer(2)]
+    assert run(sensor, context())[0] == {"topics": ["t"]}
+
+
+def test_what_is_waited_for(cluster: MemoryCluster) -> None:
+    trigger = NoHangingTransactionsTrigger(topics=None, idle_minutes=15, **WAITING)
+    assert trigger.wants() == Wanted(hanging=frozenset({(EVERY_TOPIC, 15)}))
+    seen = look(cluster, trigger.wants())
+    assert trigger.look(seen) is None
+    assert trigger.missing(seen) == "an end of 2 hanging transactions: t-0 from offset 5, u-0 from offset 9"
+    # One observation for two that wait: each takes what it asked for.
+    patient = NoHangingTransactionsTrigger(topics=["t"], idle_minutes=60, **WAITING)
+    both = look(cluster, Wanted.of([trigger.wants(), patient.wants()]))
+    assert patient.look(both) == {"topics": ["t"]}
+    assert trigger.look(both) is None
+    unknown = Observation(seen.snapshot, hanging_problem="no broker answered")
+    assert trigger.look(unknown) is None
+    assert trigger.missing(unknown) == "the transactions to be known (no broker answered)"
+
+
+def test_a_cluster_that_does_not_tell(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object) -> None:
+        raise ClusterUnreachable("no answer")
+
+    monkeypatch.setattr(MemoryClient, "describe_producers", silent)
+    seen = observe(MemoryClient(cluster), Wanted(hanging=frozenset({("t", 15)})))
+    assert (seen.hanging, seen.hanging_problem) == (None, "no answer")
+
+
+def look(cluster: MemoryCluster, wants: Wanted) -> Observation:
+    """An observation at the time of this machine: the cluster in memory has a clock of its own."""
+    client = MemoryClient(cluster)
+    snapshot = client.snapshot
+    client.snapshot = lambda *a, **k: replace(snapshot(*a, **k), taken_at_ms=OLD + 20 * 60_000)  # type: ignore[method-assign]
+    return observe(client, wants)
