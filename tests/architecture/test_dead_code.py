@@ -97,7 +97,6 @@ PRODUCT: dict[str, Sequence[str]] = {
     ),
     "tests do or wait for what otherwise time brings": (
         "connection_count",
-        "open_transactions",
         "wait_gone",
     ),
     "the platform's other users: tests start runs by it": ("run_dag", "wait_healthy"),

@@ -1,6 +1,6 @@
 """OffsetCommit v0 and OffsetFetch v0, by hand, on Apache Kafka's broker and ours in one cluster: the same answers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -42,7 +42,7 @@ def zk(brokers: BothKinds) -> Iterator[KazooClient]:
         yield client
 
 
-def commit(address: str, group: str, offsets: dict[tuple[str, int], tuple[int, str | None]]) -> dict[Any, int]:
+def commit(address: str, group: str, offsets: Mapping[tuple[str, int], tuple[int, str | None]]) -> dict[Any, int]:
     """The error of each partition."""
     topics = [
         {

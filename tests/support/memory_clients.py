@@ -1,6 +1,6 @@
 """The twins of `cluster/client.py`, `zookeeper/ensemble.py` and the launcher, over one `MemoryCluster`; for tests."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from logyard.admin.cluster.snapshot import (
@@ -28,11 +28,11 @@ from logyard.admin.ports import (
 )
 from logyard.admin.recovery.witnesses import FENCE, ControllerView, HostState, Journal, Probe, Queue, Step, Wire
 from logyard.admin.settings import ClusterSettings
-from logyard.admin.transactions.transactions import AbortMarker, Producer, Transaction, TransactionListing
 from logyard.broker.controller.topics import placement
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartition
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_transactions import MemoryTransactions
 
 
 class MemoryConnector:
@@ -152,13 +152,13 @@ class MemoryEnsemble:
         return True
 
 
-class MemoryClient:
+class MemoryClient(MemoryTransactions):
     """`ports.ClusterClient` onto a MemoryCluster."""
 
     reaches_dead_brokers = False
 
     def __init__(self, cluster: MemoryCluster) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self.closed = False
 
     def close(self) -> None:
@@ -329,38 +329,6 @@ class MemoryClient:
             Member(f"{group_id}-{n}", group_id, f"/10.0.0.{n}", partitions=tuple(mine[n::count])) for n in range(count)
         ]
         return Group(group_id, STABLE if count else EMPTY, tuple(members), "range", "host1:9092", 1)
-
-    def list_transactions(
-        self, producer_ids: Iterable[int] = (), duration_ms: int | None = None
-    ) -> list[TransactionListing]:
-        wanted = set(producer_ids)
-        found = [one for _, one in sorted(self._cluster.transactions.items())]
-        return [
-            TransactionListing(one.transactional_id, one.coordinator, one.producer_id, one.state)
-            for one in found
-            if not wanted or one.producer_id in wanted
-        ]
-
-    def describe_transaction(self, transactional_id: str) -> Transaction | None:
-        return self._cluster.transactions.get(transactional_id)
-
-    def describe_producers(
-        self, partitions: Sequence[TopicPartition], broker: int | None = None
-    ) -> dict[TopicPartition, tuple[Producer, ...] | ApiError]:
-        c = self._cluster
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return {
-            tp: tuple(c.producers.get(tp, ()))
-            if tp in c.assignments
-            else ApiError(unknown, f"there is no partition {tp}")
-            for tp in partitions
-        }
-
-    def write_abort_marker(self, marker: AbortMarker) -> None:
-        for at, one in enumerate(self._cluster.producers.get(marker.tp, ())):
-            if one.producer_id == marker.producer_id:
-                ended = replace(one, start_offset=None, coordinator_epoch=marker.coordinator_epoch)
-                self._cluster.producers[marker.tp][at] = ended
 
     def quorum(self) -> Quorum | None:
         return self._cluster.quorum

@@ -131,7 +131,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.replication.produce:Producing.append",
         "broker.replication.produce:Producing.validate_in_thread",
         "cli.groups:_time",
+        "cli.transactions:_now_ms",
         "operators.reports:RetentionReportOperator.execute",
+        "operators.transactions:AbortHangingTransactionsOperator.execute",
     ),
     "a segment's creation, which stands in where records have no timestamps, as in Kafka": (
         "broker.log.registry:LogRegistry._create",
