@@ -22,6 +22,7 @@ from logyard.broker.cleaner.worker import ChildProcess
 from logyard.broker.clock import SystemClock
 from logyard.broker.components import Components, read_identity
 from logyard.broker.config.broker import BrokerConfig
+from logyard.broker.config.features import SUPPORTED
 from logyard.broker.controller import policies
 from logyard.broker.environment import Environment
 from logyard.broker.errors import LogyardError
@@ -231,7 +232,11 @@ class Broker:
             for e in self.config.advertised_listeners
         )
         return BrokerInfo(
-            self.config.broker_id, endpoints, self.config.optional_str("broker.rack"), http=self._http_address()
+            self.config.broker_id,
+            endpoints,
+            self.config.optional_str("broker.rack"),
+            http=self._http_address(),
+            features=tuple(SUPPORTED.items()),
         )
 
     def _http_address(self) -> str | None:

@@ -33,6 +33,7 @@ from logyard.broker.log.checkpoints import DirectoryIdentity
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
+from logyard.broker.metadata.features import FinalizedFeatures
 from logyard.broker.model import TopicPartition
 from logyard.broker.replication import settings as replication_settings
 from logyard.broker.replication.fetch.sessions import FetchSessions
@@ -48,8 +49,10 @@ from logyard.broker.server.services import Services
 from logyard.broker.server.topic_waits import TopicWaits
 from logyard.broker.settings_changes import SettingsChanges
 from logyard.broker.zk.config_watcher import ConfigWatcher
+from logyard.broker.zk.feature_watcher import FeatureWatcher
 from logyard.broker.zk.isr_writer import DirectIsrWriter
 from logyard.broker.zk.producer_id_blocks import ZooKeeperBlocks
+from logyard.broker.zk.session_watches import SessionWatches
 from logyard.broker.znodes import log_dir_events
 from logyard.broker.znodes.ops import Create, SessionExpired
 
@@ -93,6 +96,7 @@ class Components:
         loop = asyncio.get_running_loop()
         broker_id = config.broker_id
         self.metadata = MetadataCache()
+        self.features = FinalizedFeatures()
         self.configs = DynamicConfigs(broker_id, lambda overrides: topic_config(config.topic_defaults(), overrides))
         self.store = self._log_store()
         self.to_controller = ToController(
@@ -143,7 +147,10 @@ class Components:
             cleaning=self.cleaning,
             admission=environment.admission,
         )
-        self._watcher = ConfigWatcher(zk, changes.take, lambda note: log.warning("config", note=note))
+        self._watches = SessionWatches(
+            ConfigWatcher(zk, changes.take, lambda note: log.warning("config", note=note)),
+            FeatureWatcher(zk, self.features, lambda note: log.error("features", note=note)),
+        )
 
     def _log_store(self) -> LogStore:
         environment = self._environment
@@ -216,6 +223,7 @@ class Components:
             cluster_id=cluster_id,
             zk=zk,
             metadata=self.metadata,
+            features=self.features,
             configs=self.configs,
             replicas=self.replicas,
             store=self.store,
@@ -301,7 +309,7 @@ class Components:
         if identity is not None:
             identity.check(self.services.cluster_id, self.config.broker_id)
         await self.store.claim(self.config.broker_id, self.services.cluster_id)
-        await self._watcher.start()
+        await self._watches.start()
         await self.store.load()
         await restart.restore(self.lease_service.leases)
 
@@ -312,7 +320,7 @@ class Components:
     async def start(self) -> None:
         """Begin the periodic work, and try to become controller."""
         with suppress(SessionExpired):  # `session_restored` follows
-            await self._watcher.renew()  # a session may have ended while the logs were loaded
+            await self._watches.renew()  # a session may have ended while the logs were loaded
         self.store.start()
         self.replicas.start()
         self.coordinators.start()
@@ -323,8 +331,8 @@ class Components:
         self.running = True
 
     async def session_restored(self) -> None:
-        """This broker is registered in a new ZooKeeper session."""
-        await self._watcher.start()
+        """Start the watches, and run for controller, in a new ZooKeeper session; this broker is registered in it."""
+        await self._watches.start()
         self.controller.on_session_established()
 
     async def hand_over(self) -> None:
@@ -350,7 +358,7 @@ class Components:
         self.http.close()
         await self.lease_service.leases.close()
         await self.controller.stop()
-        await self._watcher.stop()
+        await self._watches.stop()
         self.log_dir_moves.close()
         await self.fetchers.close()
         self.replicas.close()

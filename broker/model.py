@@ -77,15 +77,26 @@ class Endpoint:
     port: int
 
 
+class LevelRange(NamedTuple):
+    """The levels of a feature that a broker supports, both ends included."""
+
+    lowest: int
+    highest: int
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A registered broker. `epoch` is the czxid of /brokers/ids/N (-1 when unknown)."""
+    """A registered broker. `epoch` is the czxid of /brokers/ids/N (-1 when unknown).
+
+    `features` are those that it supports, by name (KIP-584); only its registration tells them.
+    """
 
     id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     epoch: int = -1
     http: str | None = None
+    features: tuple[tuple[str, LevelRange], ...] = ()
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return the address on that listener, None if the broker does not have it."""

@@ -1,18 +1,21 @@
-"""Finalized features (KIP-584): /feature at a take-over, and UpdateFeatures, which has nothing to finalize.
+"""Finalized features (KIP-584): /feature at a take-over, and UpdateFeatures.
 
-Rule 1: a name in /feature stops every 3.9 broker in ZooKeeper mode (facts §22), so none is ever added; names that are
-there can be removed.
+Rule 1: a name in /feature stops every broker of Apache Kafka 3.9 in ZooKeeper mode (facts §22). So a level is only
+        finalized where every live broker has registered that it supports it; a Kafka broker has registered nothing.
+        A name that somebody else left there can be taken out.
 Rule 2: the status is never lowered: below 2.7 Kafka would disable the znode of a cluster that is being upgraded.
 Rule 3: UpdateFeatures is checked as in Kafka, update by update; the updates that pass are written in one piece.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from logyard.broker.config.features import SUPPORTED
 from logyard.broker.controller import effects, fencing
 from logyard.broker.controller.context import ControllerContext
 from logyard.broker.controller.effects import Answer, Steps
 from logyard.broker.controller.events import FeatureChange, Outcome, UpdateFeatures, UpgradeKind
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
+from logyard.broker.model import BrokerInfo
 from logyard.broker.znodes import feature
 from logyard.broker.znodes.feature import Features
 from logyard.broker.znodes.ops import Create, SetData, ZkOp, Znode
@@ -49,9 +52,11 @@ def on_update(context: ControllerContext, request: UpdateFeatures) -> Steps[None
     outcomes: dict[str, Outcome] = {}
     kept = dict(before.levels)
     for change in request.changes:
-        problem = _problem(change, before.levels)
-        if problem is None:
+        problem = _problem(change, before.levels, context.brokers.values())
+        if problem is None and change.level < 1:
             kept.pop(change.name, None)
+        elif problem is None:
+            kept[change.name] = change.level
         outcomes[change.name] = Outcome() if problem is None else Outcome(ErrorCode.INVALID_REQUEST, problem)
     if kept != before.levels and not request.validate_only:
         after = Features(feature.ENABLED, kept, context.settings.level.feature_version)
@@ -61,8 +66,8 @@ def on_update(context: ControllerContext, request: UpdateFeatures) -> Steps[None
     yield from effects.perform(Answer(outcomes))
 
 
-def _problem(change: FeatureChange, existing: Mapping[str, int]) -> str | None:
-    """Return why an update is refused, None if it is allowed: only removals are, as no broker supports a feature."""
+def _problem(change: FeatureChange, existing: Mapping[str, int], brokers: Iterable[BrokerInfo]) -> str | None:
+    """Why one update is refused; None where it is allowed."""
     if not change.name:
         return "Feature name can not be empty."
     if change.kind is UpgradeKind.UNKNOWN:
@@ -75,7 +80,35 @@ def _problem(change: FeatureChange, existing: Mapping[str, int]) -> str | None:
     if now == level:
         verb = "upgrade" if change.kind is UpgradeKind.UPGRADE else "downgrade"
         return f"Can not {verb} a finalized feature from existing versionLevel:{now} to the same value."
-    return "Could not apply finalized feature update because the provided feature is not supported."
+    if change.kind is UpgradeKind.UPGRADE and now is not None and level < now:
+        return (
+            f"Can not downgrade finalized feature from existing versionLevel:{now} to provided versionLevel:{level} "
+            "because the upgradeType was set to UPGRADE."
+        )
+    if change.kind is not UpgradeKind.UPGRADE and level > (now or 0):
+        return (
+            f"Can not upgrade finalized feature from existing versionLevel:{now or 0} to provided versionLevel:{level} "
+            "because the upgradeType was set to a downgrade."
+        )
+    return _unsupported(change, brokers)
+
+
+def _unsupported(change: FeatureChange, brokers: Iterable[BrokerInfo]) -> str | None:
+    own = SUPPORTED.get(change.name)
+    if own is None or not own.lowest <= change.level <= own.highest:
+        return "Could not apply finalized feature update because the provided feature is not supported."
+    without = [b.id for b in brokers if not _supports(b, change)]
+    if not without:
+        return None
+    return (
+        f"Could not apply finalized feature update because brokers do not support {change.name} {change.level}: "
+        f"{', '.join(map(str, sorted(without)))}."
+    )
+
+
+def _supports(broker: BrokerInfo, change: FeatureChange) -> bool:
+    levels = dict(broker.features).get(change.name)
+    return levels is not None and levels.lowest <= change.level <= levels.highest
 
 
 def _write(context: ControllerContext, features: Features, found: Znode | None) -> Steps[bool]:

@@ -17,6 +17,7 @@ from logyard.broker.log.partition_log import PartitionLog
 from logyard.broker.log.store import LogStore
 from logyard.broker.metadata.cache import MetadataCache
 from logyard.broker.metadata.dynamic_configs import DynamicConfigs
+from logyard.broker.metadata.features import FinalizedFeatures
 from logyard.broker.replication.events import LogDirInfo, ReplicaLogInfo
 from logyard.broker.replication.fetch.sessions import FetchSessions
 from logyard.broker.replication.log_dir_moves import LogDirMoves
@@ -44,6 +45,7 @@ class Services:
     cluster_id: str
     zk: ZooKeeper
     metadata: MetadataCache
+    features: FinalizedFeatures
     configs: DynamicConfigs
     replicas: Replicas
     store: LogStore

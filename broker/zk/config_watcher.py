@@ -6,12 +6,12 @@ does not parse is noted and skipped: its entity keeps what it had.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from logyard.broker import tasks
 from logyard.broker.errors import CorruptData, LogyardError
+from logyard.broker.zk.session_watches import SessionWatch
 from logyard.broker.znodes import config_changes, configs
-from logyard.broker.znodes.ops import Delete, SessionExpired, WatchEvent, Znode, ZooKeeper
+from logyard.broker.znodes.ops import Delete, WatchEvent, Znode, ZooKeeper
 
 ConfigChanged = Callable[[str, str, dict[str, str]], None]
 """entity type, entity name (both as in the path), its settings; none when the znode is gone."""
@@ -19,59 +19,29 @@ ConfigChanged = Callable[[str, str, dict[str, str]], None]
 OPS_PER_MULTI = 200
 
 
-class ConfigWatcher:
+class ConfigWatcher(SessionWatch):
     """Follows every kind of entity in `configs.TYPES`.
 
     `changed` is called on the event loop, and may refuse settings with a LogyardError; `note` gets one line
     for each znode that is not understood or refused.
-    Call `start` after every new session: watches and notifications of the old one are gone. Where a session may have
-    ended unheard, call `renew`.
     """
 
+    name = "config watcher"
+
     def __init__(self, zk: ZooKeeper, changed: ConfigChanged, note: Callable[[str], None]) -> None:
-        self._zk = zk
+        super().__init__(zk)
         self._changed = changed
         self._note = note
         self._known: dict[tuple[str, str], None] = {}
         self._handled: dict[str, None] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._session_id = 0  # in which the watch was left
-        self._starting = asyncio.Lock()
 
-    async def start(self) -> None:
-        """Load everything, then keep following in a task of its own. Raises SessionExpired."""
-        async with self._starting:
-            await self.stop()
-            self._session_id = self._zk.session_id
-            dirty = asyncio.Event()
-            names = await self._list_and_watch(dirty)
-            self._handled = dict.fromkeys(names)
-            await self._load_all()
-            self._task = tasks.keep("config watcher", partial(self._follow, dirty))
+    async def _load(self, dirty: asyncio.Event) -> None:
+        names = await self._list_and_watch(dirty)
+        self._handled = dict.fromkeys(names)
+        await self._load_all()
 
-    async def renew(self) -> None:
-        """Start again where the session is not any more the one that is followed in. Raises SessionExpired."""
-        if self._session_id != self._zk.session_id:
-            await self.start()
-
-    async def stop(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _follow(self, dirty: asyncio.Event) -> None:
-        try:
-            while True:
-                await dirty.wait()
-                dirty.clear()
-                try:
-                    await self._process(await self._list_and_watch(dirty))
-                except BaseException:
-                    dirty.set()  # what was not taken is looked at again
-                    raise
-        except SessionExpired:
-            return  # whoever hears of the new session calls start again
+    async def _look_again(self, dirty: asyncio.Event) -> None:
+        await self._process(await self._list_and_watch(dirty))
 
     async def _list_and_watch(self, dirty: asyncio.Event) -> list[str]:
         def changed(event: WatchEvent, path: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from logyard.broker.config.inter_broker_protocol import InterBrokerProtocol
 from logyard.broker.errors import CorruptData
-from logyard.broker.model import BrokerInfo, Endpoint
+from logyard.broker.model import BrokerInfo, Endpoint, LevelRange
 from logyard.broker.znodes import fields
 from logyard.broker.znodes.ops import Znode
 from logyard.broker.znodes.paths import BROKER_IDS, BROKER_SEQUENCE_IDS
@@ -57,8 +57,9 @@ def encode(info: BrokerInfo, timestamp_ms: int, *, jmx_port: int = -1, version: 
         if info.rack is not None:
             content["rack"] = info.rack
     if version >= VERSION_WITH_FEATURES:
-        # Any name in here would be read as a supported feature; a ZooKeeper-mode broker has none (facts §22).
-        content["features"] = {}
+        content["features"] = {
+            name: {"min_version": levels.lowest, "max_version": levels.highest} for name, levels in info.features
+        }
     if info.http is not None:
         content["logyard_http"] = info.http
     return fields.dump(content)
@@ -80,6 +81,7 @@ def decode(broker_id: int, znode: Znode) -> BrokerInfo:
         rack=content.optional_text("rack"),
         epoch=znode.czxid,
         http=content.optional_text("logyard_http"),
+        features=_features(content),
     )
 
 
@@ -87,6 +89,16 @@ def endpoint_text(endpoint: Endpoint) -> str:
     """`NAME://host:port`, an IPv6 address in brackets."""
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return f"{endpoint.listener}://{host}:{endpoint.port}"
+
+
+def _features(content: fields.Fields) -> tuple[tuple[str, LevelRange], ...]:
+    """The supported features; none where they cannot be read: a broker without features is a broker all the same."""
+    try:
+        found = content.optional_object("features")
+        levels = [(name, found.object(name)) for name in found.names()]
+        return tuple((name, LevelRange(f.integer("min_version"), f.integer("max_version"))) for name, f in levels)
+    except CorruptData:
+        return ()
 
 
 def _endpoint(broker_id: int, text: str, protocols: Mapping[str, str]) -> Endpoint:

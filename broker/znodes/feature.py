@@ -1,4 +1,4 @@
-"""/feature: finalized features. In ZooKeeper mode there are none, and a name in it kills 3.9 brokers (facts §22)."""
+"""/feature: finalized features. A name in it stops the brokers of Apache Kafka in ZooKeeper mode (facts §22)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

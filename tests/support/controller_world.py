@@ -20,6 +20,7 @@ from logyard.broker.model import (
     Assignment,
     BrokerInfo,
     Endpoint,
+    LevelRange,
     PartitionState,
     TopicAssignment,
     TopicId,
@@ -52,6 +53,7 @@ class ScriptedBroker:
         self.failed_partitions: set[TopicPartition] = set()
         self.refuse_deletion = False
         self.silent = False
+        self.features: tuple[tuple[str, LevelRange], ...] = world.features.get(broker_id, ())
         self.controller_epoch = 0
         self.effects: list[tuple[int, Effect]] = []
         self.runner = ControllerRunner(
@@ -68,7 +70,7 @@ class ScriptedBroker:
 
     def info(self) -> BrokerInfo:
         endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9000 + self.id)
-        return BrokerInfo(self.id, (endpoint,), self.rack, self.epoch)
+        return BrokerInfo(self.id, (endpoint,), self.rack, self.epoch, features=self.features)
 
     def register(self) -> None:
         result = self.world.write(
@@ -184,6 +186,8 @@ class World:
         self.clock = ManualClock()
         self.tree = ZooKeeperTree(self.clock)
         self.chance = FixedChance()
+        # What each broker registers as supported; nothing, as Kafka's do, where it is not named.
+        self.features: dict[int, tuple[tuple[str, LevelRange], ...]] = {}
         self.brokers: dict[int, ScriptedBroker] = {}
         self._settings = settings
         self._outside = MemoryZooKeeper(self.tree)

@@ -1,6 +1,6 @@
 """UpdateFeatures (57), for administrators: v0 has a flag for downgrades, v1 kinds of them and validate-only (KIP-778).
 
-A broker in ZooKeeper mode supports no feature, so nothing can be finalized; the answers are Kafka's (facts §22).
+The answers are Kafka's (facts §22); `transaction.version` is the feature that can be finalized, among brokers of ours.
 """
 
 from typing import Any

@@ -1,15 +1,19 @@
-"""UpdateFeatures: no broker supports any, so all that can be done is to take names out again (facts §22)."""
+"""UpdateFeatures: a level that every live broker supports is finalized; other names are taken out (facts §22)."""
 
 from collections.abc import Callable
 
 import pytest
 
+from logyard.broker.config.features import SUPPORTED
 from logyard.broker.controller.events import FeatureChange, Outcome, UpdateFeatures, UpgradeKind
 from logyard.broker.controller.settings import LEVEL_2_5
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.znodes import feature
 from tests.support.controller_world import World
 
+TXN = "transaction.version"
+TO_2 = FeatureChange(TXN, 2)
+FINALIZED = b'{"version":2,"status":1,"features":{"transaction.version":{"max_version_level":2}}}'
 LEFT_OVER = b'{"version":2,"status":1,"features":{"left":{"max_version_level":2},"over":{"max_version_level":1}}}'
 
 
@@ -64,3 +68,55 @@ async def test_asked_of_another_broker(world: World) -> None:
     with pytest.raises(ApiError) as refused:
         await world.brokers[2].runner.update_features(UpdateFeatures(()))
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+
+@pytest.fixture
+async def supporting(make_world: Callable[..., World]) -> World:
+    """Three brokers of ours; the first one controls."""
+    world = make_world()
+    world.features = dict.fromkeys((1, 2, 3), tuple(SUPPORTED.items()))
+    await world.start(1, 2, 3)
+    return world
+
+
+async def test_a_level_that_every_broker_supports_is_finalized_once(supporting: World) -> None:
+    checked = await update(supporting, TO_2, validate_only=True)
+    assert checked[TXN].error is ErrorCode.NONE
+    assert supporting.read(feature.PATH) == b'{"version":2,"status":1,"features":{}}'
+    assert (await update(supporting, TO_2))[TXN].error is ErrorCode.NONE
+    assert supporting.read(feature.PATH) == FINALIZED
+    assert "same value" in ((await update(supporting, TO_2))[TXN].message or "")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (FeatureChange(TXN, 3), "not supported"),
+        (FeatureChange(TXN, 1), "because the upgradeType was set to UPGRADE"),
+        (FeatureChange(TXN, 3, UpgradeKind.SAFE_DOWNGRADE), "set to a downgrade"),
+    ],
+)
+async def test_other_levels_are_refused(supporting: World, change: FeatureChange, said: str) -> None:
+    supporting.set(feature.PATH, FINALIZED)
+    outcome = (await update(supporting, change))[TXN]
+    assert outcome.error is ErrorCode.INVALID_REQUEST
+    assert said in (outcome.message or "")
+    assert supporting.read(feature.PATH) == FINALIZED
+
+
+@pytest.mark.parametrize("level", [0, 1])
+async def test_a_level_goes_down_again(supporting: World, level: int) -> None:
+    supporting.set(feature.PATH, FINALIZED)
+    change = FeatureChange(TXN, level, UpgradeKind.SAFE_DOWNGRADE)
+    assert (await update(supporting, change))[TXN].error is ErrorCode.NONE
+    assert (b'"max_version_level":1' in (supporting.read(feature.PATH) or b"")) is (level == 1)
+
+
+async def test_a_broker_of_kafka_among_the_living_forbids_it(make_world: Callable[..., World]) -> None:
+    world = make_world()
+    world.features = dict.fromkeys((1, 3), tuple(SUPPORTED.items()))
+    await world.start(1, 2, 3)
+    outcome = (await update(world, TO_2))[TXN]
+    assert outcome.error is ErrorCode.INVALID_REQUEST
+    assert "do not support transaction.version 2: 2." in (outcome.message or "")
+    assert world.read(feature.PATH) == b'{"version":2,"status":1,"features":{}}'

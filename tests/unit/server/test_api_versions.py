@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from logyard.broker.errors import ErrorCode
+from logyard.broker.metadata.features import FinalizedFeatures
 from logyard.broker.protocol import codec
 from logyard.broker.server.api_table import VERSIONS
 from logyard.broker.server.handlers import api_versions
@@ -18,7 +19,8 @@ KAFKA_3_9 = """
 56 0-3 57 0-1 58 0-0 60 0-1 61 0-0 65 0-0 66 0-1 67 0-0 68 0-0 69 0-0
 """
 
-SERVICES = cast(Services, SimpleNamespace(api_versions=VERSIONS))
+FEATURES = FinalizedFeatures(3, {"transaction.version": 2})
+SERVICES = cast(Services, SimpleNamespace(api_versions=VERSIONS, features=FEATURES))
 
 
 def test_ranges_are_those_of_kafka() -> None:
@@ -62,3 +64,13 @@ def test_what_is_no_name_of_a_client_is_refused_as_in_kafka(name: str, version: 
     assert (session.client_software is not None) is taken
     request.api_version = 2
     assert cast(Any, api_versions.handle(SERVICES, request, message))["error_code"] == 0
+
+
+def test_features_are_advertised() -> None:
+    request = cast(Any, SimpleNamespace(api_version=2))
+    answer = api_versions.handle(SERVICES, request, None)
+    encoded = codec.encode_response(18, 3, 1, cast(Any, answer))
+    _, read = codec.decode_response(18, 3, memoryview(encoded)[4:])
+    assert [(f.name, f.min_version, f.max_version) for f in read.supported_features] == [("transaction.version", 1, 2)]
+    assert [(f.name, f.max_version_level) for f in read.finalized_features] == [("transaction.version", 2)]
+    assert read.finalized_features_epoch == 3

@@ -13,6 +13,7 @@ import pytest
 from logyard.broker.config.topic import TopicConfig
 from logyard.broker.errors import ApiError, CorruptData, ErrorCode
 from logyard.broker.metadata.dynamic_configs import DEFAULT_ENTITY, DynamicConfigs
+from logyard.broker.metadata.features import FinalizedFeatures
 from logyard.broker.protocol import codec
 from logyard.broker.security.quotas import Quotas, Windows
 from logyard.broker.server.api import Api, Handler
@@ -30,7 +31,8 @@ SESSION = Session(1, "PLAINTEXT", "127.0.0.1")
 def dispatcher(*apis: Api, **quotas: str) -> Dispatcher:
     configs = DynamicConfigs(1, lambda overrides: TopicConfig())
     configs.set_quota(DEFAULT_ENTITY, None, quotas)
-    services = SimpleNamespace(api_versions=VERSIONS, quotas=Quotas(configs, Windows(), Windows(), lambda: 0.0))
+    quotas_of = Quotas(configs, Windows(), Windows(), lambda: 0.0)
+    services = SimpleNamespace(api_versions=VERSIONS, features=FinalizedFeatures(), quotas=quotas_of)
     return Dispatcher(cast(Services, services), apis)
 
 

@@ -11,6 +11,7 @@ from logyard.broker.model import (
     Assignment,
     BrokerInfo,
     Endpoint,
+    LevelRange,
     PartitionState,
     TopicAssignment,
     TopicPartition,
@@ -65,6 +66,16 @@ class TestController:
 
 class TestBrokers:
     PLAIN = Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092)
+
+    def test_features(self) -> None:
+        info = BrokerInfo(1, (self.PLAIN,), features=(("transaction.version", LevelRange(1, 2)),))
+        written = brokers.encode(info, 0)
+        assert b'"features":{"transaction.version":{"min_version":1,"max_version":2}}' in written
+        assert brokers.decode(1, Znode(written, 0, 0)).features == info.features
+        for odd in (b"[]", b'{"a":1}', b'{"a":{"min_version":"x","max_version":2}}'):
+            broken = written.replace(b'{"transaction.version":{"min_version":1,"max_version":2}}', odd)
+            assert broken != written
+            assert brokers.decode(1, Znode(broken, 0, 0)).features == ()
 
     def test_version_5(self) -> None:
         info = BrokerInfo(1, (self.PLAIN,), rack="r1", http="127.0.0.1:81")
