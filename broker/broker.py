@@ -121,7 +121,7 @@ class Broker:
         self.components: Components | None = None
         self._zk: Any = None
         self._registration: registration.BrokerRegistration | None = None
-        self._listeners: list[Any] = []
+        self.listeners: list[Any] = []
         self._http: HttpServer | None = None
         self.before_serving: Callable[[], None] = lambda: None
 
@@ -162,21 +162,21 @@ class Broker:
             self.config, environment, self._zk, cluster_id, self.fail, self._policies
         )
         await components.load()
-        self._listeners = [environment.open_listener(endpoint) for endpoint in self.config.listeners]
+        self.listeners = [environment.open_listener(endpoint) for endpoint in self.config.listeners]
         if environment.open_http is not None:
             self._http = environment.open_http(*self.config.http_listener)
             components.services.http_address = self._http_address()
         self._registration = registration.BrokerRegistration(self._zk)
         self._zk.on_session_lost = self._session_lost
-        self._zk.on_session_established = self._take_session
-        await self._register()
+        self._zk.on_session_established = self.take_session
+        await self.register()
         await components.start()
         if self._http is not None:
             await self._http.start(components.http_app())
         self.before_serving()
-        for listener in self._listeners:
+        for listener in self.listeners:
             await listener.serve(components.dispatcher)
-        addresses = ", ".join(f"{li.name}://{li.host}:{li.port}" for li in self._listeners)
+        addresses = ", ".join(f"{li.name}://{li.host}:{li.port}" for li in self.listeners)
         log.info("serving", listeners=addresses, http=self._http_address(), epoch=components.broker_epoch)
 
     async def _own_id(self) -> int:
@@ -194,11 +194,11 @@ class Broker:
         components = self.components
         if components is not None and components.running and self._failure is None:
             await components.hand_over()
-        for listener in self._listeners:
+        for listener in self.listeners:
             await listener.drain()
         if components is not None:
             components.stop_waiting()
-        await asyncio.gather(*(listener.close() for listener in self._listeners))
+        await asyncio.gather(*(listener.close() for listener in self.listeners))
         if self._http is not None:
             await self._http.close()
         if components is not None:
@@ -210,7 +210,7 @@ class Broker:
             await self._zk.close()
         log.info("stopped", clean=self._failure is None)
 
-    async def _register(self) -> None:
+    async def register(self) -> None:
         assert self.components is not None
         assert self._registration is not None
         assert self._environment is not None
@@ -226,7 +226,7 @@ class Broker:
 
     def describe(self) -> BrokerInfo:
         """Return what this broker publishes: advertised addresses, with ports from the sockets where they are 0."""
-        bound = {listener.name: listener.port for listener in self._listeners}
+        bound = {listener.name: listener.port for listener in self.listeners}
         endpoints = tuple(
             Endpoint(e.listener, e.protocol, e.host, e.port or bound[e.listener])
             for e in self.config.advertised_listeners
@@ -253,14 +253,14 @@ class Broker:
     async def _session_established(self) -> None:
         assert self.components is not None
         try:
-            await self._register()
+            await self.register()
             await self.components.session_restored()
         except SessionExpired:
             log.warning("the new session ended at once; another follows")
         except LogyardError as error:
             self.fail(str(error))
 
-    def _take_session(self, session_id: int) -> None:
+    def take_session(self, session_id: int) -> None:
         """Register in a new session; a registration for an older session is cancelled."""
         if self._new_session is not None:
             self._new_session.cancel()

@@ -79,7 +79,7 @@ class LogCleaner:
 
     def __init__(self, ports: CleanerPorts, settings: CleanerSettings) -> None:
         self._ports = ports
-        self._settings = settings
+        self.settings = settings
         self._workers: dict[int, CleaningWorker] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._at_work: set[TopicPartition] = set()
@@ -101,9 +101,9 @@ class LogCleaner:
 
     def configure(self, settings: CleanerSettings) -> None:
         """Use these settings: idle workers look for work at once, running work continues at the new rate."""
-        if settings == self._settings:
+        if settings == self.settings:
             return
-        self._settings = settings
+        self.settings = settings
         for worker in self._workers.values():
             worker.pace(settings.bytes_per_second_each)
         self._changed.set()
@@ -112,7 +112,7 @@ class LogCleaner:
             self._start_workers()
 
     def _start_workers(self) -> None:
-        for number in range(self._settings.threads):
+        for number in range(self.settings.threads):
             if number not in self._tasks or self._tasks[number].done():
                 self._tasks[number] = tasks.keep("cleaner", partial(self._work, number))
 
@@ -136,7 +136,7 @@ class LogCleaner:
     async def _work(self, number: int) -> None:
         worker = self._workers[number] = self._ports.open_worker()
         try:
-            while number < self._settings.threads:
+            while number < self.settings.threads:
                 busy = False
                 try:
                     busy = await self.clean_next(worker)
@@ -151,7 +151,7 @@ class LogCleaner:
 
     async def _rest(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.backoff_ms / 1000):
+            async with asyncio.timeout(self.settings.backoff_ms / 1000):
                 await self._changed.wait()
 
     # -- choosing -------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class LogCleaner:
             )
 
     async def _clean_leased(self, tp: TopicPartition, worker: CleaningWorker) -> Json:
-        settings = self._settings
+        settings = self.settings
         worker.pace(settings.bytes_per_second_each)
         done = await own_run.run(self._ports.lease_service, worker, tp, CLEANER_RUN, {"keys_max": settings.keys_max})
         self.bytes_read += done["bytes_before"]
@@ -266,7 +266,7 @@ class LogCleaner:
         """Wait twice as long after each failure in a row."""
         before = self._failures.get(partition_log.tp)
         attempts = 1 if before is None else before.attempts + 1
-        rest_s = min(max(self._settings.backoff_ms / 1000, REST_S_MIN) * 2 ** min(attempts - 1, 10), REST_S_MAX)
+        rest_s = min(max(self.settings.backoff_ms / 1000, REST_S_MIN) * 2 ** min(attempts - 1, 10), REST_S_MAX)
         log.warning("cleaning failed", replica=str(partition_log.tp), reason=reason, again_in_s=rest_s)
         self._failures[partition_log.tp] = _Failure(
             partition_log, reason, attempts, self._ports.clock.monotonic() + rest_s

@@ -46,8 +46,8 @@ class CleaningService:
                 find=store.logs.get,
                 clean_offset=leases.clean_offset,
                 is_held=leases.book.is_being_compacted,
-                leader_of=self._leader_of,
-                ask=self._ask,
+                leader_of=self.leader_of,
+                ask=self.ask,
                 lease_service=lease_service,
                 clock=clock,
                 open_worker=open_worker,
@@ -89,14 +89,14 @@ class CleaningService:
     def gauges(self) -> dict[str, int]:
         return {} if self.cleaner is None else self.cleaner.gauges()
 
-    def _leader_of(self, tp: TopicPartition) -> int | None:
+    def leader_of(self, tp: TopicPartition) -> int | None:
         """Return the leader that this broker follows in sync, None if it does not."""
         known = self._metadata.partition(tp)
         if known is None or known.leader in (NO_LEADER, self._broker_id) or self._broker_id not in known.isr:
             return None
         return known.leader
 
-    async def _ask(self, broker_id: int, path: str) -> bytes:
+    async def ask(self, broker_id: int, path: str) -> bytes:
         try:
             (znode,) = await self._zk.read([brokers.path(broker_id)])
             address = None if znode is None else brokers.decode(broker_id, znode).http

@@ -63,12 +63,12 @@ class ControllerRunner(ControllerApi):
         self._clock = clock
         self._chance = chance
         self._observer = observer
-        self._context = ControllerContext(settings)
-        self._gauges = gauges.Gauges(self._context)
+        self.context = ControllerContext(settings)
+        self._gauges = gauges.Gauges(self.context)
         self._encoder = encoding.Encoder(settings.level, inter_broker_listener)
         self._wake = asyncio.Event()
         self.queue = EventQueue(self._wake.set, lambda delay, due: asyncio.get_running_loop().call_later(delay, due))
-        self._data_watches = WatchBook(self.queue.put)
+        self.data_watches = WatchBook(self.queue.put)
         self._child_watches = WatchBook(self.queue.put)
         self._task: asyncio.Task[None] | None = None
         self._session_is_lost = False
@@ -89,15 +89,15 @@ class ControllerRunner(ControllerApi):
             task.cancel()
             await asyncio.wait([task])
         self.queue.drop_everything()
-        for broker in self._context.reachable_ids():
+        for broker in self.context.reachable_ids():
             self._peers.remove_broker(broker)
-        self._context.reset()
+        self.context.reset()
         self._gauges.forget()
 
     def on_session_lost(self) -> None:
         """The session is lost: stop the current event before anything is done in a new session."""
         self._session_is_lost = True
-        self._data_watches.forget()
+        self.data_watches.forget()
         self._child_watches.forget()
         self.queue.drop_everything()
         self.queue.put(events.SessionLost())
@@ -108,7 +108,7 @@ class ControllerRunner(ControllerApi):
 
     def update_settings(self, settings: ControllerSettings) -> None:
         """Use changed settings; if unclean elections became allowed, they are tried at once."""
-        before, self._context.settings = self._context.settings, settings
+        before, self.context.settings = self.context.settings, settings
         if settings.unclean_leader_election_enable and not before.unclean_leader_election_enable:
             self.queue.put(events.UncleanElectionEnabled())
         if settings.auto_leader_rebalance_enable and not before.auto_leader_rebalance_enable:
@@ -121,17 +121,17 @@ class ControllerRunner(ControllerApi):
     @property
     def is_active(self) -> bool:
         """Whether this broker is controller (it may still be taking over)."""
-        return self._context.is_active
+        return self.context.is_active
 
     @property
     def epoch(self) -> int:
         """The controller epoch; 0 while not active."""
-        return self._context.epoch
+        return self.context.epoch
 
     @property
     def active_id(self) -> int:
         """The broker that holds /controller as far as this one knows, -1 for none."""
-        return self._context.active_id
+        return self.context.active_id
 
     @property
     def state(self) -> int:
@@ -177,7 +177,7 @@ class ControllerRunner(ControllerApi):
             await self._resign(envelope)
         handler = dispatch.ALWAYS.get(type(event))
         if handler is None:
-            if not self._context.is_active:
+            if not self.context.is_active:
                 return  # the caller refuses the requests among these
             handler = dispatch.HANDLERS[type(event)]
         elif self._has_to_wait(event):
@@ -191,9 +191,9 @@ class ControllerRunner(ControllerApi):
     async def _work(self, handler: dispatch.Handler, envelope: Envelope) -> None:
         """Run one event's procedure; whatever happens, its request is answered."""
         event = envelope.event
-        was_active = self._context.is_active
+        was_active = self.context.is_active
         try:
-            await self._drive(handler(self._context, event), envelope)
+            await self._drive(handler(self.context, event), envelope)
         except (ControllerMoved, SessionExpired) as moved:
             self._log.warning("resigning", event_id=envelope.id, reason=str(moved))
             await self._resign(envelope)
@@ -204,7 +204,7 @@ class ControllerRunner(ControllerApi):
         except Exception as bug:
             self._log.exception("an event failed", event_id=envelope.id, kind=type(event).__name__)
             envelope.refuse(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(bug).__name__}: {bug}"))
-            if self._context.is_active and not was_active:
+            if self.context.is_active and not was_active:
                 await self._give_up(envelope)
         else:
             unanswered = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller did not answer.")
@@ -218,12 +218,12 @@ class ControllerRunner(ControllerApi):
         return wait > 0
 
     async def _resign(self, envelope: Envelope) -> None:
-        await self._drive(lifecycle.resign(self._context), envelope, even_without_session=True)
+        await self._drive(lifecycle.resign(self.context), envelope, even_without_session=True)
         self.queue.forget_scheduled()
 
     async def _give_up(self, envelope: Envelope) -> None:
         try:
-            await self._drive(controller_election.step_down(self._context), envelope)
+            await self._drive(controller_election.step_down(self.context), envelope)
         except SessionExpired:
             self._log.warning("the session ended while giving up /controller", event_id=envelope.id)
         self._stand_not_before = asyncio.get_running_loop().time() + _PAUSE_AFTER_FAILED_TAKE_OVER_S
@@ -254,10 +254,10 @@ class ControllerRunner(ControllerApi):
         return await result if isawaitable(result) else result
 
     async def _watch_data(self, effect: effects.WatchData, envelope: Envelope) -> list[Znode | None]:
-        known = [path for path, _ in effect.targets if self._data_watches.is_set(path)]
+        known = [path for path, _ in effect.targets if self.data_watches.is_set(path)]
         found = dict(zip(known, await self._zk.read(known) if known else [], strict=True))
         fresh = [(path, event) for path, event in effect.targets if path not in found]
-        targets = [(path, self._data_watches.set(path, event)) for path, event in fresh]
+        targets = [(path, self.data_watches.set(path, event)) for path, event in fresh]
         if len(targets) == 1:
             path, watcher = targets[0]
             found[path] = await self._zk.read_and_watch(path, watcher)  # one round trip instead of two
@@ -282,10 +282,10 @@ class ControllerRunner(ControllerApi):
         if len(request.partitions) >= _BIG_REQUEST:
             await asyncio.sleep(0)
         api_key, version, fields = self._encoder.encode(request)
-        epoch = self._context.epoch
+        epoch = self.context.epoch
 
         def answered(response: Any) -> None:
-            if response is not None and self._context.epoch == epoch:
+            if response is not None and self.context.epoch == epoch:
                 self._put_answer(request, response, envelope.id)
 
         # The broker's log has the request's correlation id, and so the event that caused it (`logyard story`).
@@ -301,9 +301,9 @@ class ControllerRunner(ControllerApi):
             self.queue.put(event, cause=cause)
 
     def _schedule(self, effect: effects.Schedule, envelope: Envelope) -> None:
-        epoch = self._context.epoch
+        epoch = self.context.epoch
         self.queue.put_later(
-            effect.delay_s, effect.event, cause=envelope.id, is_wanted=lambda: epoch == self._context.epoch
+            effect.delay_s, effect.event, cause=envelope.id, is_wanted=lambda: epoch == self.context.epoch
         )
 
     def _note(self, effect: effects.Note, envelope: Envelope) -> None:

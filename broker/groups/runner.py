@@ -47,12 +47,12 @@ class GroupCoordinator:
         metadata_chars_max: int = 4096,
     ) -> None:
         self._log = offsets_log
-        self._clock = clock
+        self.clock = clock
         self._call_later = call_later
         self._new_id = new_id
         self._rules = rules or membership.Rules()
-        self._roster = Roster(offsets_log)
-        self.commits = Commits(self._roster, offsets_log, clock, self._spawn, offsets_retention_ms, metadata_chars_max)
+        self.roster = Roster(offsets_log)
+        self.commits = Commits(self.roster, offsets_log, clock, self._spawn, offsets_retention_ms, metadata_chars_max)
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         self._next_ticket = 0
         self._is_stopping = False
@@ -61,35 +61,35 @@ class GroupCoordinator:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _now(self) -> Now:
-        return Now(self._now_ms(), self._clock.now_ms())
+        return Now(self.passed_ms(), self.clock.now_ms())
 
-    def _now_ms(self) -> int:
+    def passed_ms(self) -> int:
         """Never goes back."""
-        return passed_ms(self._clock)
+        return passed_ms(self.clock)
 
     # -- leadership of offsets partitions
 
     def on_leader(self, partition: int) -> None:
         """This broker leads an offsets partition now: read its groups before serving them."""
-        token, gone = self._roster.begin(partition)
+        token, gone = self.roster.begin(partition)
         self._resign(gone)
         self._read(partition, token)
 
     def on_follower(self, partition: int) -> None:
         """This broker no longer leads the partition: its groups are someone else's."""
-        self._resign(self._roster.end(partition))
+        self._resign(self.roster.end(partition))
 
     def _resign(self, gone: Iterable[Group]) -> None:
         for group in gone:
             self._perform(group, membership.resign(group, self._now()))
 
     def _read(self, partition: int, token: object) -> None:
-        if self._roster.is_current(partition, token):
+        if self.roster.is_current(partition, token):
             self._spawn(self._load(partition, token))
 
     async def _load(self, partition: int, token: object) -> None:
         try:
-            found = await loading.load(self._log, partition, self._clock.now_ms(), self._note)
+            found = await loading.load(self._log, partition, self.clock.now_ms(), self._note)
         except Exception as error:
             # Its directory failed, mostly, or the leadership went while it was read: then somebody else is to lead it.
             # Groups in part would be worse than none: their members would begin again at offsets they never reached.
@@ -97,12 +97,12 @@ class GroupCoordinator:
             log.warning("groups not loaded", partition=partition, error=str(error), exc_info=not expected)
             self._reloads[partition] = self._call_later(LOAD_AGAIN_S, lambda: self._read(partition, token))
             return
-        if not self._roster.is_current(partition, token):
+        if not self.roster.is_current(partition, token):
             return
-        self._roster.loaded(partition, found)
+        self.roster.loaded(partition, found)
         for group in found.values():
             for member in group.members.values():
-                rebalance.touch(member, self._now_ms())
+                rebalance.touch(member, self.passed_ms())
                 timer = fx.StartTimer(rebalance.session_timer(member.member_id), member.session_timeout_ms)
                 self._perform(group, [timer])
         log.info("groups loaded", partition=partition, groups=len(found))
@@ -111,11 +111,11 @@ class GroupCoordinator:
         log.error("offsets record left out", why=text)
 
     def partition_for(self, group_id: str) -> int:
-        return self._roster.partition_for(group_id)
+        return self.roster.partition_for(group_id)
 
     def availability(self, group_id: str) -> ErrorCode:
         """NONE where this broker may answer for the group now."""
-        return self._roster.availability(group_id)
+        return self.roster.availability(group_id)
 
     # -- requests
 
@@ -123,12 +123,12 @@ class GroupCoordinator:
         code = self.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         if code is not ErrorCode.NONE:
             return Joined(code, request.member_id)
-        group = self._roster.get(group_id)
+        group = self.roster.get(group_id)
         if group is None:
             if request.member_id:
                 return Joined(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-            group = Group(group_id, state_since_ms=self._clock.now_ms())
-            self._roster.add(group)
+            group = Group(group_id, state_since_ms=self.clock.now_ms())
+            self.roster.add(group)
         stem = (request.instance_id or request.client_id)[:STEM_CHARS_MAX]
         ticket, answer = self._wait()
         effects = membership.join(group, request, ticket, f"{stem}-{self._new_id()}", self._now(), self._rules)
@@ -143,30 +143,30 @@ class GroupCoordinator:
             code = ErrorCode.REBALANCE_IN_PROGRESS
         if code is not ErrorCode.NONE:
             return Synced(code)
-        group = self._roster.get(group_id)
+        group = self.roster.get(group_id)
         if group is None:
             return Synced(ErrorCode.UNKNOWN_MEMBER_ID)
         ticket, answer = self._wait()
-        self._perform(group, membership.sync(group, request, ticket, self._now_ms()))
+        self._perform(group, membership.sync(group, request, ticket, self.passed_ms()))
         outcome = await answer
         return outcome if isinstance(outcome, Synced) else Synced(outcome)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        group = self._roster.get(group_id)
+        group = self.roster.get(group_id)
         if group is None or not group_id:
             # Groups of the roster may be served; why this one is not there takes longer to tell.
             code = self.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return ErrorCode.NONE
             return code if code is not ErrorCode.NONE else ErrorCode.UNKNOWN_MEMBER_ID
-        return membership.heartbeat(group, member_id, instance_id, generation, self._now_ms())
+        return membership.heartbeat(group, member_id, instance_id, generation, self.passed_ms())
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, list[ErrorCode]]:
         """Return the answer for the group, and one for each leaver."""
         code = self.availability(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
         if code is not ErrorCode.NONE:
             return code, []
-        group = self._roster.get(group_id)
+        group = self.roster.get(group_id)
         if group is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers)
         answers = []
@@ -180,14 +180,14 @@ class GroupCoordinator:
         code = self.availability(group_id)
         if code is not ErrorCode.NONE:
             return GroupDescription(code, group_id, "")
-        group = self._roster.get(group_id)
+        group = self.roster.get(group_id)
         return group.describe() if group is not None else GroupDescription(ErrorCode.NONE, group_id)
 
     def list_groups(self, states: Iterable[str] = ()) -> tuple[ErrorCode, list[Group]]:
         """Every group of this broker, of the named states only where some are named."""
         wanted = {state.lower() for state in states}
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._roster.is_loading else ErrorCode.NONE
-        return code, [g for g in self._roster.all() if not wanted or g.state.value.lower() in wanted]
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.roster.is_loading else ErrorCode.NONE
+        return code, [g for g in self.roster.all() if not wanted or g.state.value.lower() in wanted]
 
     async def expire_offsets(self) -> None:
         """Drop commits that have had their time, and empty groups without any."""
@@ -241,7 +241,7 @@ class GroupCoordinator:
                     self._store(group, effect)
                 case fx.Note(text):
                     log.info("group", group=group.group_id, note=text)
-        self._roster.drop_if_nothing(group)
+        self.roster.drop_if_nothing(group)
 
     def _start_timer(self, group: Group, name: fx.TimerName, delay_ms: int) -> None:
         key = (group.group_id, name)
@@ -262,7 +262,7 @@ class GroupCoordinator:
             self._timers[key] = asyncio.get_running_loop().call_soon(self._due, group, name, turns - 1)
             return
         self._timers.pop(key, None)
-        if self._roster.has(group):
+        if self.roster.has(group):
             self._perform(group, membership.timer_fired(group, name, self._now(), self._rules))
 
     def _store(self, group: Group, effect: fx.StoreGroup) -> None:

@@ -38,7 +38,7 @@ class HttpServer:
             ) from error
         self.host = host
         self.port: int = self._socket.getsockname()[1]
-        self._server: uvicorn.Server | None = None
+        self.server: uvicorn.Server | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, app: Any) -> None:
@@ -48,14 +48,14 @@ class HttpServer:
         server = uvicorn.Server(config)
         # Signals belong to the broker.
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
-        self._server = server
+        self.server = server
         self._task = tasks.spawn("http", server.serve(sockets=[self._socket]))
         while not server.started and not self._task.done():
             await asyncio.sleep(0.01)
 
     async def close(self) -> None:
-        if self._server is not None and self._task is not None:
-            self._server.should_exit = True
+        if self.server is not None and self._task is not None:
+            self.server.should_exit = True
             await asyncio.gather(self._task, return_exceptions=True)
         self._socket.close()
 

@@ -97,7 +97,7 @@ class LogSlice:
     the log was truncated or compacted in between, no bytes are returned, and the caller reads again.
     """
 
-    __slots__ = ("_cuts", "_file", "_look_up", "_segments", "_span", "size")
+    __slots__ = ("cuts", "_file", "look_up", "segments", "_span", "size")
 
     def __init__(
         self,
@@ -107,11 +107,11 @@ class LogSlice:
         size: int,
         look_up: Callable[[], tuple[Segment, Span] | None] | None = None,
     ) -> None:
-        self._segments = segments
-        self._cuts = segments.cuts
+        self.segments = segments
+        self.cuts = segments.cuts
         self._file = file
         self._span = span
-        self._look_up = look_up
+        self.look_up = look_up
         self.size = size
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class LogSlice:
         if span.size == 0 or self._file is None:
             return EMPTY
         data = self._file.read_nowait(span.size, span.position)
-        return data if self._segments.cuts == self._cuts else EMPTY
+        return data if self.segments.cuts == self.cuts else EMPTY
 
     def load(self) -> memoryview:
         """Return the batches, waiting for the disk. Safe in a thread while the log is appended to."""
@@ -144,13 +144,13 @@ class LogSlice:
         except FileNotFoundError:
             return EMPTY  # removed by retention meanwhile
         except CorruptData as error:
-            if self._segments.cuts != self._cuts:
+            if self.segments.cuts != self.cuts:
                 return EMPTY
             raise StorageError(f"reading a segment: {error}") from error
-        return data if self._segments.cuts == self._cuts else EMPTY
+        return data if self.segments.cuts == self.cuts else EMPTY
 
     def _find(self) -> None:
-        found = self._look_up() if self._look_up is not None else None
+        found = self.look_up() if self.look_up is not None else None
         if found is None:
             self._span, self.size = NOTHING, 0
             return
@@ -223,24 +223,24 @@ class ColdLookup:
         first.log_file()  # opened now, so that retention cannot take it away
         self._first = first.reader()
         self._behind = segments.all[number + 1 :]
-        self._segments, self._cuts = segments, segments.cuts
+        self.segments, self.cuts = segments, segments.cuts
         self._active_size = segments.active.size
-        self._wanted, self._log_end, self._interval, self._lost_tail = wanted, log_end, interval, lost_tail
+        self.wanted, self._log_end, self._interval, self.lost_tail = wanted, log_end, interval, lost_tail
 
     def slice(self) -> LogSlice:
         """Return a slice whose `load` does this look-up."""
-        return LogSlice(self._segments, None, None, min(self._wanted.max_bytes, self._first.size), self.look_up)
+        return LogSlice(self.segments, None, None, min(self.wanted.max_bytes, self._first.size), self.look_up)
 
     def look_up(self) -> tuple[Segment, Span] | None:
         """Find the segment and the bytes in it; None if there are none, or the log was cut meanwhile."""
-        wanted, behind = self._wanted, self._behind
+        wanted, behind = self.wanted, self._behind
         limit = wanted.limit_offset
         reader, size = self._first, self._first.size
         for at in range(len(behind) + 1):
             if at:
                 size = self._active_size if at == len(behind) else behind[at - 1].size
                 reader = behind[at - 1].reader()
-                if self._segments.cuts != self._cuts:
+                if self.segments.cuts != self.cuts:
                     return None  # otherwise the reader would show the segment after the cut
             index_builder.load_reader(reader, self._interval)
             reaches = behind[at].base_offset if at < len(behind) else self._log_end
@@ -248,9 +248,9 @@ class ColdLookup:
             try:
                 span = locate(reader, size, question, reader.read)
             except scan.CutShort as error:
-                if at == len(behind) or self._segments.cuts != self._cuts:
+                if at == len(behind) or self.segments.cuts != self.cuts:
                     raise
-                self._lost_tail(reader, wanted.offset, error)
+                self.lost_tail(reader, wanted.offset, error)
                 continue
             if span is not None:
                 return reader, span

@@ -13,11 +13,11 @@ PARTS = 500
 T = TypeVar("T")
 
 
-def _go_on() -> None:
+def go_on() -> None:
     """The default: do not pause."""
 
 
-_between: Callable[[], None] = _go_on
+_between: Callable[[], None] = go_on
 
 
 class PausingList(list[T]):

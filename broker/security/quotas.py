@@ -109,6 +109,10 @@ class RateQuota:
         # A burst of requests is paid off within one window at most, as in Kafka; bytes take as long as they take.
         self._throttle_ms_max = windows.seconds * 1000 if key is QuotaKey.REQUEST else THROTTLE_MS_MAX
 
+    @property
+    def meter_count(self) -> int:
+        return len(self._metered)
+
     def record(self, user: str, client_id: str, units: float) -> int:
         """Count `units` and return for how many milliseconds the client is to be held back, 0: not at all."""
         now = self._now_ms()

@@ -44,6 +44,10 @@ class SampledRate:
         elapsed = self.elapsed_ms(now_ms)
         return self._total * 1000 / elapsed
 
+    @property
+    def sample_count(self) -> int:
+        return len(self._samples)
+
     def is_idle(self, now_ms: float) -> bool:
         """Whether nothing of what was counted still matters."""
         self._drop_old(now_ms)

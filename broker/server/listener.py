@@ -46,11 +46,11 @@ class Listener:
         protected: bool = False,
     ) -> None:
         self.name = endpoint.listener
-        self._admission = admission
+        self.admission = admission
         self._memory = memory
         self._answers = answers
         self._protected = protected
-        self._connections: dict[Connection, None] = {}
+        self.connections: dict[Connection, None] = {}
         self._turned_away: dict[socket.socket, asyncio.TimerHandle] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._socket = _bound(endpoint)
@@ -65,7 +65,7 @@ class Listener:
     async def _accept(self, dispatcher: Dispatcher) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._admission.wait_for_room(self.name, protected=self._protected)
+            await self.admission.wait_for_room(self.name, protected=self._protected)
             try:
                 sock, address = await loop.sock_accept(self._socket)
             except OSError as error:
@@ -74,8 +74,8 @@ class Listener:
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
             host = str(address[0])
-            refusal = self._admission.refusal(host)
-            delay_ms = 0 if refusal else self._admission.delay_ms(host, self.name, protected=self._protected)
+            refusal = self.admission.refusal(host)
+            delay_ms = 0 if refusal else self.admission.delay_ms(host, self.name, protected=self._protected)
             if refusal or delay_ms:
                 log.warning("connection refused", listener=self.name, peer=host, why=refusal or "too many in a second")
                 self._turn_away(sock, delay_ms)
@@ -96,7 +96,7 @@ class Listener:
             dispatcher,
             self.name,
             next(self._ids),
-            self._admission.limits.frame_bytes_max,
+            self.admission.limits.frame_bytes_max,
             self._opened,
             self._closed,
             self._memory,
@@ -120,7 +120,7 @@ class Listener:
 
         One that is closed already, but does not read what it is still to get, is cut off sooner.
         """
-        idle_s = self._admission.limits.idle_ms / 1000
+        idle_s = self.admission.limits.idle_ms / 1000
         closing_s = min(idle_s, CLOSING_S) if idle_s > 0 else CLOSING_S
         watched: dict[Connection, tuple[int, float]] = {}
         loop = asyncio.get_running_loop()
@@ -128,12 +128,12 @@ class Listener:
             await asyncio.sleep(closing_s / SWEEPS_PER_IDLE_TIME)
             now = loop.time()
             still: dict[Connection, tuple[int, float]] = {}
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 life = connection.signs_of_life
                 before, since = watched.get(connection, (-1, now))
                 if life != before or (connection.is_kept_waiting and not connection.is_closing):
                     still[connection] = (life, now)
-                    self._admission.active(connection)
+                    self.admission.active(connection)
                     continue
                 still[connection] = (life, since)
                 if connection.is_closing:
@@ -154,7 +154,7 @@ class Listener:
         for sock, timer in list(self._turned_away.items()):
             timer.cancel()
             sock.close()
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             connection.drain()
 
     async def close(self, grace_s: float = 5.0) -> None:
@@ -162,25 +162,25 @@ class Listener:
         await self.drain()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_s
-        while self._connections and loop.time() < deadline:
+        while self.connections and loop.time() < deadline:
             await asyncio.sleep(0.02)
-        for connection in list(self._connections):
+        for connection in list(self.connections):
             log.warning("connection cut off, stopping", listener=self.name, peer=connection.peer, owed=connection.owed)
             connection.close()
             connection.abort()
 
     @property
     def connection_count(self) -> int:
-        return len(self._connections)
+        return len(self.connections)
 
     def _opened(self, connection: Connection) -> bool:
-        self._admission.enter(connection, connection.session.client_host, self.name, protected=self._protected)
-        self._connections[connection] = None
+        self.admission.enter(connection, connection.session.client_host, self.name, protected=self._protected)
+        self.connections[connection] = None
         return True
 
     def _closed(self, connection: Connection) -> None:
-        self._connections.pop(connection, None)
-        self._admission.leave(connection)
+        self.connections.pop(connection, None)
+        self.admission.leave(connection)
 
 
 async def _whole(taking: Coroutine[Any, Any, object]) -> None:

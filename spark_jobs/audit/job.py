@@ -75,7 +75,7 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         leases: list[Lease] = []
         beats = stack.enter_context(Heartbeats(leases, arguments.lease_ttl_s * 1000))
         stack.callback(end_leases, leases, "the audit is over")
-        replicas = _of_directories(arguments) if arguments.log_dir else _leased(arguments, findings, leases)
+        replicas = _of_directories(arguments) if arguments.log_dir else leased_replicas(arguments, findings, leases)
         findings += [found for replica in replicas if not leases for found in damaged_files(replica)]
         say(f"audit: {len(replicas)} replicas, {sum(s.size for r in replicas for s in r.segments):,} bytes")
         context = session.start("logyard audit")
@@ -92,7 +92,7 @@ def audit(arguments: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     return (2 if summary["verdict"] == BAD else 0), summary
 
 
-def _leased(arguments: argparse.Namespace, findings: list[Finding], leases: list[Lease]) -> list[Replica]:
+def leased_replicas(arguments: argparse.Namespace, findings: list[Finding], leases: list[Lease]) -> list[Replica]:
     """Lease every replica before anything is read.
 
     A replica that cannot be leased is a warning; a partition of which none can be leased is a bad finding.

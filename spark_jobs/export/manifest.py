@@ -169,7 +169,7 @@ class ManifestStore:
         for file in manifest.files:
             if without and file.get("table") == without:
                 continue
-            self._move(manifest, file, directories)
+            self.move_files(manifest, file, directories)
         for directory in sorted(directories):
             sync_directory(directory)
         for path in manifest.removed:
@@ -178,7 +178,7 @@ class ManifestStore:
         if manifest.run_id and not keep_staging:
             self.drop_staging(manifest.run_id)
 
-    def _move(self, manifest: Manifest, file: Mapping[str, Any], directories: set[str]) -> None:
+    def move_files(self, manifest: Manifest, file: Mapping[str, Any], directories: set[str]) -> None:
         """Move one file to its final path; adds the directories whose entries changed to `directories`."""
         path = str(file["path"])
         staged, final = os.path.join(self.directory, str(file["staged"])), os.path.join(self.directory, path)

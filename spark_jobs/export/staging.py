@@ -57,7 +57,7 @@ def stale(root: str, kept: str) -> Iterator[str]:
     now = _now(root)
     for name in names:
         path = os.path.join(root, name)
-        if now - _last_touched(path) > STALE_S and not _is_locked(os.path.join(path, MARK)):
+        if now - _last_touched(path) > STALE_S and not is_locked(os.path.join(path, MARK)):
             yield path
 
 
@@ -92,7 +92,7 @@ def _last_touched(path: str) -> float:
         return float("inf")
 
 
-def _is_locked(mark: str) -> bool:
+def is_locked(mark: str) -> bool:
     """Whether another process holds the mark's lock; False if there is no mark or the file system has no locks."""
     try:
         descriptor = os.open(mark, os.O_RDWR)

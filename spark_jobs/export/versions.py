@@ -46,7 +46,7 @@ class Versions:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._live: dict[str, Mapping[str, Any]] = {}
-        self._live_at = 0
+        self.live_at = 0
 
     def newest(self) -> Mapping[str, Any] | None:
         """Return the newest version, None where there is none; raises CorruptData."""
@@ -55,7 +55,7 @@ class Versions:
 
     def read(self, version: int) -> Mapping[str, Any]:
         """Return one version; raises Trimmed, CorruptData, FileNotFoundError."""
-        row = _load(self._path(version))
+        row = load(self._path(version))
         if row.get("trimmed"):
             raise Trimmed(f"{self._path(version)}: it was trimmed: {_NOTE}")
         return row
@@ -93,7 +93,7 @@ class Versions:
         # The versions must be durable before a checkpoint that covers them.
         sync_directory(self._directory)
         trimmed = self._trim(numbers, points)
-        self._replace(self._path(self._live_at, _CHECKPOINT), {"files": files, "trimmed": trimmed})
+        self._replace(self._path(self.live_at, _CHECKPOINT), {"files": files, "trimmed": trimmed})
         for point in points[:-1]:
             with suppress(FileNotFoundError):
                 os.unlink(self._path(point, _CHECKPOINT))
@@ -104,7 +104,7 @@ class Versions:
     def _read_live(self) -> list[Mapping[str, Any]]:
         numbers = self._numbers()
         newest = numbers[-1] if numbers else 0
-        at, live = self._live_at, dict(self._live)
+        at, live = self.live_at, dict(self._live)
         if newest - at > CHECKPOINT_EVERY:
             point, files = self._checkpoint(newest)
             if point > at:
@@ -115,7 +115,7 @@ class Versions:
                 for path in row.get("removed", ()):
                     live.pop(str(path), None)
                 live.update((str(file["path"]), file) for file in row["files"])
-        self._live_at, self._live = newest, live
+        self.live_at, self._live = newest, live
         return list(live.values())
 
     def _checkpoint(self, newest: int) -> tuple[int, list[Mapping[str, Any]]]:
@@ -123,7 +123,7 @@ class Versions:
         for point in reversed(self._numbers(_CHECKPOINT)):
             if point <= newest:
                 with suppress(CorruptData, KeyError):
-                    return point, list(_load(self._path(point, _CHECKPOINT))["files"])
+                    return point, list(load(self._path(point, _CHECKPOINT))["files"])
         return 0, []
 
     def _numbers(self, prefix: str = "") -> list[int]:
@@ -142,10 +142,10 @@ class Versions:
         if not points:
             return 0
         try:
-            begin = int(_load(self._path(points[-1], _CHECKPOINT))["trimmed"])
+            begin = int(load(self._path(points[-1], _CHECKPOINT))["trimmed"])
         except (CorruptData, KeyError, FileNotFoundError):
             return 0
-        end = min(self._live_at - KEPT, points[-1])
+        end = min(self.live_at - KEPT, points[-1])
         due = [number for number in numbers if begin < number <= end][:TRIMMED_AT_ONCE]
         for number in due:
             self._link_trimmed(self._path(number))
@@ -187,7 +187,7 @@ def _named(directory: str, prefix: str) -> list[str]:
     return [name for name in os.listdir(directory) if name.startswith(prefix) and name.endswith(".json")]
 
 
-def _load(path: str) -> Mapping[str, Any]:
+def load(path: str) -> Mapping[str, Any]:
     """Raises CorruptData, FileNotFoundError."""
     with open(path, encoding="utf-8") as file:
         try:

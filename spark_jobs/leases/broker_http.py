@@ -68,7 +68,7 @@ class BrokerHttp:
 
 # (broker id, address) of brokers that were identified. After a failure a broker is asked again: another process may
 # have its port.
-_known: set[tuple[int, str]] = set()
+known_addresses: set[tuple[int, str]] = set()
 
 
 def require_own(broker: BrokerHttp) -> None:
@@ -77,7 +77,7 @@ def require_own(broker: BrokerHttp) -> None:
 
     An address like 127.0.0.1 is a different machine wherever it is used: whatever listens there would get the token.
     """
-    if (broker.broker_id, broker.address) in _known:
+    if (broker.broker_id, broker.address) in known_addresses:
         return
     host, _, port = broker.address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=HEALTH_TIMEOUT_S)
@@ -100,7 +100,7 @@ def require_own(broker: BrokerHttp) -> None:
             f"broker {broker.broker_id} says it is at http://{broker.address}, but {who} answers there; no token was "
             "sent: set its http.advertised.listener to an address that this machine reaches it at",
         )
-    _known.add((broker.broker_id, broker.address))
+    known_addresses.add((broker.broker_id, broker.address))
 
 
 class _Exchange:
@@ -131,7 +131,7 @@ class _Exchange:
                 raise _refusal(self._broker, response.status, response.read())
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
-            _known.discard((self._broker.broker_id, self._broker.address))
+            known_addresses.discard((self._broker.broker_id, self._broker.address))
             raise LeaseError(
                 "unreachable",
                 f"broker {self._broker.broker_id} at http://{self._broker.address}: {error or type(error).__name__}",

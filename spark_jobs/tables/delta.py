@@ -32,14 +32,14 @@ class DeltaTable:
         # Only the first of a version's removals follows its append: then Delta has the version, whatever is left.
         if there:
             try:
-                self._append(store, manifest, there)
+                self.append_files(store, manifest, there)
             except TableFailed:
                 raise
             except Exception as error:
                 raise TableFailed(f"Delta Lake refused version {manifest.version}: {said(error)}") from error
         store.finish_moves(manifest, without=DATA)
 
-    def _append(self, store: ManifestStore, manifest: Manifest, paths: list[str]) -> None:
+    def append_files(self, store: ManifestStore, manifest: Manifest, paths: list[str]) -> None:
         spark = sql_session(self._workers.context())
         spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         base = os.path.join(store.staging(manifest.run_id), DATA)

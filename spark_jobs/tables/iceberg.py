@@ -53,7 +53,7 @@ class IcebergTable:
         files = of_table(manifest.files, DATA)
         if pending and files:
             try:
-                self._append(store, manifest, files)
+                self.append_files(store, manifest, files)
             except TableFailed:
                 raise
             except Exception as error:
@@ -61,7 +61,7 @@ class IcebergTable:
         if manifest.run_id:
             store.drop_staging(manifest.run_id)
 
-    def _append(self, store: ManifestStore, manifest: Manifest, files: list[Any]) -> None:
+    def append_files(self, store: ManifestStore, manifest: Manifest, files: list[Any]) -> None:
         context = self._workers.context()
         java = context._jvm.org.apache.iceberg
         home = os.path.join(os.path.abspath(store.directory), DATA)

@@ -30,7 +30,15 @@ PRODUCT: dict[str, Sequence[str]] = {
         "messages_in",
         "cold_reads",
     ),
-    "counted for tests, which see nothing else of it": ("evictions", "expirations", "syncs", "rewrites", "is_cold"),
+    "counted for tests, which see nothing else of it": (
+        "meter_count",
+        "sample_count",
+        "evictions",
+        "expirations",
+        "syncs",
+        "rewrites",
+        "is_cold",
+    ),
     "asyncio calls it, by these names": (
         "get_buffer",
         "buffer_updated",

@@ -38,8 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneBroker]:
 
     async def run() -> None:
         async with InsideBroker(tmp_path_factory.mktemp("broker")) as inside:
-            assert inside._broker is not None
-            ports.append(inside._broker._listeners[0].port)
+            ports.append(inside.port)
             while inside.components.metadata.controller_id < 0:
                 await asyncio.sleep(0.01)
             started.set()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.errors import LogyardError
@@ -60,12 +61,26 @@ async def zk(server: ZooKeeperServer, chroot: str) -> AsyncIterator[ZooKeeperSes
     await session.close()
 
 
+_sockets: dict[object, socket.socket] = {}  # the newest connection of every client of kazoo, by its handler
+
+
+@pytest.fixture(autouse=True)
+def sockets_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = SequentialThreadingHandler.create_connection
+
+    def noted(handler: object, *args: Any, **named: Any) -> Any:
+        _sockets[handler] = connect(handler, *args, **named)
+        return _sockets[handler]
+
+    monkeypatch.setattr(SequentialThreadingHandler, "create_connection", noted)
+
+
 async def break_connection(zk: ZooKeeperSession) -> None:
     """Cut the TCP connection under kazoo, as a network would."""
-    link = zk._link
+    link = zk.link
     assert link is not None
     with contextlib.suppress(OSError):  # it is broken already
-        link.client._connection._socket.shutdown(socket.SHUT_RDWR)
+        _sockets[link.client.handler].shutdown(socket.SHUT_RDWR)
 
 
 async def test_the_chroot_is_made_and_stays_unseen(server: ZooKeeperServer, zk: ZooKeeperSession, chroot: str) -> None:
@@ -169,7 +184,7 @@ async def test_an_expired_session_is_reported_and_followed_by_a_new_one(
     await zk.multi([Create("/mine", b"x", ephemeral=True)])
     await zk.read_and_watch("/mine", lambda event, path: told.put_nowait("a watch of a dead session"))
     old = zk.session_id
-    link = zk._link
+    link = zk.link
     assert link is not None
     # Another client that resumes our session and says goodbye ends it, as a time-out would.
     thief = KazooClient(server.connect, client_id=link.client.client_id)

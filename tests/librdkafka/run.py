@@ -168,7 +168,7 @@ def run(tests: Path, names: Sequence[str], part: str, scenario: str, bootstrap: 
         return [Ended(f"{name} {part}".strip(), "TIMEOUT", taken) for name in names]
     return [
         replace(ended, name=f"{ended.name} {part}".strip())
-        for ended in (_ended(report, n, status, taken) for n in names)
+        for ended in (judged(report, n, status, taken) for n in names)
     ]
 
 
@@ -181,7 +181,7 @@ def _kafka_path(output: Path) -> Path:
     return script.parent.parent
 
 
-def _ended(report: Path, name: str, status: int, taken: float) -> Ended:
+def judged(report: Path, name: str, status: int, taken: float) -> Ended:
     """What the runner's own report says; it writes none where it crashed."""
     try:
         found = json.loads(report.read_text())["tests"][name]

@@ -204,11 +204,11 @@ class History:
         self.acknowledged_is_there()
 
     def generation(self, name: str) -> int:
-        group = self.groups._roster.get(name)
+        group = self.groups.roster.get(name)
         return group.generation if group is not None else -1
 
     def members_are_in(self, name: str) -> None:
-        group = self.groups._roster.get(name)
+        group = self.groups.roster.get(name)
         there = set(group.members) if group is not None else set()
         for member, generation in self.members[name].items():
             # Others opened a round after it was settled, and it did not come back: that is not the coordinator's.
@@ -218,7 +218,7 @@ class History:
     async def log_and_memory_agree(self) -> None:
         loaded = await loading.load(self.log, 0, self.clock.now_ms(), lambda text: None)
         for name in GROUPS:
-            ours, theirs = self.groups._roster.get(name), loaded.get(name)
+            ours, theirs = self.groups.roster.get(name), loaded.get(name)
             mine = ours.offsets.committed if ours is not None else {}
             assert mine == (theirs.offsets.committed if theirs is not None else {})
 
@@ -236,7 +236,7 @@ class History:
                 assert wanted or old, f"{before} was deleted by nobody"
             newest[key.group_id, key.topic] = record_format.decode_offset(key, value) if value is not None else None
         for (name, topic), commit in newest.items():
-            group = self.groups._roster.get(name)
+            group = self.groups.roster.get(name)
             found = group.offsets.committed.get((topic, 0)) if group is not None else None
             assert (found.offset if found else None) == (commit.offset if commit else None)
 

@@ -1,5 +1,6 @@
 """Each delayed produce, fetch and deletion of records is answered exactly once, whatever happens (facts §15)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from logyard.broker.errors import ErrorCode
 from logyard.broker.replication.events import FetchParams, PartitionFetch, StopReplica, StopReplicaPartition
 from logyard.broker.replication.ports import IsrChangeResult
 from logyard.broker.replication.purgatory import Delayed, Purgatory
-from tests.support.replica_world import T0, T1, World, fetch_once, follower_fetch, produce
+from tests.support.replica_world import T0, T1, Timer, World, fetch_once, follower_fetch, produce
 
 PARTITIONS = st.sampled_from([T0, T1])
 OFFSETS = st.integers(0, 6)
@@ -28,16 +29,33 @@ steps = st.one_of(
 )
 
 
+class Noting:
+    """Keeps every timer that was begun."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.begun: list[Timer] = []
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
+        self.begun.append(self._world.call_later(delay, callback))
+        return self.begun[-1]
+
+
 class Counting(Purgatory):
     """Counts how often each operation that came in was completed."""
 
-    def __init__(self, timers: World) -> None:
-        super().__init__(timers)
+    def __init__(self, world: World) -> None:
+        self.timers = Noting(world)
+        super().__init__(self.timers)
         self.completed: dict[Delayed, int] = {}
 
     def try_complete_else_watch(self, operation: Delayed, keys: Any, timeout_ms: int) -> bool:
         self.completed[operation] = 0
         return super().try_complete_else_watch(operation, keys, timeout_ms)
+
+    @property
+    def watched_keys(self) -> int:
+        return len(self._watched)
 
     def _complete(self, operation: Delayed, *, expired: bool) -> None:
         self.completed[operation] += 1
@@ -90,7 +108,7 @@ class History:
             self.waiting.append(outcome)
 
     def watched(self) -> int:
-        return sum(len(p._watched) for p in self.purgatories)
+        return sum(p.watched_keys for p in self.purgatories)
 
 
 REFUSED = ErrorCode.INELIGIBLE_REPLICA
@@ -108,7 +126,7 @@ def test_every_operation_is_completed_once(history: list[tuple[Any, ...]]) -> No
     assert all(pending.done() for pending in told.waiting)
     assert all(count == 1 for p in told.purgatories for count in p.completed.values())
     assert told.watched() == 0, "nothing is left behind under any key"
-    assert all(operation._timer is None for p in told.purgatories for operation in p.completed), "nor any timer"
+    assert all(timer.cancelled for p in told.purgatories for timer in p.timers.begun), "nor any timer"
 
 
 def test_a_waiting_operation_is_woken_by_each_thing_it_waits_for() -> None:

@@ -94,7 +94,7 @@ def happen(world: World, dice: random.Random) -> None:
         case 7:
             world.skew_s = dice.choice((0.0, -600.0, 600.0))
         case 8 if world.holder is not None:
-            world._vacate()  # a person, or the auto balance of another tool
+            world.vacate()  # a person, or the auto balance of another tool
         case 9:
             world.brokers[broker].cut_until = world.now + dice.uniform(5.0, 60.0)
 
@@ -174,7 +174,7 @@ def _forever(*_: object, **__: object) -> None:
     """Nothing is withheld."""
 
 
-def _login_as_silence(self: WorldClient, broker: int, honest: Any = WorldClient._probe) -> Probe:
+def _login_as_silence(self: WorldClient, broker: int, honest: Any = WorldClient.probe_broker) -> Probe:
     found: Probe = honest(self, broker)
     if found.wire is Wire.REFUSES:
         return replace(found, wire=Wire.SILENT)
@@ -186,7 +186,7 @@ BUGS: dict[str, list[tuple[Any, str, Any]]] = {
     "the first look is enough": [(rules.Doubt, "lasts", lambda *_: True)],
     "what the controller does in ZooKeeper is not looked at": [(WorldEnsemble, "exercise", lambda *_: False)],
     "a refused login or right is silence": [
-        (WorldClient, "_probe", _login_as_silence),
+        (WorldClient, "probe_broker", _login_as_silence),
         (WorldEnsemble, "exercise", lambda *_: False),
     ],
     "who was elected a moment ago is fenced too": [(rules, "hold_fence", _forever)],

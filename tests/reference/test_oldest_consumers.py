@@ -133,7 +133,9 @@ def test_a_group_is_shown_and_migrated(
     monkeypatch.setattr(interrupts, "raise_once", lambda: None)
     brokers.cluster.produce("t", [(None, b"r") for _ in range(20)], partitioner="murmur2_random")
     ends = brokers.admin.offsets([TopicPartition("t", p) for p in PARTITIONS])
-    moved = {("t", p): (ends[TopicPartition("t", p)] // 2, "") for p in PARTITIONS}
+    moved: dict[tuple[str, int], tuple[int, str | None]] = {
+        ("t", p): (ends[TopicPartition("t", p)] // 2, "") for p in PARTITIONS
+    }
     assert set(commit(brokers.cluster.address(0), "moving", moved).values()) == {0}
     assert "moving" in run("list")[1].splitlines()
     described = [line.split() for line in run("describe", "--group", "moving")[1].splitlines() if line]

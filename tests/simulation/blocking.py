@@ -63,10 +63,10 @@ class BlockingWork(greenlet.greenlet):  # type: ignore[misc]  # greenlet has no 
     def is_looking_up(self) -> bool:
         """Whether this is a follower's look-up behind the high watermark: what it is about may be cut off."""
         piece = getattr(self._work, "__self__", None)
-        look_up = getattr(piece._look_up, "__self__", None) if isinstance(piece, LogSlice) else None
+        look_up = getattr(piece.look_up, "__self__", None) if isinstance(piece, LogSlice) else None
         if not isinstance(look_up, ColdLookup):
             return False
-        wanted, log = look_up._wanted, getattr(look_up._lost_tail, "__self__", None)
+        wanted, log = look_up.wanted, getattr(look_up.lost_tail, "__self__", None)
         assert isinstance(log, PartitionLog)
         mark = log.high_watermark
         return wanted.limit_offset is not None and wanted.limit_offset > mark and wanted.offset >= mark
@@ -133,4 +133,4 @@ def breathing(operation: Callable[P, T]) -> Callable[P, T]:
 def _is_overtaken(work: Callable[[], Any]) -> bool:
     """Whether this looked something up in a log that was cut in between."""
     piece = getattr(work, "__self__", None)
-    return isinstance(piece, LogSlice) and piece._look_up is not None and piece._segments.cuts != piece._cuts
+    return isinstance(piece, LogSlice) and piece.look_up is not None and piece.segments.cuts != piece.cuts

@@ -74,11 +74,11 @@ class Faults:
         """One fault, if the budget allows the one that is drawn."""
         if self._lost_pages is not None and not self._any_power_loss and not self._absorbed(self._lost_pages):
             return
-        (name,) = self._chance.choices(list(self.kinds), [self._weight(kind) for kind in self.kinds])
+        (name,) = self._chance.choices(list(self.kinds), [self.weight(kind) for kind in self.kinds])
         if self.kinds[name][1]():
             self._cluster.trace.count(f"fault: {name}")
 
-    def _weight(self, kind: str) -> int:
+    def weight(self, kind: str) -> int:
         weight, _ = self.kinds[kind]
         return weight if self._cluster.trace.counts[f"fault: {kind}"] else UNSEEN_WEIGHT * weight
 

@@ -10,7 +10,7 @@ import itertools
 import random
 import selectors
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeVarTuple
@@ -126,6 +126,10 @@ class SimLoop(asyncio.SelectorEventLoop):
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def go_on(self, held: Iterable[asyncio.Handle]) -> None:
+        """Take what a paused process kept, in its order."""
+        self._ready.extend(held)
 
     def _run_once(self) -> None:
         """Turn after turn, until the loop is told to stop."""

@@ -108,7 +108,7 @@ class SimTransport(asyncio.Transport):
         self.protocol: Any = None
         self._arrives_at = 0.0
         self._closed = False
-        self._broken = False
+        self.broken = False
         self._reading = True
         self._held: list[bytes] = []
         self._in_flight: list[Callable[[], None]] = []
@@ -136,7 +136,7 @@ class SimTransport(asyncio.Transport):
         loop.call_at(self._arrives_at, self._arrive, what, context=NOBODY)
 
     def _arrive(self, what: Callable[[], None]) -> None:
-        if self._broken:
+        if self.broken:
             return
         self._in_flight.append(what)
         if self._network.reaches(self.process.name, self.peer.process.name):
@@ -216,6 +216,6 @@ class SimTransport(asyncio.Transport):
     def reset(self) -> None:
         """Both ends lose the connection, and what is on its way."""
         for end in (self, self.peer):
-            end._broken = True
+            end.broken = True
             error = ConnectionResetError("the connection was reset")
             self._network.loop.call_soon(end.hung_up, error, context=end.process.context)

@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import contextvars
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from tests.simulation.blocking import BlockingWork
+    from tests.simulation.loop import SimLoop
     from tests.simulation.network import SimTransport
 
 PROCESS: "contextvars.ContextVar[Process | None]" = contextvars.ContextVar("process", default=None)
@@ -57,7 +58,7 @@ class Process:
     def resume(self) -> None:
         self.paused, self.runs = False, self.alive
         held, self.held = self.held, []
-        asyncio.get_running_loop()._ready.extend(held)  # type: ignore[attr-defined]
+        cast("SimLoop", asyncio.get_running_loop()).go_on(held)
 
     def die(self) -> None:
         """SIGKILL: nothing of it ever runs again, `finally` included."""

@@ -156,7 +156,7 @@ class Team:
         alive = {member.member_id for member in self.members}
         for machine in self._cluster.serving():
             components = machine.components
-            group = components.coordinators.groups._roster.get(GROUP) if components is not None else None
+            group = components.coordinators.groups.roster.get(GROUP) if components is not None else None
             if (
                 group is None
                 or components is None

@@ -115,10 +115,10 @@ def test_sessions_on_the_wall_clock_are_caught(monkeypatch: pytest.MonkeyPatch) 
 
     Clocks are set more often than in other runs, so that short ones do.
     """
-    weight = Faults._weight
+    weight = Faults.weight
     often = {"clock set": OFTEN}
-    monkeypatch.setattr(Faults, "_weight", lambda faults, kind: weight(faults, kind) * often.get(kind, 1))
-    monkeypatch.setattr(GroupCoordinator, "_now_ms", lambda coordinator: coordinator._clock.now_ms())
+    monkeypatch.setattr(Faults, "weight", lambda faults, kind: weight(faults, kind) * often.get(kind, 1))
+    monkeypatch.setattr(GroupCoordinator, "passed_ms", lambda coordinator: coordinator.clock.now_ms())
     for seed in range(1, CAUGHT_WITHIN + 1):
         try:
             run_seed(seed, CAUGHT_STEPS)
@@ -132,7 +132,7 @@ def test_a_look_up_that_remembers_what_was_cut_is_caught(monkeypatch: pytest.Mon
     """A thread that works on the segment itself keeps positions of bytes that the event loop has cut off meanwhile."""
     monkeypatch.setattr(Segment, "reader", lambda segment: segment)
     monkeypatch.setattr(run, "plan", lambda seed, **options: _rough(plan(seed, **options)))
-    monkeypatch.setattr(Faults, "_weight", lambda _, kind: 20 if kind == "deposed with a slow disk" else 1)
+    monkeypatch.setattr(Faults, "weight", lambda _, kind: 20 if kind == "deposed with a slow disk" else 1)
     for seed in range(1, CAUGHT_LATE_WITHIN + 1):
         try:
             run_seed(seed, CAUGHT_STEPS)

@@ -84,7 +84,7 @@ class Browser:
         )
         browser = cls(driver, f"http://{HOST}:{port}")
         try:
-            browser._open(directory / "profile", size, dark)
+            browser.begin(directory / "profile", size, dark)
         except BaseException:
             browser.close()
             raise
@@ -199,7 +199,7 @@ class Browser:
 
     # -- plumbing ---------------------------------------------------------------------------------
 
-    def _open(self, profile: Path, size: tuple[int, int], dark: bool) -> None:
+    def begin(self, profile: Path, size: tuple[int, int], dark: bool) -> None:
         scheme = ["--force-dark-mode"] if dark else []
         flags = [*_FLAGS, *scheme, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
         capabilities = {

@@ -1,5 +1,6 @@
 """The built-in cleaner over a `LeaseWorld`: real leases and commits, the cleaning done on the spot."""
 
+from dataclasses import replace
 from typing import Any
 
 from logyard.broker.cleaner.cleaner import CleanerPorts, LogCleaner
@@ -32,8 +33,8 @@ class Worker(InProcess):
         self.ends += 1
 
 
-def cleaner_of(world: LeaseWorld, worker: Worker, settings: CleanerSettings | None = None) -> LogCleaner:
-    """A cleaner that has not started: `clean_next` is called by hand."""
+def cleaner_of(world: LeaseWorld, worker: Worker, settings: CleanerSettings | None = None, **others: Any) -> LogCleaner:
+    """A cleaner that has not started: `clean_next` is called by hand. `others` are ports to take instead."""
     ports = CleanerPorts(
         logs=world.store.logs.all_current,
         find=world.store.logs.get,
@@ -44,4 +45,4 @@ def cleaner_of(world: LeaseWorld, worker: Worker, settings: CleanerSettings | No
         run_blocking=world.ports.run_blocking,
         open_worker=lambda: worker,
     )
-    return LogCleaner(ports, settings or CleanerSettings())
+    return LogCleaner(replace(ports, **others), settings or CleanerSettings())

@@ -15,7 +15,7 @@ def check(world: World) -> None:
     assert len(active) <= 1, "more than one controller"
     if not active:
         return
-    context = active[0].runner._context
+    context = active[0].runner.context
     for partition in context.partitions():
         tp, state, replicas = partition.tp, partition.state, partition.assignment.replicas
         assert len(set(replicas)) == len(replicas), f"{tp}: repeated replicas {replicas}"

@@ -57,8 +57,9 @@ class Transcript:
 
     async def do_start(self, *ids: str) -> None:
         for broker_id in map(int, ids):
-            broker = self.world.brokers[broker_id] = ScriptedBroker(self.world, broker_id)
-            broker.runner._observer = self._observer(broker_id)
+            broker = self.world.brokers[broker_id] = ScriptedBroker(
+                self.world, broker_id, observer=self._observer(broker_id)
+            )
             await broker.start()
             await self.world.settle()
 

@@ -14,7 +14,7 @@ from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, S
 from logyard.broker.controller.effects import Effect
 from logyard.broker.controller.events import AlterPartition, IsrChange
 from logyard.broker.controller.queue import Envelope
-from logyard.broker.controller.runner import ControllerRunner
+from logyard.broker.controller.runner import ControllerRunner, Observer
 from logyard.broker.controller.settings import ControllerSettings
 from logyard.broker.model import (
     Assignment,
@@ -40,7 +40,9 @@ _QUIET_TURNS = 40
 class ScriptedBroker:
     """One broker: a session, a registration, a controller, and a memory of what it was told."""
 
-    def __init__(self, world: "World", broker_id: int, rack: str | None = None) -> None:
+    def __init__(
+        self, world: "World", broker_id: int, rack: str | None = None, observer: Observer | None = None
+    ) -> None:
         self.world = world
         self.id = broker_id
         self.rack = rack
@@ -62,7 +64,7 @@ class ScriptedBroker:
             world.clock,
             world.settings(broker_id),
             chance=world.chance,
-            observer=self._observe,
+            observer=observer or self._observe,
             epoch_seen=lambda: self.controller_epoch,
         )
         self.zk.on_session_lost = self.runner.on_session_lost

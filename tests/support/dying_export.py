@@ -94,8 +94,8 @@ def prepare(place: str, target: Path) -> None:
         "before the third manifest": (ManifestStore, "commit", die_at_the(3, ManifestStore.commit)),
         "after the manifest's link": (os, "link", then_die(os.link)),
         "mid moves": (os, "replace", then_die(os.replace)),
-        "after Delta's append": (DeltaTable, "_append", then_die(DeltaTable._append)),
-        "after Iceberg's append": (IcebergTable, "_append", then_die(IcebergTable._append)),
+        "after Delta's append": (DeltaTable, "append_files", then_die(DeltaTable.append_files)),
+        "after Iceberg's append": (IcebergTable, "append_files", then_die(IcebergTable.append_files)),
         "race": (ManifestStore, "commit", wait_for_the_other(target, ManifestStore.commit)),
     }
     if place == "mid write":

@@ -72,9 +72,10 @@ class Followed:
         self.loop = loop
         self.world = World(**settings)
         self.leader = Leader(loop)
+        self.leaders: dict[int, Leader] = {}  # others, by broker
         self.progressed: list[TopicPartition] = []
         self.fetchers = ReplicaFetchers(
-            lambda broker: self.leader,
+            lambda broker: self.leaders.get(broker, self.leader),
             self.world.replicas.settings,
             self.world.replicas.counters,
             lambda: int(loop.time() * 1000),

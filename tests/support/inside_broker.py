@@ -93,6 +93,13 @@ class InsideBroker:
         assert self._broker.components is not None
         return self._broker.components
 
+    @property
+    def port(self) -> int:
+        """That of its first listener."""
+        assert self._broker is not None
+        port: int = self._broker.listeners[0].port
+        return port
+
     def connect(self) -> "InsideConnection":
         """A connection as a listener would make it, with nothing behind its transport."""
         dispatcher = self.components.dispatcher

@@ -340,9 +340,9 @@ class MemoryClient(MemoryTransactions):
         self._cluster.group_commits.setdefault(group_id, {}).update(offsets)
 
     def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
-        return {broker: self._probe(broker) for broker in addresses}
+        return {broker: self.probe_broker(broker) for broker in addresses}
 
-    def _probe(self, broker: int) -> Probe:
+    def probe_broker(self, broker: int) -> Probe:
         c = self._cluster
         if broker not in c.running:
             return Probe(broker, Wire.CLOSED)

@@ -130,12 +130,12 @@ class World:
             elif broker.epoch and self.now - broker.seen_by_zookeeper > SESSION_S:
                 broker.epoch = 0
         if self.holder is not None and not self.brokers[self.holder].epoch:
-            self._vacate()
+            self.vacate()
         if self.holder is None and self.now >= self.electing_at:
             self._elect()
         self._replicate()
 
-    def _vacate(self) -> None:
+    def vacate(self) -> None:
         self.holder, self.electing_at = None, self.now + self.random.choice((0.0, 1.0, 3.0))
 
     def _elect(self) -> None:
@@ -322,7 +322,7 @@ class WorldEnsemble:
         if not self.note(journal, FENCE, w.holder):
             return False
         w.judge_fence()
-        w._vacate()
+        w.vacate()
         return True
 
     def nudge_election(self) -> bool:
@@ -385,12 +385,12 @@ class WorldClient:
         pass
 
     def probe(self, addresses: Mapping[int, tuple[str, int]], timeout_s: float) -> dict[int, Probe]:
-        found = {broker: self._probe(broker) for broker in addresses}
+        found = {broker: self.probe_broker(broker) for broker in addresses}
         if any(not probe.wire.is_alive for probe in found.values()):
             self._world.pass_time(timeout_s)
         return found
 
-    def _probe(self, broker: int) -> Probe:
+    def probe_broker(self, broker: int) -> Probe:
         w = self._world
         way, found = w.ways[broker], w.brokers[broker]
         if not way.out:
@@ -414,7 +414,7 @@ class WorldClient:
 
     def topics_configs(self, topics: Sequence[str]) -> dict[str, dict[str, ConfigValue]]:
         w = self._world
-        if not any(p.wire is Wire.ANSWERS for p in map(self._probe, w.brokers)):
+        if not any(p.wire is Wire.ANSWERS for p in map(self.probe_broker, w.brokers)):
             raise AccessRefused("refused") if w.ways[1].out else ClusterUnreachable("no broker answered")
         return {t: {"min.insync.replicas": ConfigValue(str(w.min_isr[t]), "DEFAULT_CONFIG")} for t in topics}
 

@@ -185,7 +185,7 @@ class Cluster:
         self.epoch = dict.fromkeys(partitions, 0)
         self.isr: dict[TopicPartition, tuple[int, ...]] = dict.fromkeys(partitions, self.ids)
         self.partition_epoch = dict.fromkeys(partitions, 0)
-        self.dead_fetchers: list[ReplicaFetchers] = []
+        self.dying: list[asyncio.Task[None]] = []
         self.brokers = {b: Broker(self, b, make_logs(), config, **settings) for b in self.ids}
         self.announce(self.ids, partitions)
 
@@ -258,11 +258,8 @@ class Cluster:
         broker.alive = False
         broker.replicas.use_fetchers(_Nobody())
         broker.replicas.close()
-        self.dead_fetchers.append(broker.fetchers)
-        for fetcher in broker.fetchers._by_leader.values():
-            fetcher._states.clear()
-            if fetcher._task is not None:
-                fetcher._task.cancel()
+        broker.fetchers.stop(list(broker.replicas.partitions()))  # nothing that is on its way arrives any more
+        self.dying.append(self.loop.create_task(broker.fetchers.close()))
 
     def restart(self, broker_id: int) -> None:
         logs = self.brokers[broker_id].logs

@@ -19,6 +19,11 @@ class TreeZnodes:
         for path in PERSISTENT:
             self.make(path)
 
+    def new_session(self) -> None:
+        """End this session, and its ephemeral znodes with it, and open another."""
+        self.tree.close_session(self._session)
+        self._session = self.tree.open_session(self)
+
     def watch_fired(self, kind: object, event: WatchEvent, path: str) -> None: ...
 
     def session_expired(self) -> None: ...

@@ -72,7 +72,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "shown to people and to other programs: when something was seen, begun or ended, or is going to end": (
         "admin.cluster.client:KafkaClusterClient.snapshot",
         "admin.zookeeper.cluster_client:ZooKeeperClusterClient.snapshot",
-        "broker.broker:Broker._register",
+        "broker.broker:Broker.register",
         "broker.controller.runner:",
         "broker.leases.leases:Leases.close",
         "broker.leases.leases:Leases.log_truncated",

@@ -66,7 +66,7 @@ def prepare(
             if number:
                 between = segments[groups[number - 1][1] + 1 : first]
                 replacements += [_link_aside(segment) for segment in between]
-            replacements.append(_rewrite(part, segments[first : last + 1], interval))
+            replacements.append(replacement_of(part, segments[first : last + 1], interval))
     except LogyardError:
         for segment in segments:
             for kind in SEGMENT_KINDS:
@@ -92,7 +92,7 @@ def _link_aside(segment: Segment) -> Replacement:
     return Replacement(segment, kinds, (segment,))
 
 
-def _rewrite(part: str, old: Sequence[Segment], interval: int) -> Replacement:
+def replacement_of(part: str, old: Sequence[Segment], interval: int) -> Replacement:
     """Turn a part into a segment with indexes, under `.cleaned` names."""
     first = old[0]
     disk = first.disk

@@ -80,7 +80,7 @@ async def _answer_old(
     if postponed is not None:
         return postponed
     if quotas is not None:
-        _refuse_unreadable(services.configs, request.api_version, answers)
+        refuse_unreadable(services.configs, request.api_version, answers)
     magic = magic_for_fetch(request.api_version)
     if any(len(each.records) for each in answers):
         await services.replicas.in_record_thread(lambda: _make_old(answers, magic), request.session)
@@ -98,7 +98,7 @@ def _answer(
     if postponed is not None:
         return postponed
     if request.api_version < ZSTD_SINCE and quotas is not None:
-        _refuse_unreadable(services.configs, request.api_version, answers)
+        refuse_unreadable(services.configs, request.api_version, answers)
     return _encoded(services, request, context, answers)
 
 
@@ -139,7 +139,7 @@ def _encoded(services: Services, request: Request, context: FetchContext, answer
     )
 
 
-def _refuse_unreadable(configs: DynamicConfigs, version: int, answers: list[FetchedPartition]) -> None:
+def refuse_unreadable(configs: DynamicConfigs, version: int, answers: list[FetchedPartition]) -> None:
     """Refuse a client what its topic's settings say it cannot read, whatever the records are, as Kafka does."""
     for answer in answers:
         if answer.error is not ErrorCode.NONE:

@@ -21,7 +21,7 @@ from logyard.local.errors import LocalError
 
 COMPONENTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 END_STATES = ("success", "failed")
-_PAUSE_S = 0.5
+PAUSE_S = 0.5
 _LOG_LINES = 40
 _TRIES = 4
 
@@ -202,7 +202,7 @@ class AirflowApi:
             answer = self.send(method, path, allow=(*allow, 500), **request)
             if answer.status_code != 500:
                 return answer
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
         return self.send(method, path, allow=allow, **request)
 
     def send(self, method: str, path: str, *, allow: tuple[int, ...] = (), **request: Any) -> httpx.Response:
@@ -237,7 +237,7 @@ class AirflowApi:
             yield
             if time.monotonic() >= deadline:
                 raise AirflowError(f"{why()} (after {timeout_s:g} s)")
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
 
 
 def _log_line(line: str) -> list[str]:

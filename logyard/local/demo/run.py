@@ -57,7 +57,7 @@ def _steps(platform: Platform, display: Display, report: Report) -> None:
     yard: Yard | None = None
     try:
         with _reported(display, report, 0, total, "start", "start ZooKeeper, brokers and Airflow") as figures:
-            yard = _start(platform, display)
+            yard = start_yard(platform, display)
             figures.update(brokers=BROKERS, airflow=platform.airflow.url)
         for number, step in enumerate(STEPS, start=1):
             with _reported(display, report, number, total, step.name, step.title) as figures:
@@ -84,7 +84,7 @@ def _reported(display: Display, report: Report, number: int, total: int, name: s
         step.seconds = round(time.monotonic() - started, 1)
 
 
-def _start(platform: Platform, display: Display) -> Yard:
+def start_yard(platform: Platform, display: Display) -> Yard:
     platform.start(Settings(BROKERS))
     airflow = platform.airflow
     dags = DagRuns(airflow.url, "admin", airflow.home.password(), display.note)

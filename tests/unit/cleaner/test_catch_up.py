@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from logyard.broker.cleaner.catch_up import CatchUp, CatchUpPorts
 from logyard.broker.client.http_get import NoAnswer
 from logyard.broker.log.disk.memory import MemoryDisk
@@ -23,6 +25,7 @@ class Pair:
         self.follower = LeaseWorld(MemoryDisk())
         self.asked: list[str] = []
         self.reachable = True
+        self.leader_id: int | None = 2
 
     async def __aenter__(self) -> "Pair":
         await self.leader.__aenter__()
@@ -34,8 +37,8 @@ class Pair:
                 find=self.follower.store.logs.get,
                 clean_offset=self.follower.leases.clean_offset,
                 is_held=self.follower.leases.book.is_being_compacted,
-                leader_of=lambda tp: 2,
-                ask=self.ask,
+                leader_of=lambda tp: self.leader_id,
+                ask=lambda broker_id, path: self.ask(broker_id, path),
                 lease_service=self.follower.lease_service,
                 clock=self.follower.clock,
                 open_worker=lambda: self.worker,
@@ -128,7 +131,7 @@ async def test_nothing_is_done_before_all_of_it_is_here_and_committed() -> None:
         assert await pair.catch_up.look(pair.worker) == 1
 
 
-async def test_a_leader_that_does_not_answer_or_talks_nonsense_is_asked_again() -> None:
+async def test_a_leader_that_does_not_answer_or_talks_nonsense_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Pair() as pair:
         filled(pair.leader, 60)
         filled(pair.follower, 60)
@@ -145,16 +148,16 @@ async def test_a_leader_that_does_not_answer_or_talks_nonsense_is_asked_again() 
             async def ask(broker_id: int, path: str, nonsense: bytes = nonsense) -> bytes:
                 return nonsense if path == "/decisions" else await asked(broker_id, path)
 
-            object.__setattr__(pair.catch_up._ports, "ask", ask)
+            monkeypatch.setattr(pair, "ask", ask)
             assert await pair.catch_up.look(pair.worker) == 0
-        object.__setattr__(pair.catch_up._ports, "ask", asked)
+        monkeypatch.undo()
         assert await pair.catch_up.look(pair.worker) == 1
 
 
 async def test_replicas_without_a_leader_elsewhere_ask_nobody() -> None:
     async with Pair() as pair:
         filled(pair.follower, 60)
-        object.__setattr__(pair.catch_up._ports, "leader_of", lambda tp: None)
+        pair.leader_id = None
         assert await pair.catch_up.look(pair.worker) == 0
         assert pair.asked == []
         pair.catch_up.on_deleted(TopicPartition("t", 0))

@@ -7,7 +7,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from logyard.broker.cleaner import selection
-from logyard.broker.cleaner.cleaner import LogCleaner
 from logyard.broker.cleaner.selection import Candidate
 from logyard.broker.cleaner.settings import CleanerSettings
 from logyard.broker.cleaner.worker import WorkerDied
@@ -152,22 +151,20 @@ async def test_other_trouble_is_tried_again_later_and_later() -> None:
         assert world.store.cleaner_offset(TP) == log.segments.active.base_offset
 
 
-async def test_what_nobody_expected_of_one_log_keeps_no_other_dirty(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_nobody_expected_of_one_log_keeps_no_other_dirty() -> None:
     async with LeaseWorld() as world:
         log, other, odd = world.lead(), world.lead(TopicPartition("other", 1)), world.lead(TopicPartition("odd", 0))
         fill(log, 60)
         fill(other, 40)
         fill(odd, 40)
-        judge = LogCleaner._judge
 
-        async def mistaken(self: LogCleaner, kept: PartitionLog) -> Candidate:
+        def mistaken(kept: PartitionLog) -> int:
             if kept is odd:
                 raise IndexError("a mistake of ours")
-            return await judge(self, kept)
+            return world.leases.clean_offset(kept)
 
-        monkeypatch.setattr(LogCleaner, "_judge", mistaken)
         worker = Worker(world)
-        cleaner = cleaner_of(world, worker)
+        cleaner = cleaner_of(world, worker, clean_offset=mistaken)
         worker.answers = [IndexError("another")]
         for _ in range(2):
             await cleaner.clean_next(worker)

@@ -44,10 +44,10 @@ async def test_settings_change_while_it_runs() -> None:
     async with LeaseWorld() as world:
         side = side_of(world)
         assert side.cleaner is not None
-        before = side.cleaner._settings
+        before = side.cleaner.settings
         text = "log.cleaner.threads=2\nlog.cleaner.io.max.bytes.per.second=1000\nlog.cleaner.backoff.ms=7"
         side.configure(BrokerConfig.parse(BASE + text))
-        after = side.cleaner._settings
+        after = side.cleaner.settings
         assert (before.threads, after.threads, after.backoff_ms, after.bytes_per_second_each) == (1, 2, 7, 500.0)
         assert after.keys_max == before.keys_max // 2
         assert "cleaner_uncleanable_partitions_count" in side.gauges()
@@ -67,11 +67,11 @@ async def test_whom_it_asks_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
     async with LeaseWorld() as world:
         side = side_of(world)
         world.lead(leader=1)
-        assert side._leader_of(TP) is None, "it leads itself"
+        assert side.leader_of(TP) is None, "it leads itself"
         world.lead(leader=2, leader_epoch=1)
-        assert side._leader_of(TP) == 2
-        assert side._leader_of(TopicPartition("unknown", 0)) is None
+        assert side.leader_of(TP) == 2
+        assert side.leader_of(TopicPartition("unknown", 0)) is None
         monkeypatch.setattr(http_get, "get", lambda address, path: f"{address}{path}".encode())
-        assert await side._ask(2, "/decisions") == b"127.0.0.1:7002/decisions"
+        assert await side.ask(2, "/decisions") == b"127.0.0.1:7002/decisions"
         with pytest.raises(NoAnswer, match="broker 3 publishes no HTTP address"):
-            await side._ask(3, "/decisions")
+            await side.ask(3, "/decisions")

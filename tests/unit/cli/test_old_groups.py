@@ -116,7 +116,6 @@ def test_no_way_to_the_brokers(run: Any, asked: list[str], znodes: TreeZnodes) -
         "logyard: name the cluster: --bootstrap-server host:port, or --zookeeper host:port[/chroot] for the first "
         "consumers\n",
     )
-    znodes.tree.close_session(znodes._session)
-    znodes._session = znodes.tree.open_session(znodes)
+    znodes.new_session()
     status, _, err = run("groups", "describe", *ZK, "--group", "reports")
     assert (status, "no broker is registered with an address for PLAINTEXT" in err) == (1, True)

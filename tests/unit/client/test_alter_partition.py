@@ -168,7 +168,7 @@ async def test_close_ends_the_asking() -> None:
     leader = Leader()
     leader.submit(0, (1,))
     await asyncio.sleep(0.01)
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "alter partition"]
     leader.sender.close()
     await asyncio.sleep(0)
-    assert leader.sender._task is not None
-    assert leader.sender._task.done()
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "alter partition"]

@@ -3,6 +3,7 @@
 import asyncio
 import struct
 import time
+from typing import Any
 
 import pytest
 
@@ -119,30 +120,59 @@ async def test_closed_while_it_connects() -> None:
         assert not link.connected
 
 
-async def test_who_is_cancelled_stays_cancelled_though_the_answer_has_just_come() -> None:
+@pytest.fixture
+async def connections(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.BufferedProtocol]:
+    """What links give the loop, which hands it the bytes that come."""
+    made: list[asyncio.BufferedProtocol] = []
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def noted(*args: Any, **named: Any) -> Any:
+        transport, protocol = await connect(*args, **named)
+        made.append(protocol)
+        return transport, protocol
+
+    monkeypatch.setattr(loop, "create_connection", noted)
+    return made
+
+
+def arrives(connection: asyncio.BufferedProtocol, correlation_id: int) -> None:
+    """An answer of nothing but its header comes in."""
+    answer = struct.pack(">ii", 4, correlation_id)
+    memoryview(connection.get_buffer(len(answer)))[: len(answer)] = answer
+    connection.buffer_updated(len(answer))
+
+
+async def test_who_is_cancelled_stays_cancelled_though_the_answer_has_just_come(
+    connections: list[asyncio.BufferedProtocol],
+) -> None:
     """Where it did not, a dropped sender of the controller ran on (found by the simulator, seed 25)."""
     async with ScriptedBroker(lambda asked: Hang()) as broker:
         link = link_to(broker)
         task = asyncio.ensure_future(link.request_frame(7, b"\0\0\0\0"))
-        while link._frames is None or 7 not in link._frames.waiting:
+        while not link.connected:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
-        link._frames.waiting[7].set_result(memoryview(b""))
+        arrives(connections[0], 7)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         link.close()
 
 
-async def test_an_answer_that_comes_in_the_turn_its_time_is_up_counts() -> None:
+async def test_an_answer_that_comes_in_the_turn_its_time_is_up_counts(
+    connections: list[asyncio.BufferedProtocol],
+) -> None:
     """The time-out's callback runs after the answer's, and before who waits has had it."""
     async with ScriptedBroker(lambda asked: Hang()) as broker:
         link = link_to(broker)
-        await link._connect()
+        first = asyncio.ensure_future(link.request_frame(6, b"\0\0\0\0"))
+        while not link.connected:
+            await asyncio.sleep(0)
+        first.cancel()
         task = asyncio.ensure_future(link.request_frame(7, b"\0\0\0\0", timeout_s=0.001))
         await asyncio.sleep(0)
-        assert link._frames is not None
-        asyncio.get_running_loop().call_soon(link._frames._settle, memoryview(b"\0\0\0\7"))
+        asyncio.get_running_loop().call_soon(arrives, connections[0], 7)
         time.sleep(0.002)  # both are due in the loop's next turn
         assert await task == b"\0\0\0\7"
         assert link.connected

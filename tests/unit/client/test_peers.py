@@ -35,8 +35,8 @@ class Answers:
         return self.heard
 
 
-def peers_of(*brokers: ScriptedBroker) -> ControllerPeers:
-    peers = ControllerPeers("PLAINTEXT", "controller")
+def peers_of(*brokers: ScriptedBroker, request_timeout_s: float = 30.0) -> ControllerPeers:
+    peers = ControllerPeers("PLAINTEXT", "controller", request_timeout_s)
     for broker in brokers:
         peers.add_broker(broker.info)
     return peers
@@ -69,8 +69,7 @@ async def test_sent_again_until_answered() -> None:
         return next(tries, {"error_code": 77})
 
     async with ScriptedBroker(script) as broker:
-        peers, answers = peers_of(broker), Answers()
-        peers._senders[1]._link._request_timeout_s = 0.05  # the second try is never answered
+        peers, answers = peers_of(broker, request_timeout_s=0.05), Answers()  # the second try is never answered
         peers.send(1, STOP_REPLICA, 3, fields(1), answers.callback(1))
         peers.send(1, STOP_REPLICA, 3, fields(2), answers.callback(2))
         assert await answers.until(2) == [(1, 77), (2, 77)]

@@ -237,7 +237,7 @@ def _(log: PartitionLog) -> None:
 
     def answered(version: int) -> ErrorCode:
         answer = FetchedPartition(TP, records=b"batch")
-        fetch._refuse_unreadable(configs, version, [answer])
+        fetch.refuse_unreadable(configs, version, [answer])
         assert answer.records == (b"batch" if answer.error is ErrorCode.NONE else b"")
         return answer.error
 

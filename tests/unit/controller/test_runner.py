@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from logyard.broker.controller import dispatch
+import pytest
+
+from logyard.broker.controller import dispatch, gauges
 from logyard.broker.controller.broker_requests.encoding import LEADER_AND_ISR, UPDATE_METADATA
 from logyard.broker.controller.events import CreateTopics, NewTopic, UncleanElectionEnabled
 from logyard.broker.model import PartitionState, TopicPartition
@@ -74,14 +76,18 @@ def test_the_gauge_of_an_unclean_election_tells_one_topic_from_all() -> None:
     assert [dispatch.state_of(UncleanElectionEnabled(topic)) for topic in (None, "t")] == [13, 14]
 
 
-async def test_gauges_are_counted_anew_after_each_event_only(world: World) -> None:
+async def test_gauges_are_counted_anew_after_each_event_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = world.controller.runner
     before = runner.gauges()
     assert (before["GlobalPartitionCount"], before["ActiveControllerCount"]) == (0, 1)
     await world.make_topic("t", (1, 2), (9,))
+    counted, read = [], gauges.read
+    monkeypatch.setattr(gauges, "read", lambda context: counted.append(1) or read(context))
     after = runner.gauges()
     assert (after["GlobalPartitionCount"], after["OfflinePartitionsCount"]) == (2, 1)
-    assert runner._gauges.now() is runner._gauges.now()
+    assert runner.gauges() == after
+    assert len(counted) == 1
+    monkeypatch.undo()
     await runner.stop()
     assert runner.gauges()["GlobalPartitionCount"] == 0
     await runner.start()

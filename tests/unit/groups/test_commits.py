@@ -9,9 +9,8 @@ import structlog.testing
 
 from logyard.broker.clock import ManualClock
 from logyard.broker.errors import ErrorCode
-from logyard.broker.groups import membership
+from logyard.broker.groups import membership, offsets
 from logyard.broker.groups.events import Join, Leaver, OffsetCommit, Sync
-from logyard.broker.groups.members import Group
 from logyard.broker.groups.runner import GroupCoordinator
 from tests.support.held_offsets import HeldOffsetsLog
 
@@ -180,14 +179,15 @@ async def test_one_groups_trouble_does_not_keep_the_others_from_expiring(monkeyp
     for name in ("a", "b", "c"):
         await world.groups.commits.commit(name, "", None, -1, [OffsetCommit("t", 0, 1)])
     world.clock.advance(8 * DAY_S)
-    whole = world.groups.commits._outlived
+    whole, group = offsets.outlived, world.groups.roster.get("b")
+    assert group is not None
 
-    def outlived(group: Group) -> Any:
-        if group.group_id == "b":
+    def outlived(committed: Any, *rest: Any) -> Any:
+        if committed is group.offsets:
             raise ValueError("planted")
-        return whole(group)
+        return whole(committed, *rest)
 
-    monkeypatch.setattr(world.groups.commits, "_outlived", outlived)
+    monkeypatch.setattr(offsets, "outlived", outlived)
     with structlog.testing.capture_logs() as said:
         await world.groups.expire_offsets()
     assert world.names() == ["b"]

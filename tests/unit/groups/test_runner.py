@@ -17,14 +17,14 @@ from tests.support.memory_offsets_log import MemoryOffsetsLog
 JOIN = Join("", None, "client", "/h", 10_000, 60_000, "consumer", (("range", b"m"),))
 
 
-def coordinator(log: MemoryOffsetsLog) -> GroupCoordinator:
+def coordinator(log: MemoryOffsetsLog, initial_delay_ms: int = 0) -> GroupCoordinator:
     ids = itertools.count()
     return GroupCoordinator(
         log,
         ManualClock(),
         asyncio.get_running_loop().call_later,
         lambda: str(next(ids)),
-        membership.Rules(initial_delay_ms=0),
+        membership.Rules(initial_delay_ms=initial_delay_ms),
     )
 
 
@@ -62,14 +62,12 @@ async def test_group_lives_through_a_change_of_coordinator() -> None:
 
 
 async def test_not_coordinator_before_leading_and_after_resigning() -> None:
-    made = coordinator(MemoryOffsetsLog(1))
+    made = coordinator(MemoryOffsetsLog(1), initial_delay_ms=3000)
     assert (await made.join("g", JOIN)).error is ErrorCode.NOT_COORDINATOR
     made.on_leader(0)
     assert made.availability("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert made.heartbeat("g", "a", None, 1) is ErrorCode.NONE
     await asyncio.sleep(0)
-    held = membership.Rules(initial_delay_ms=3000)
-    made._rules = held
     waiting = asyncio.ensure_future(made.join("g", JOIN))
     await asyncio.sleep(0)
     made.on_follower(0)

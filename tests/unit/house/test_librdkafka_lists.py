@@ -38,7 +38,7 @@ def test_a_test_that_does_nothing_or_crashes_has_not_passed(tmp_path: Path) -> N
     report = tmp_path / "report.json"
 
     def state(name: str) -> str:
-        return run._ended(report, name, 0, 1.0).state
+        return run.judged(report, name, 0, 1.0).state
 
     assert state("0001_a") == "NO REPORT (exit 0)"
     tests = {"0001_a": {"state": "PASSED", "duration": 0.0}, "0002_b": {"state": "PASSED", "duration": 0.003}}

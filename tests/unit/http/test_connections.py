@@ -114,7 +114,7 @@ async def test_an_answer_that_nobody_reads_is_cut_off() -> None:
         peer.writer.write(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n")
         await peer.head()
         async with asyncio.timeout(20):
-            while server._server is not None and server._server.server_state.connections:
+            while server.server is not None and server.server.server_state.connections:
                 await asyncio.sleep(0.01)
         peer.writer.close()
 

@@ -194,14 +194,14 @@ class TestCommit:
             # The segments of the second group stay: what stands between two groups is linked aside.
             del body["groups"][1]
             assert len(body["groups"]) >= 2
-            rewrite = swap._rewrite
+            rewrite = swap.replacement_of
 
             def cut_behind_the_first(*args: Any) -> Any:
                 made = rewrite(*args)
                 log.truncate_to(1)
                 return made
 
-            monkeypatch.setattr(swap, "_rewrite", cut_behind_the_first)
+            monkeypatch.setattr(swap, "replacement_of", cut_behind_the_first)
             status, answer = await world.call("POST", f"/leases/{lease['lease_id']}/commit", body)
             assert (status, answer["error"], answer["state"]) == (409, "lease_ended", "lost")
             assert not [e.name for e in world.disk.list(DIRECTORY) if e.name.endswith((".cleaned", ".swap"))]

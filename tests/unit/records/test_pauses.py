@@ -4,6 +4,7 @@ import gzip
 import struct
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -25,14 +26,21 @@ def swelling(count: int) -> memoryview:
     return memoryview(made)
 
 
-def test_what_a_thread_still_looks_into_does_not_keep_a_broker_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def unpaused() -> Iterator[None]:
+    yield
+    pauses.use(pauses.go_on)
+
+
+@pytest.mark.usefixtures("unpaused")
+def test_what_a_thread_still_looks_into_does_not_keep_a_broker_from_ending() -> None:
     begun = threading.Event()
 
     def pause() -> None:
         begun.set()
         time.sleep(0.001)
 
-    monkeypatch.setattr(pauses, "_between", pause)
+    pauses.use(pause)
     problems: list[ApiError] = []
 
     def look() -> None:

@@ -111,7 +111,7 @@ def test_client_ids_nobody_uses_any_more_are_forgotten(world: World) -> None:
         produce.record("u", f"c{n}", 1)
     world.now_ms = 20_000
     produce.record("u", "new", 1)
-    assert len(produce._metered) == 1
+    assert produce.meter_count == 1
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_samples_are_bounded() -> None:
     rate = SampledRate(3, 1000)
     for at in range(0, 100_000, 1000):
         rate.record(1, at)
-    assert len(rate._samples) <= 4
+    assert rate.sample_count <= 4
     assert rate.per_second(99_000) == pytest.approx(1, rel=0.5)
 
 

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from logyard.broker.config.broker import BrokerConfig
 from logyard.broker.model import Endpoint
 from logyard.broker.server.admission import UNLIMITED, Admission, Limits, ListenerLimits, limits_from
 from logyard.broker.server.dispatch import Dispatcher
+from logyard.broker.server.host_names import HostNames
 from logyard.broker.server.listener import Listener
 
 PING = b"\0\0\0\5\0\1ping"[:9]
@@ -46,7 +48,7 @@ def test_overrides_by_address_and_by_name() -> None:
             address_counts(bad)
 
 
-async def test_a_name_stands_for_its_addresses_and_is_looked_up_in_a_thread() -> None:
+async def test_a_name_stands_for_its_addresses_and_is_looked_up_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     on_the_loop = threading.get_ident()
     asked: list[tuple[str, int]] = []
     answers: dict[str, Any] = {"db": UnicodeError("label empty"), "web": frozenset({"10.0.0.7", "10.0.0.8"})}
@@ -58,8 +60,8 @@ async def test_a_name_stands_for_its_addresses_and_is_looked_up_in_a_thread() ->
             raise answer
         return cast("frozenset[str]", answer)
 
+    monkeypatch.setattr("logyard.broker.server.admission.HostNames", partial(HostNames, look_up=look_up))
     doors = admission(per_ip_max=1, per_ip_overrides={"10.0.0.8": 5})
-    doors._names._look_up = look_up
     config = BrokerConfig.parse("zookeeper.connect=z:1\nlog.dirs=/x\nmax.connections.per.ip=0\n")
     stored = {"max.connections.per.ip.overrides": "db:2,web:3,10.0.0.8:5"}
     doors.take_over(config.with_dynamic(stored))
@@ -305,7 +307,7 @@ async def test_a_raised_maximum_lets_in_who_waits() -> None:
         waiting = asyncio.create_task(second.ping())
         assert await first.ping()
         config = BrokerConfig.parse("zookeeper.connect=z:1\nlog.dirs=/x\nmax.connections=2\n")
-        listener._admission.take_over(config)
+        listener.admission.take_over(config)
         assert await waiting
         first.close()
         second.close()
@@ -316,7 +318,7 @@ async def test_a_silent_connection_is_closed_but_not_one_that_a_quota_keeps_wait
         silent, muted = await connect(listener), await connect(listener)
         assert await silent.ping()
         assert await muted.ping()
-        list(listener._connections)[1].mute(1000)
+        list(listener.connections)[1].mute(1000)
         muted.writer.write(PING)
         assert await silent.is_closed()
         async with asyncio.timeout(5):
@@ -347,7 +349,7 @@ async def test_closing_answers_what_is_owed_and_takes_nothing_new() -> None:
 async def test_a_connection_that_cannot_be_taken_does_not_end_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening() as listener:
         with monkeypatch.context() as broken:
-            broken.setattr(listener, "_connection", lambda dispatcher: 1 / 0)
+            broken.setattr("logyard.broker.server.listener.Connection", lambda *_: 1 / 0)
             unlucky = await connect(listener)
             assert await unlucky.is_closed()
         lucky = await connect(listener)

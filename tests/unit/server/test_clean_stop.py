@@ -76,7 +76,7 @@ def joining() -> dict[str, Any]:
 async def test_who_waits_is_answered_at_once(tmp_path: Path) -> None:
     broker = await started(tmp_path)
     async with asyncio.timeout(60):
-        ports = [listener.port for listener in broker._listeners]
+        ports = [listener.port for listener in broker.listeners]
         first = await Client.to(ports[0])
         topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
         await first.ask(CREATE_TOPICS, 2, {"topics": [topic], "timeout_ms": 30_000})
@@ -88,7 +88,7 @@ async def test_who_waits_is_answered_at_once(tmp_path: Path) -> None:
             fetcher.send(encode_fetch(11, 1, "c", fetch))
         member = await Client.to(ports[1])
         member.send(codec.encode_request(JOIN_GROUP, 2, 1, "c", joining()))
-        while sum(connection.busy for listener in broker._listeners for connection in listener._connections) < 3:
+        while sum(connection.busy for listener in broker.listeners for connection in listener.connections) < 3:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
         begun = time.monotonic()

@@ -28,12 +28,15 @@ HEARTBEAT, API_VERSIONS = 12, 18
 SESSION = Session(1, "PLAINTEXT", "127.0.0.1")
 
 
-def dispatcher(*apis: Api, **quotas: str) -> Dispatcher:
+def services(**quotas: str) -> Any:
     configs = DynamicConfigs(1, lambda overrides: TopicConfig())
     configs.set_quota(DEFAULT_ENTITY, None, quotas)
     quotas_of = Quotas(configs, Windows(), Windows(), lambda: 0.0)
-    services = SimpleNamespace(api_versions=VERSIONS, features=FinalizedFeatures(), quotas=quotas_of)
-    return Dispatcher(cast(Services, services), apis)
+    return SimpleNamespace(api_versions=VERSIONS, features=FinalizedFeatures(), quotas=quotas_of)
+
+
+def dispatcher(*apis: Api, **quotas: str) -> Dispatcher:
+    return Dispatcher(services(**quotas), apis)
 
 
 def frame_of(api_key: int, version: int, **fields: Any) -> memoryview:
@@ -186,13 +189,14 @@ async def test_a_large_request_is_read_and_answered_in_a_thread(monkeypatch: pyt
 
     for name in ("decode_request", "encode_response"):
         monkeypatch.setattr(codec, name, noted(getattr(codec, name)))
-    large = dispatcher(Api(11, (0, 9), Handler(message=handle)))
     loop = asyncio.get_running_loop()
     records_hold_all_threads = loop.create_future()
-    cast(Any, large._services).replicas = SimpleNamespace(
+    broker = services()
+    broker.replicas = SimpleNamespace(
         in_disk_thread=lambda work: loop.run_in_executor(None, work),
         in_record_thread=lambda work: records_hold_all_threads,
     )
+    large = Dispatcher(broker, (Api(11, (0, 9), Handler(message=handle)),))
     protocols = [{"name": f"p{n}", "metadata": b""} for n in range(5000)]
     fields = {"group_id": "g", "member_id": "", "protocol_type": "c", "protocols": protocols}
     frame = frame_of(11, 5, **fields)

@@ -83,7 +83,7 @@ async def test_what_is_owed_is_answered_before_the_close() -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
     writer.write(b"\0\0\0\2" + HEARTBEAT.to_bytes(2, "big"))
     async with asyncio.timeout(20):
-        while not any(connection.busy for connection in listener._connections):
+        while not any(connection.busy for connection in listener.connections):
             await asyncio.sleep(0.005)
         closing = asyncio.ensure_future(listener.close(grace_s=20.0))
         await asyncio.sleep(0.05)
@@ -99,7 +99,7 @@ async def test_the_log_names_what_was_owed_when_the_grace_is_over() -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
     writer.write(b"\0\0\0\2" + HEARTBEAT.to_bytes(2, "big"))
     async with asyncio.timeout(20):
-        while not any(connection.busy for connection in listener._connections):
+        while not any(connection.busy for connection in listener.connections):
             await asyncio.sleep(0.005)
         with structlog.testing.capture_logs() as lines:
             await listener.close(grace_s=0.05)

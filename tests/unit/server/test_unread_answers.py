@@ -113,7 +113,7 @@ async def test_a_closed_connection_does_not_wait_for_who_never_reads(monkeypatch
         silent = Silent(listener)
         silent.ask()
         await until(lambda: large.taken)
-        (connection,) = listener._connections
+        (connection,) = listener.connections
         connection.close()  # as a bad frame would
         await asyncio.sleep(0.05)
         assert listener.connection_count == 1
@@ -183,7 +183,7 @@ async def test_replication_goes_on_where_clients_have_to_wait() -> None:
     async with listening(large, answers) as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         assert await ask(reader, writer, HEARTBEAT) == 4
-        for connection in listener._connections:
+        for connection in listener.connections:
             connection.session.is_broker = True
         silent = Silent(listener)
         silent.ask()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +13,7 @@ from logyard.broker.broker import Broker
 from logyard.broker.cleaner import catch_up
 from logyard.broker.cleaner.settings import CleanerSettings
 from logyard.broker.client.alter_partition import AlterPartitionSender
+from logyard.broker.client.link import Link
 from logyard.broker.client.peers import ControllerPeers
 from logyard.broker.client.producer_ids import ProducerIds
 from logyard.broker.clock import ManualClock
@@ -138,13 +138,12 @@ async def test_silent_connections_are_closed(monkeypatch: pytest.MonkeyPatch) ->
     await listener.close()
 
 
-async def test_the_controller_s_requests_are_sent() -> None:
+async def test_the_controller_s_requests_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[Any] = []
     async with ScriptedBroker(lambda asked: {"error_code": 0}) as broker:
         peers = ControllerPeers("PLAINTEXT", "controller")
         peers.add_broker(broker.info)
-        link = peers._senders[1]._link
-        link.request = fails_once(link.request)  # type: ignore[method-assign]
+        monkeypatch.setattr(Link, "request", fails_once(Link.request))
         fields = {"controller_id": 1, "controller_epoch": 1, "broker_epoch": 1}
         peers.send(1, 5, 3, fields, answers.append)
         await until(lambda: answers)
@@ -203,20 +202,21 @@ async def test_producer_ids_are_fetched() -> None:
 async def test_the_controller_takes_the_next_event(monkeypatch: pytest.MonkeyPatch) -> None:
     handled: list[str] = []
 
-    async def handle(runner: Any, envelope: Any) -> None:
+    def observe(envelope: Any, effect: Any) -> None:
+        if type(envelope.event).__name__ == "SessionLost":
+            raise Unexpected
         handled.append(type(envelope.event).__name__)
 
-    monkeypatch.setattr(ControllerRunner, "_handle", fails_once(handle))
     settings = SimpleNamespace(broker_id=1, level=0)
-    runner = ControllerRunner.__new__(ControllerRunner)
     monkeypatch.setattr("logyard.broker.controller.runner.encoding.Encoder", lambda *a: None)
-    runner.__init__(  # type: ignore[misc]
-        cast(Any, None), cast(Any, None), ManualClock(), cast(Any, settings), chance=cast(Any, None)
+    runner = ControllerRunner(
+        cast(Any, None), cast(Any, None), ManualClock(), cast(Any, settings), chance=cast(Any, None), observer=observe
     )
     await runner.start()
+    runner.on_session_lost()
     runner.on_session_established()
-    await until(lambda: handled == ["SessionRestored"])
-    cast(Any, runner._task).cancel()
+    await until(lambda: "SessionRestored" in handled)
+    await runner.stop()
 
 
 async def test_logs_are_kept_up() -> None:
@@ -259,8 +259,8 @@ async def test_a_new_session_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         restored.append(True)
 
     broker.components = cast(Any, SimpleNamespace(session_restored=session_restored))
-    monkeypatch.setattr(broker, "_register", fails_once(register))
-    broker._take_session(1)
+    monkeypatch.setattr(broker, "register", fails_once(register))
+    broker.take_session(1)
     await until(lambda: restored)
 
 
@@ -269,12 +269,11 @@ async def test_logs_are_cleaned(what: str) -> None:
     async with LeaseWorld() as world:
         fill(world.lead(), 60)
         worker = Worker(world)
-        cleaner = cleaner_of(world, worker, CleanerSettings(threads=1, backoff_ms=10))
         if what == "end":
             worker.end = fails_once(worker.end)  # type: ignore[method-assign]
-        else:
-            failing: Any = {what: fails_once(getattr(cleaner._ports, what))}
-            cleaner._ports = replace(cleaner._ports, **failing)
+        ports = {"open_worker": lambda: worker, "logs": world.store.all_logs}
+        failing = {name: fails_once(work) for name, work in ports.items() if name == what}
+        cleaner = cleaner_of(world, worker, CleanerSettings(threads=1, backoff_ms=10), **failing)
         cleaner.start()
         await until(lambda: cleaner.cleaned)
         await cleaner.close()

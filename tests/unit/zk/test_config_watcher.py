@@ -123,8 +123,9 @@ async def test_a_new_session_loads_again_and_finds_what_vanished(world: World) -
 
 async def test_a_session_that_ended_unheard_is_followed_anew(world: World) -> None:
     await world.watcher.start()
-    world.tree.expire(world.zk.session_id)
-    while world.zk.session_id in (0, world.watcher._session_id):
+    before = world.zk.session_id
+    world.tree.expire(before)
+    while world.zk.session_id in (0, before):
         await asyncio.sleep(0.01)
     await world.watcher.renew()
     world.all_told()
@@ -132,7 +133,9 @@ async def test_a_session_that_ended_unheard_is_followed_anew(world: World) -> No
     await world.notify("topics", "t")
     async with asyncio.timeout(5):
         assert await world.told.get() == ("topics", "t", {"retention.ms": "1"})
-    followed = world.watcher._task
+    followed = [task for task in asyncio.all_tasks() if task.get_name() == "config watcher"]
     await world.watcher.renew()
-    assert world.watcher._task is followed, "nothing to be done"
+    now = [task for task in asyncio.all_tasks() if task.get_name() == "config watcher"]
+    assert len(now) == 1
+    assert now == followed, "nothing to be done"
     await world.watcher.stop()

@@ -18,7 +18,7 @@ from logyard.broker.zk.registration import (
 )
 from logyard.broker.zk.tree import ZooKeeperTree
 from logyard.broker.znodes import brokers, paths
-from logyard.broker.znodes.ops import Create, Znode
+from logyard.broker.znodes.ops import Create, Watcher, Znode
 
 INFO = BrokerInfo(3, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),))
 
@@ -81,12 +81,21 @@ async def test_another_brokers_registration_stays(zk: MemoryZooKeeper, tree: Zoo
     assert await registered(zk) == before
 
 
-async def test_what_our_previous_session_left_is_replaced(zk: MemoryZooKeeper, tree: ZooKeeperTree) -> None:
+class Forgetful(MemoryZooKeeper):
+    """Goes on in a new session while the server still has the old one."""
+
+    def take_new_session(self) -> None:
+        self._session_id = self.tree.open_session(self)
+
+
+async def test_what_our_previous_session_left_is_replaced(tree: ZooKeeperTree) -> None:
+    zk = Forgetful(tree)
+    await create_persistent_paths(zk)
     # The old session's znode is still there when the new session registers, as KAFKA-7165 saw it.
     registration = BrokerRegistration(zk)
     first = await registration.register(INFO, 5)
     old = zk.session_id
-    zk._session_id = tree.open_session(zk)
+    zk.take_new_session()
     second = await registration.register(INFO, 6)
     assert second > first
     tree.close_session(old)
@@ -95,13 +104,22 @@ async def test_what_our_previous_session_left_is_replaced(zk: MemoryZooKeeper, t
     assert znode.ephemeral_owner == zk.session_id
 
 
-async def test_a_killed_predecessor_is_waited_for(zk: MemoryZooKeeper, tree: ZooKeeperTree) -> None:
+async def test_a_killed_predecessor_is_waited_for(
+    zk: MemoryZooKeeper, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dead = MemoryZooKeeper(tree)
     await BrokerRegistration(dead).register(INFO, 5)
     dead.crash()
+    watched, look = asyncio.Event(), zk.read_and_watch
+
+    async def noted(path: str, watcher: Watcher) -> Znode | None:
+        found = await look(path, watcher)
+        watched.set()
+        return found
+
+    monkeypatch.setattr(zk, "read_and_watch", noted)
     registering = asyncio.ensure_future(BrokerRegistration(zk).register(INFO, 6, patience_s=30))
-    while zk.tree.read(brokers.path(3)) is None or not zk.tree._watches:
-        await asyncio.sleep(0)
+    await watched.wait()
     assert not registering.done()
     tree.expire(dead.session_id)
     epoch = await registering

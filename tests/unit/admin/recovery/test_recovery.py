@@ -137,7 +137,7 @@ def test_brokers_of_another_cluster_than_zookeepers_are_left_alone(monkeypatch: 
     made = cluster()
     assert made.controller is not None
     made.hung.add(made.controller)
-    monkeypatch.setattr(MemoryClient, "_probe", lambda _, b: Probe(b, Wire.ANSWERS, Queue.REFUSES, b, "another"))
+    monkeypatch.setattr(MemoryClient, "probe_broker", lambda _, b: Probe(b, Wire.ANSWERS, Queue.REFUSES, b, "another"))
     with pytest.raises(NotRecovered, match=r"it belongs to cluster another, ZooKeeper to memory.*done: nothing"):
         recover(made, total_s=90.0)
     assert (made.started, made.stopped, made.steps) == ([], [], [])

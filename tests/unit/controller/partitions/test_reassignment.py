@@ -372,7 +372,7 @@ async def test_leaders_that_write_state_znodes_end_a_move(make_world: Callable[.
     assert state is not None
     if told_by == "notification":
         # A leader of a newer level beside this controller: the notice comes, the watch is gone with its session.
-        world.controller.runner._data_watches.forget()
+        world.controller.runner.data_watches.forget()
     grown = partition_state.encode(replace(state, isr=(1, 2, 3)))
     world.write(SetData(partition_state.path(TP), grown, state.partition_epoch))
     if told_by == "notification":

@@ -60,7 +60,7 @@ def test_a_run_is_triggered_waited_for_and_read() -> None:
 
 
 def test_a_database_that_is_locked_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("logyard.local.airflow.api._PAUSE_S", 0.0)
+    monkeypatch.setattr("logyard.local.airflow.api.PAUSE_S", 0.0)
     locked = httpx.Response(500, json={"detail": {"reason": "Database error"}})
     # The first was carried out though its answer was an error.
     server = Server({f"POST {RUNS}": [locked, httpx.Response(409, text="it is there")]})

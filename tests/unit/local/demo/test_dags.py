@@ -1,8 +1,10 @@
 """Results of DAG runs by task, those of a mapped task included."""
 
+from functools import partial
 from typing import Any
 
 import httpx
+import pytest
 
 from logyard.local.airflow.api import AirflowApi
 from logyard.local.demo.dags import DagRuns
@@ -30,10 +32,10 @@ def _task(name: str, index: int) -> dict[str, Any]:
     return {"task_id": name, "state": "success", "try_number": 1, "map_index": index, "start_date": "2026"}
 
 
-def test_a_mapped_tasks_result_is_found() -> None:
-    runs = DagRuns("http://airflow", "u", "p")
-    runs._api = AirflowApi("http://airflow", "u", "p", transport=httpx.MockTransport(_answer))
-    with runs:
+def test_a_mapped_tasks_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering = partial(AirflowApi, transport=httpx.MockTransport(_answer))
+    monkeypatch.setattr("logyard.local.demo.dags.AirflowApi", answering)
+    with DagRuns("http://airflow", "u", "p") as runs:
         (returned,) = runs.run_all([("logyard_compact_segments", {})])
     assert set(returned) == {"choose", "compact"}
     assert result(returned, "replicas_compacted") == {"replicas_compacted": 18}

@@ -291,8 +291,7 @@ def test_an_answer_that_comes_too_late_is_dropped(loop: VirtualLoop) -> None:
 
 def test_a_partition_that_moves_is_asked_of_its_new_leader(loop: VirtualLoop) -> None:
     async def story(f: Followed) -> None:
-        links = {2: Leader(loop), 3: Leader(loop)}
-        f.fetchers._links = links.__getitem__
+        links = f.leaders = {2: Leader(loop), 3: Leader(loop)}
         f.follow()
         f.follow(T1)
         await asyncio.sleep(0.1)

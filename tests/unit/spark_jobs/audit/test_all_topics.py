@@ -17,7 +17,7 @@ def findings_of(monkeypatch: pytest.MonkeyPatch, metadata: Metadata) -> list[Fin
     cluster.add_arguments(parser)
     monkeypatch.setattr("logyard.spark_jobs.cluster.connect", lambda _arguments: Cluster(metadata, {}))
     found: list[Finding] = []
-    assert job._leased(parser.parse_args([]), found, []) == []
+    assert job.leased_replicas(parser.parse_args([]), found, []) == []
     return found
 
 

@@ -4,7 +4,6 @@ import pickle
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from logyard.spark_jobs.data_source.options import BadOption
 from logyard.spark_jobs.data_source.stream import LogyardStreamReader, Position, offset_of, positions
 from logyard.spark_jobs.errors import JobFailed
 from logyard.spark_jobs.leases.broker_http import BrokerHttp
+from logyard.spark_jobs.leases.heartbeats import Heartbeats
 from logyard.spark_jobs.metadata import Metadata, PartitionMetadata
 from tests.support.batches import Batch, Rec, batch
 from tests.support.lease_server import FakeBroker, FakeReplica
@@ -232,9 +232,12 @@ def test_a_beginning_that_does_not_exist_is_named(brokers: FakeBroker) -> None:
         stream(startingOffsets='{"t": {"0": 99}}').initialOffset()
 
 
-def test_leases_are_kept_by_the_process_that_plans_whoever_reads(brokers: FakeBroker) -> None:
+def test_leases_are_kept_by_the_process_that_plans_whoever_reads(
+    brokers: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quickly = "logyard.spark_jobs.data_source.stream.Heartbeats"
+    monkeypatch.setattr(quickly, lambda leases, ttl_ms: Heartbeats(leases, 30))  # a beat each hundredth
     reader = stream()
-    reader._options = replace(reader._options, lease_ttl_s=0.03)  # type: ignore[arg-type]  # a beat each hundredth
     planned = reader.partitions(at(reader, p0=0, p1=0), at(reader, p0=20, p1=5))
 
     def beats() -> int:

@@ -140,7 +140,7 @@ def test_a_disk_that_fails_after_the_commit_costs_nothing(
 
     def full(store: ManifestStore, manifest: Any) -> None:
         linked(store, manifest)
-        monkeypatch.setattr(ManifestStore, "_move", no_space)
+        monkeypatch.setattr(ManifestStore, "move_files", no_space)
 
     def no_space(*_: Any) -> None:
         raise OSError("no space left on device")

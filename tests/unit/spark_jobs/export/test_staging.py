@@ -53,7 +53,7 @@ def test_a_living_runs_files_stay_however_old_its_directory_is(store: ManifestSt
 def test_a_lock_is_one_witness_and_the_beats_another(store: ManifestStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks of another host may not be seen here."""
     monkeypatch.setattr(staging, "BEAT_S", 0.01)
-    monkeypatch.setattr(staging, "_is_locked", lambda _path: False)
+    monkeypatch.setattr(staging, "is_locked", lambda _path: False)
     with Alive(str(of_run(store))):
         aged(Path(store.staging("other")))
         deadline = time.monotonic() + 20
@@ -114,7 +114,7 @@ def test_what_the_newest_version_is_made_of_stays(tmp_path: Path, monkeypatch: p
         raise OSError("full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(ManifestStore, "_move", full)
+        patched.setattr(ManifestStore, "move_files", full)
         with pytest.raises(OSError, match="full"):
             flights.run()
     store = ManifestStore(str(flights.target))

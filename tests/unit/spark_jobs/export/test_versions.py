@@ -79,8 +79,8 @@ def test_what_lives_is_the_same_whoever_reads_it_when(seed: int, tmp_path: Path)
 def test_a_reader_opens_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = grown(tmp_path, 60)
     opened: list[str] = []
-    real = versions._load
-    monkeypatch.setattr(versions, "_load", lambda path: opened.append(path) or real(path))
+    real = versions.load
+    monkeypatch.setattr(versions, "load", lambda path: opened.append(path) or real(path))
     reader = Versions(str(tmp_path))
     model.check(reader)
     assert len(opened) <= 1 + 5
@@ -190,7 +190,7 @@ def test_readers_beside_writers_that_tend_all_at_once(tmp_path: Path) -> None:
     def read() -> None:
         reader = Versions(str(tmp_path))
         found = [(f["path"], f["of"]) for f in reader.live_files()]
-        assert found == history_of[reader._live_at]
+        assert found == history_of[reader.live_at]
 
     threads = [threading.Thread(target=guarded, args=(read,)) for _ in range(3)]
     threads += [

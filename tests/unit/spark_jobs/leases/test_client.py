@@ -137,7 +137,7 @@ def test_the_fake_keeps_its_files_to_itself(broker: FakeBroker) -> None:
 def test_no_token_is_sent_to_whoever_else_answers_at_a_broker_s_address(
     broker: FakeBroker, says: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("logyard.spark_jobs.leases.broker_http._known", set())
+    monkeypatch.setattr("logyard.spark_jobs.leases.broker_http.known_addresses", set())
     broker.reported_id = says
     with pytest.raises(LeaseError, match=r"answers there; no token was sent: set its http\.advertised\.listener") as no:
         acquire(BrokerHttp(1, broker.address, broker.token), "t", 0, "r", "audit")

@@ -51,13 +51,12 @@ def test_a_broker_that_hangs_does_not_cost_the_others_their_leases(broker: FakeB
         thread.start()
         until(lambda: beaten(broker) == 1)
         assert thread.is_alive(), "the other broker was not waited for"
-        beats._stop.set()
 
 
 def test_what_does_not_answer_is_silent_until_it_does(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = taken(broker)
-    beats = Heartbeats([lease, replace(lease, lease_id="second")])
-    beats._leases.pop()
+    leases = [lease]
+    beats = Heartbeats(leases)
     asked: list[str] = []
 
     def away(self: Lease) -> dict[str, Any]:
@@ -66,11 +65,11 @@ def test_what_does_not_answer_is_silent_until_it_does(broker: FakeBroker, monkey
 
     with monkeypatch.context() as patched:
         patched.setattr(Lease, "heartbeat", away)
-        beats._leases.append(replace(lease, lease_id="second"))
+        leases.append(replace(lease, lease_id="second"))
         beats.beat()
         assert asked == [lease.lease_id], "of a broker that does not answer, one lease is asked for"
         assert sorted(beats.silent) == sorted([lease.lease_id, "second"])
-    beats._leases.pop()
+    leases.pop()
     beats.beat()
     assert lease.lease_id not in beats.silent
     assert beats.lost == {}
