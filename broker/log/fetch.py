@@ -97,7 +97,7 @@ class LogSlice:
     the log was truncated or compacted in between, no bytes are returned, and the caller reads again.
     """
 
-    __slots__ = ("cuts", "_file", "look_up", "segments", "_span", "size")
+    __slots__ = ("_file", "_span", "cuts", "look_up", "segments", "size")
 
     def __init__(
         self,

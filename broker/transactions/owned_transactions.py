@@ -28,7 +28,7 @@ class OwnedTransactions:
     """
 
     def __init__(self, partitioning: Partitioning) -> None:
-        self._partitioning = partitioning
+        self.partitioning = partitioning
         self._led: dict[int, LedPartition] = {}
 
     def begin(self, number: int, coordinator_epoch: int) -> LedPartition:
@@ -52,7 +52,7 @@ class OwnedTransactions:
 
     def find(self, transactional_id: str) -> LedPartition | ErrorCode:
         """Return the partition that holds the id, or NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS."""
-        led = self._led.get(self._partitioning.partition_for(transactional_id))
+        led = self._led.get(self.partitioning.partition_for(transactional_id))
         if led is None:
             return ErrorCode.NOT_COORDINATOR
         return led if led.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -271,7 +271,7 @@ async def test_logs_are_cleaned(what: str) -> None:
         worker = Worker(world)
         if what == "end":
             worker.end = fails_once(worker.end)  # type: ignore[method-assign]
-        ports = {"open_worker": lambda: worker, "logs": world.store.all_logs}
+        ports = {"open_worker": lambda: worker, "logs": world.store.logs.all_current}
         failing = {name: fails_once(work) for name, work in ports.items() if name == what}
         cleaner = cleaner_of(world, worker, CleanerSettings(threads=1, backoff_ms=10), **failing)
         cleaner.start()

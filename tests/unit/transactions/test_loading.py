@@ -59,7 +59,7 @@ async def test_while_it_is_loaded_again_an_append_answers_so(world: TransactionW
 
 
 async def test_a_load_takes_the_last_record_of_each_id(world: TransactionWorld) -> None:
-    number = world.owned._partitioning.partition_for("x")
+    number = world.owned.partitioning.partition_for("x")
     ended = Stored(9, 2, 100, State.COMPLETE_ABORT, updated_ms=3, start_ms=2)
     world.log.partitions[number] = [
         (record_format.key("x"), record_format.value(Stored(9, 1, 100, State.EMPTY))),
@@ -118,7 +118,7 @@ async def test_a_value_of_a_later_version_is_not_guessed_at(
     world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "LOAD_AGAIN_S", 0.001)
-    number = world.owned._partitioning.partition_for("x")
+    number = world.owned.partitioning.partition_for("x")
     world.log.partitions[number] = [(record_format.key("x"), b"\x00\x02")]
     await world.elect(6)
     await asyncio.sleep(0.02)

@@ -110,7 +110,7 @@ async def test_an_id_that_could_not_be_removed_stays(world: TransactionWorld) ->
 async def test_tombstones_fit_into_batches(limit: int, batches: int) -> None:
     world = TransactionWorld()
     await world.elect()
-    number = world.owned._partitioning.partition_for
+    number = world.owned.partitioning.partition_for
     names = [name for name in (f"id-{n:04}" for n in range(100)) if number(name) == 0][:9]
     for name in names:
         await world.begin(name)
