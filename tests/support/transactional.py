@@ -1,0 +1,146 @@
+"""Transactional clients of librdkafka's, as tests use them: producers, readers of committed records, a copier."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+
+WAIT_S = 60.0
+
+
+def transactional(bootstrap: str, name: str, **conf: Any) -> Producer:
+    """A producer that has its id and its epoch."""
+    keys = {key.replace("_", "."): value for key, value in conf.items()}
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, **keys})
+    producer.init_transactions(WAIT_S)
+    return producer
+
+
+def read(bootstrap: str, topic: str, *, committed: bool = True, timeout_s: float = WAIT_S) -> list[Any]:
+    """All records of a topic up to where that reader may read now, in the order of each partition."""
+    isolation = "read_committed" if committed else "read_uncommitted"
+    conf = {"bootstrap.servers": bootstrap, "group.id": "unused", "isolation.level": isolation}
+    with closing(Consumer({**conf, "enable.partition.eof": True, "enable.auto.commit": False})) as consumer:
+        partitions = consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+        found, left = [], set(partitions)
+        deadline = time.monotonic() + timeout_s
+        while left:
+            assert time.monotonic() < deadline, f"partitions {sorted(left)} of {topic} have not been read to their end"
+            for message in consumer.consume(1000, 0.5):
+                error = message.error()
+                if error is None:
+                    found.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+        return found
+
+
+def values(bootstrap: str, topic: str, *, committed: bool = True) -> Counter[bytes]:
+    """How often each value is read."""
+    return Counter(message.value() for message in read(bootstrap, topic, committed=committed))
+
+
+class Copier(threading.Thread):
+    """Copies a topic exactly once: each transaction has a batch of records and the offsets after it.
+
+    Whatever an error asks for is done: the transaction is aborted and read again from the committed offsets, or the
+    producer is made anew under its id. `log` has what happened, for a test that fails.
+    """
+
+    def __init__(self, bootstrap: str, source: str, target: str, count: int, batch: int = 200) -> None:
+        super().__init__(daemon=True)
+        self.log: list[str] = []
+        self.transactions = 0
+        self._bootstrap, self._source, self._target = bootstrap, source, target
+        self._count, self._batch = count, batch
+        self._ended = threading.Event()
+        self._group = f"copy-{source}"
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._live()
+            except KafkaException as problem:
+                self._note(f"begins anew: {problem.args[0]}")
+                time.sleep(0.2)
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.join(WAIT_S)
+
+    def _live(self) -> None:
+        """One producer's life: until it is fenced, or has failed for good."""
+        producer = transactional(self._bootstrap, f"copier-{self._source}", transaction_timeout_ms=20_000)
+        conf = {
+            "bootstrap.servers": self._bootstrap,
+            "group.id": self._group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+        with closing(Consumer(conf)) as consumer:
+            partitions = consumer.list_topics(self._source, timeout=WAIT_S).topics[self._source].partitions
+            places = [TopicPartition(self._source, partition) for partition in partitions]
+            self._seek(consumer, places)
+            while not self._ended.is_set():
+                messages = [m for m in consumer.consume(self._batch, 1.0) if m.error() is None]
+                if not messages:
+                    continue
+                try:
+                    self._copy(producer, consumer, messages)
+                    self.transactions += 1
+                except KafkaException as problem:
+                    if problem.args[0].fatal() or not problem.args[0].txn_requires_abort():
+                        raise
+                    self._note(f"aborts: {problem.args[0]}")
+                    self._again(lambda: producer.abort_transaction(WAIT_S))
+                    self._seek(consumer, places)
+
+    def _copy(self, producer: Producer, consumer: Consumer, messages: list[Any]) -> None:
+        producer.begin_transaction()
+        for message in messages:
+            while True:
+                try:
+                    producer.produce(self._target, message.value(), message.key())
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        after: dict[int, int] = {}
+        for message in messages:
+            after[message.partition()] = max(message.offset() + 1, after.get(message.partition(), 0))
+        offsets = [TopicPartition(self._source, partition, offset) for partition, offset in after.items()]
+        metadata = consumer.consumer_group_metadata()
+        self._again(lambda: producer.send_offsets_to_transaction(offsets, metadata, WAIT_S))
+        self._again(lambda: producer.commit_transaction(WAIT_S))
+
+    def _again(self, step: Callable[[], None]) -> None:
+        """Repeat what may be repeated."""
+        while True:
+            try:
+                return step()
+            except KafkaException as problem:
+                if not problem.args[0].retriable():
+                    raise
+                self._note(f"tries again: {problem.args[0]}")
+
+    def _seek(self, consumer: Consumer, places: list[TopicPartition]) -> None:
+        """Read on after what is committed; commits that are still open are waited for."""
+        found = consumer.committed(places, WAIT_S)
+        consumer.assign(
+            [TopicPartition(p.topic, p.partition, p.offset if p.offset >= 0 else OFFSET_BEGINNING) for p in found]
+        )
+
+    def _note(self, said: str) -> None:
+        self.log.append(f"{time.strftime('%H:%M:%S')} {said}")
