@@ -21,6 +21,7 @@ from logyard.admin.ports import (
 from logyard.admin.recovery.witnesses import HOST_STATES, HostState
 from logyard.admin.settings import BadSettings, ClusterSettings
 from logyard.admin.zookeeper.ensemble import KazooEnsemble
+from logyard.admin.zookeeper.znodes import KazooZnodes, ZnodeClient
 from logyard.broker.errors import LogyardError
 
 _PATIENCE_S = 120.0
@@ -33,6 +34,10 @@ class Connector(Protocol):
     def cluster(self, settings: ClusterSettings) -> DescribingClient: ...
 
     def ensemble(self, settings: ClusterSettings) -> Ensemble: ...
+
+    def znodes(self, settings: ClusterSettings) -> ZnodeClient:
+        """A session for whoever reads single znodes. Raises EnsembleUnreachable."""
+        ...
 
     def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher: ...
 
@@ -50,9 +55,10 @@ class RealConnector:
         return ClusterRequests(settings)
 
     def ensemble(self, settings: ClusterSettings) -> Ensemble:
-        if settings.zookeeper is None:
-            raise EnsembleUnreachable("this needs ZooKeeper: set `zookeeper` (host:port) in the connection's extra")
-        return KazooEnsemble(settings.zookeeper, settings.request_timeout_s)
+        return KazooEnsemble(_zookeeper(settings), settings.request_timeout_s)
+
+    def znodes(self, settings: ClusterSettings) -> ZnodeClient:
+        return KazooZnodes(_zookeeper(settings), settings.request_timeout_s)
 
     def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher:
         return CommandLauncher(start, stop, status)
@@ -62,6 +68,12 @@ class RealConnector:
 
     def why_unreachable(self, settings: ClusterSettings, problem: ClusterUnreachable) -> str:
         return why_unreachable(settings, problem)
+
+
+def _zookeeper(settings: ClusterSettings) -> str:
+    if settings.zookeeper is None:
+        raise EnsembleUnreachable("this needs ZooKeeper: set `zookeeper` (host:port) in the connection's extra")
+    return settings.zookeeper
 
 
 class RealPause:

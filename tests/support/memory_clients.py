@@ -28,6 +28,7 @@ from logyard.admin.ports import (
 )
 from logyard.admin.recovery.witnesses import FENCE, ControllerView, HostState, Journal, Probe, Queue, Step, Wire
 from logyard.admin.settings import ClusterSettings
+from logyard.admin.zookeeper.znodes import ZnodeClient
 from logyard.broker.controller.topics import placement
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, BrokerInfo, Endpoint, TopicPartition
@@ -49,6 +50,9 @@ class MemoryConnector:
         if not self._zookeeper:
             raise EnsembleUnreachable("this needs ZooKeeper")
         return MemoryEnsemble(self.cluster_state)
+
+    def znodes(self, settings: ClusterSettings) -> ZnodeClient:
+        return self.cluster_state.znodes
 
     def launcher(self, start: Sequence[str], stop: Sequence[str] = (), status: Sequence[str] = ()) -> Launcher:
         return MemoryLauncher(self.cluster_state, can_stop=bool(stop), can_tell=bool(status))

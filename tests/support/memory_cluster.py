@@ -11,6 +11,7 @@ from logyard.admin.recovery.witnesses import Step
 from logyard.admin.transactions.transactions import Producer, Transaction
 from logyard.broker.errors import ApiError, ErrorCode
 from logyard.broker.model import Assignment, PartitionState, TopicPartition
+from tests.support.tree_znodes import TreeZnodes
 
 
 @dataclass
@@ -50,6 +51,7 @@ class MemoryCluster:
     start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
+    znodes: TreeZnodes = field(default_factory=TreeZnodes)  # what only ZooKeeper has: groups of the first consumers
     producers: dict[TopicPartition, list[Producer]] = field(default_factory=dict)
     transactions: dict[str, Transaction] = field(default_factory=dict)
     quorum: Quorum | None = None  # of a KRaft cluster

@@ -87,6 +87,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "broker.leases.grants:_set_up",
         "plugins.logyard_ui.cluster.clusters:CachedCluster._read_state",
         "plugins.logyard_ui.cluster.clusters:CachedCluster.sizes.read",
+        "plugins.logyard_ui.cluster.clusters:CachedCluster.transactions.read",
         "plugins.logyard_ui.cache.cache:ClusterCache._read",
     ),
     "a number that no counting can have reached, where the count is lost": (

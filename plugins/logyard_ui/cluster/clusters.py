@@ -14,10 +14,12 @@ from logyard.plugins.logyard_ui.cache.cache import Cached, Clocks, ClusterCache,
 from logyard.plugins.logyard_ui.cache.worker import IDLE_S
 from logyard.plugins.logyard_ui.cluster.controllers import ControllerHistory
 from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, read_group, read_lag
+from logyard.plugins.logyard_ui.cluster.old_groups import OldGroups, read_old_groups
 from logyard.plugins.logyard_ui.cluster.plan_preview import PlanRequest, preview
 from logyard.plugins.logyard_ui.cluster.progress import Progress, Running, read_progress
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes, read_sizes, sizes_json
 from logyard.plugins.logyard_ui.cluster.state import ClusterState, ControllerEpoch, read_state
+from logyard.plugins.logyard_ui.cluster.transactions import TopicTransactions, read_transactions
 from logyard.plugins.logyard_ui.responses.document import Document
 
 CLUSTERS_MAX = 32
@@ -109,6 +111,29 @@ class CachedCluster:
             return Offsets(client.offsets(led, EARLIEST), client.offsets(led)) if led else Offsets({}, {})
 
         return await self.cache.get(Query("offsets", "details", 3.0, read, topic), wait_s)
+
+    async def transactions(self, topic: str, snapshot: ClusterSnapshot, wait_s: float) -> Cached[TopicTransactions]:
+        views = snapshot.topics[topic].partitions[:PARTITIONS_MAX]
+        led = [TopicPartition(topic, view.partition) for view in views if view.leader in snapshot.brokers]
+
+        def read(client: DescribingClient) -> TopicTransactions:
+            return read_transactions(client, led, self._clocks.wall_ms())
+
+        return await self.cache.get(Query("transactions", "transactions", 10.0, read, topic), wait_s)
+
+    async def old_groups(self, snapshot: ClusterSnapshot, wait_s: float) -> Cached[OldGroups]:
+        """Groups in ZooKeeper; none where the connection names no ZooKeeper."""
+        if self.settings.zookeeper is None:
+            return Cached(OldGroups())
+
+        def read(client: DescribingClient) -> OldGroups:
+            znodes = self._connector.znodes(self._brief)
+            try:
+                return read_old_groups(znodes, client, snapshot)
+            finally:
+                znodes.close()
+
+        return await self.cache.get(Query("old groups", "old groups", 30.0, read), wait_s)
 
     async def topic_configs(self, topic: str, wait_s: float) -> Cached[dict[str, ConfigValue]]:
         query = Query("topic configs", "details", 10.0, lambda c: c.topic_configs(topic), topic)

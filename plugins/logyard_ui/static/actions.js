@@ -270,6 +270,19 @@ const cancelReassignment = {
   ],
 };
 
+const abortHanging = {
+  dag: "abort_hanging_transactions",
+  title: "Abort hanging transactions",
+  start: "Find them",
+  danger: true,
+  fields: [],
+  conf: (values) => ({ topics: values.topics, approve: true }),
+  say: (values) => [
+    `${plural(values.hanging, "transaction")} of ${values.topics.join(", ")} will not be ended by a coordinator.`,
+    "The run finds them again, shows each of them, and waits for an approval before it aborts them.",
+  ],
+};
+
 export const ACTIONS = {
   create_topic: createTopic,
   alter_topic: alterTopic,
@@ -281,6 +294,7 @@ export const ACTIONS = {
   elect_leaders: electLeaders,
   elect_unclean: electUnclean,
   reset_offsets: resetOffsets,
+  abort_hanging_transactions: abortHanging,
   recover_controller: recover,
   topics_as_code: asCode,
   retention_report: report,

@@ -59,6 +59,8 @@ const PARTS = {
   configs: "settings",
   sizes: "sizes",
   groups: "groups",
+  old_groups: "groups of old consumers",
+  transactions: "transactions",
 };
 
 // The parts that an answer lacks: those that are still being read, and those that failed.

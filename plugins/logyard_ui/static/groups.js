@@ -89,6 +89,43 @@ function List({ data }) {
           fill: true,
           empty: "No group's name matches.",
         }),
+    data.old_groups?.length > 0 && h(OldConsumers, { data }),
+  );
+}
+
+const OLD_COLUMNS = [
+  { id: "group", label: "Group", cell: (row) => row.group },
+  {
+    id: "state",
+    label: "State",
+    width: "8rem",
+    cell: (row) => h(State, { state: row.active ? "Stable" : "Empty" }),
+  },
+  { id: "consumers", label: "Consumers", end: true, width: "7rem", cell: (row) => number(row.consumers.length) },
+  { id: "owned", label: "Partitions read", end: true, width: "9rem", cell: (row) => number(row.partitions_owned) },
+  { id: "topics", label: "Topics", cell: (row) => row.topics.join(", ") || "–" },
+  { id: "lag", label: "Lag", end: true, width: "8rem", cell: (row) => number(row.lag) },
+  {
+    id: "problems",
+    label: "Unreadable",
+    width: "7rem",
+    cell: (row) => h("span", { title: row.problems.join("\n") || undefined }, row.problems.length || "–"),
+  },
+];
+
+function OldConsumers({ data }) {
+  const left = data.old_groups_total - data.old_groups.length;
+  return h(
+    Section,
+    { title: "Old consumers" },
+    h(
+      Text,
+      { color: "fg.muted", fontSize: "sm", marginBottom: "2" },
+      "Groups of the first consumers, which keep members and offsets in ZooKeeper. The command logyard groups migrate",
+      " takes their offsets over.",
+      left > 0 && ` ${plural(left, "group")} more could not be read in time.`,
+    ),
+    h(Table, { name: "Old consumers", columns: OLD_COLUMNS, rows: data.old_groups, rowKey: (row) => row.group }),
   );
 }
 

@@ -1,7 +1,8 @@
-// One topic: its partitions with leader, replicas, ISR, offsets and sizes; its settings; the groups that read it.
+// One topic: its partitions with leader, replicas, ISR, offsets and sizes; its settings; the groups that read it; the
+// transactions that are open on it.
 
 import { useCluster, useRoute } from "./cluster_context.js";
-import { bytes, number, plural } from "./format.js";
+import { bytes, number, plural, time } from "./format.js";
 import { Fragment, UI, h, useMemo } from "./airflow_ui.js";
 import { ActionButton } from "./action_button.js";
 import { Empty, Facts, Head, Loaded, MissingParts, Replicas, Section, State } from "./components.js";
@@ -35,9 +36,16 @@ function Actions({ topic }) {
   const changed = editable(topic.configs ?? []);
   const notPreferred = topic.partitions.filter(isNotPreferred).length;
   const offline = topic.partitions.filter((row) => row.offline).length;
+  const hanging = (topic.transactions ?? []).filter((row) => row.hangs).length;
   return h(
     Fragment,
     null,
+    hanging > 0 &&
+      h(
+        ActionButton,
+        { action: "abort_hanging_transactions", values: { topics: [name], hanging }, danger: true },
+        "Abort hanging transactions",
+      ),
     offline > 0 &&
       h(
         ActionButton,
@@ -104,6 +112,7 @@ function Content({ topic }) {
     h(MissingParts, { data: topic }),
     h(Partitions, { topic }),
     h(Groups, { topic }),
+    topic.transactions?.length > 0 && h(Transactions, { rows: topic.transactions }),
     h(
       Section,
       { title: "Settings" },
@@ -250,6 +259,49 @@ function Groups({ topic }) {
       : topic.groups.length === 0
         ? h(Empty, { title: "No group has committed an offset here." })
         : h(Table, { name: "Groups that read the topic", columns, rows: topic.groups, rowKey: (row) => row.group }),
+  );
+}
+
+const TRANSACTION_COLUMNS = [
+  { id: "partition", label: "Partition", end: true, width: "6.5rem", cell: (row) => row.partition },
+  {
+    id: "id",
+    label: "Transactional id",
+    cell: (row) => row.transactional_id ?? h("span", { "data-quiet": "" }, "known to no coordinator"),
+  },
+  {
+    id: "producer",
+    label: "Producer",
+    end: true,
+    width: "9rem",
+    cell: (row) => `${row.producer_id} (epoch ${row.producer_epoch})`,
+  },
+  { id: "start", label: "From offset", end: true, width: "9rem", cell: (row) => number(row.start) },
+  { id: "last", label: "Last write", width: "12rem", cell: (row) => time(row.last_ms) },
+  {
+    id: "state",
+    label: "State",
+    width: "9rem",
+    cell: (row) => (row.hangs ? h("span", { "data-bad": "" }, "hangs") : (row.state ?? "–")),
+  },
+  { id: "holds", label: "Holds back", width: "7rem", cell: (row) => (row.holds_back ? "yes" : "–") },
+];
+
+function Transactions({ rows }) {
+  return h(
+    Section,
+    { title: "Open transactions" },
+    h(Table, {
+      name: "Open transactions",
+      columns: TRANSACTION_COLUMNS,
+      rows,
+      rowKey: (row) => `${row.partition} ${row.producer_id}`,
+    }),
+    h(
+      Text,
+      { color: "fg.muted", fontSize: "xs", marginTop: "1" },
+      "Consumers that read committed records only do not get past the transaction that holds a partition back.",
+    ),
   );
 }
 

@@ -10,6 +10,7 @@ from logyard.admin.cluster.snapshot import GroupView
 from logyard.admin.groups.groups import DEAD, Member, OffsetRow, offset_rows
 from logyard.broker.model import TopicPartition
 from logyard.plugins.logyard_ui.cluster.lag import GroupDetail, Lag, total
+from logyard.plugins.logyard_ui.cluster.old_groups import OldGroups
 from logyard.plugins.logyard_ui.dependencies import OPTIONAL_S, REQUIRED_S, RequestedCluster
 from logyard.plugins.logyard_ui.responses.optional_parts import OptionalParts
 from logyard.plugins.logyard_ui.responses.responses import required, respond_in_thread
@@ -19,6 +20,7 @@ MEMBERS_MAX = 1_000
 GROUPS_MAX = 10_000
 # Groups read few topics; a longer list of names would not help to tell groups apart.
 TOPICS_MAX = 100
+PROBLEMS_MAX = 5
 
 
 router = APIRouter()
@@ -26,15 +28,16 @@ router = APIRouter()
 
 @router.get("/groups")
 async def groups(request: Request, cluster: RequestedCluster) -> Response:
-    """Consumer groups with state, members and lag."""
+    """Consumer groups with state, members and lag; beside them those that only ZooKeeper has."""
     snapshot = required(await cluster.state(REQUIRED_S)).snapshot
     cached = await cluster.groups(REQUIRED_S)
     listed, parts = required(cached), OptionalParts()
     lag = parts.take("lag", await cluster.lag(listed, snapshot, OPTIONAL_S))
     if lag is not None and lag.problem is not None:
         parts.problems["lag"] = lag.problem
+    old = parts.take("old_groups", await cluster.old_groups(snapshot, OPTIONAL_S))
     rest = {"taken_at_ms": cached.taken_ms} | parts.as_json()
-    return await respond_in_thread(request, lambda: groups_json(listed, lag) | rest)
+    return await respond_in_thread(request, lambda: groups_json(listed, lag) | old_groups_json(old) | rest)
 
 
 @router.get("/group")
@@ -56,6 +59,27 @@ def groups_json(groups: Sequence[GroupView], lag: Lag | None) -> dict[str, Any]:
     return {
         "groups_total": len(groups),
         "groups": [_listed(group, lag) for group in groups[:GROUPS_MAX]],
+    }
+
+
+def old_groups_json(old: OldGroups | None) -> dict[str, Any]:
+    """The groups of the first consumers; None while they are not read."""
+    return {
+        "old_groups_total": 0 if old is None else old.total,
+        "old_groups": None
+        if old is None
+        else [
+            {
+                "group": group.name,
+                "active": group.is_active,
+                "consumers": sorted(group.consumers)[:MEMBERS_MAX],
+                "topics": sorted({tp.topic for tp in group.offsets})[:TOPICS_MAX],
+                "partitions_owned": len(group.owners),
+                "lag": old.lag(group),
+                "problems": list(group.problems[:PROBLEMS_MAX]),
+            }
+            for group in old.groups
+        ],
     }
 
 

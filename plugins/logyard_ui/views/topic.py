@@ -1,4 +1,4 @@
-"""One topic: its partitions with offsets and bytes, its settings, the groups that read it."""
+"""One topic: its partitions with offsets and bytes, its settings, the groups that read it, its open transactions."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from logyard.plugins.logyard_ui.cluster.lag import Lag, total
 from logyard.plugins.logyard_ui.cluster.progress import Running
 from logyard.plugins.logyard_ui.cluster.sizes import Sizes
 from logyard.plugins.logyard_ui.cluster.state import ClusterState
+from logyard.plugins.logyard_ui.cluster.transactions import TopicTransaction, TopicTransactions
 from logyard.plugins.logyard_ui.dependencies import DETAIL_S, OPTIONAL_S, REQUIRED_S, RequestedCluster, TopicName
 from logyard.plugins.logyard_ui.responses.optional_parts import OptionalParts
 from logyard.plugins.logyard_ui.responses.responses import required, respond_in_thread
@@ -34,22 +35,24 @@ class TopicParts:
     sizes: Sizes | None = None
     groups: list[GroupView] | None = None
     lag: Lag | None = None
+    transactions: TopicTransactions | None = None
 
 
 @router.get("/topic")
 async def topic(request: Request, cluster: RequestedCluster, name: TopicName) -> Response:
-    """One topic: partitions, offsets, bytes, settings, the groups that read it."""
+    """One topic: partitions, offsets, bytes, settings, the groups that read it, its open transactions."""
     cached = await cluster.state(REQUIRED_S, [name])
     state = required(cached)
     if name not in state.snapshot.topics:
         raise HTTPException(404, f"there is no topic {name}")
     optional, snapshot = OptionalParts(), state.snapshot
-    moving, offsets, configs, sizes, groups = await asyncio.gather(
+    moving, offsets, configs, sizes, groups, transactions = await asyncio.gather(
         cluster.running(DETAIL_S),
         cluster.offsets(name, snapshot, OPTIONAL_S),
         cluster.topic_configs(name, OPTIONAL_S),
         cluster.sizes(snapshot, OPTIONAL_S),
         cluster.groups(OPTIONAL_S),
+        cluster.transactions(name, snapshot, OPTIONAL_S),
     )
     lag = None if groups.value is None else await cluster.lag(groups.value, snapshot, OPTIONAL_S)
     parts = TopicParts(
@@ -59,7 +62,10 @@ async def topic(request: Request, cluster: RequestedCluster, name: TopicName) ->
         sizes=optional.take("sizes", sizes),
         groups=optional.take("groups", groups),
         lag=None if lag is None else optional.take("groups", lag),
+        transactions=optional.take("transactions", transactions),
     )
+    if parts.transactions is not None and parts.transactions.problem is not None:
+        optional.problems["transactions"] = parts.transactions.problem
     rest = {"taken_at_ms": cached.taken_ms} | optional.as_json()
     return await respond_in_thread(request, lambda: topic_json(name, state, parts) | rest)
 
@@ -77,6 +83,7 @@ def topic_json(name: str, state: ClusterState, parts: TopicParts) -> dict[str, A
         "partitions": entries,
         "configs": None if parts.configs is None else configs_json(parts.configs),
         "groups": _groups(name, parts),
+        "transactions": None if parts.transactions is None else [_transaction(t) for t in parts.transactions.found],
         "bytes": None if parts.sizes is None else sum(sizes),
         "records": None if parts.offsets is None else total(entry["records"] for entry in entries),
     }
@@ -122,6 +129,21 @@ def _partition(topic: TopicView, view: PartitionView, state: ClusterState, parts
         "behind": None
         if held is None
         else {str(broker): held[broker].offset_lag for broker in sorted(held) if broker != view.leader},
+    }
+
+
+def _transaction(found: TopicTransaction) -> dict[str, Any]:
+    producer, coordinated = found.open.producer, found.coordinated
+    return {
+        "partition": found.open.tp.partition,
+        "start": producer.start_offset,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+        "last_ms": producer.last_ms,
+        "transactional_id": found.transactional_id,
+        "state": None if coordinated is None else coordinated.state,
+        "holds_back": found.holds_back,
+        "hangs": found.hangs,
     }
 
 

@@ -13,6 +13,7 @@ pytest.importorskip("airflow.sdk")
 from fastapi.routing import APIRoute
 
 from logyard.admin.cluster.snapshot import NewTopic
+from logyard.admin.transactions.transactions import Producer, Transaction
 from logyard.broker.model import TopicPartition
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -39,6 +40,10 @@ def viewer() -> Iterator[PageClient]:
         cluster.tick()
     cluster.group_commits["billing"] = {TopicPartition("orders", 0): 1}
     cluster.group_members["billing"] = 1
+    orders = TopicPartition("orders", 0)
+    cluster.producers[orders] = [Producer(4000, 0, -1, 7, 1, 0)]
+    cluster.transactions["pay"] = Transaction("pay", 1, 4000, 0, "Ongoing", 60_000, 1, (orders,))
+    cluster.znodes.make("/consumers/reports/offsets/orders/0", b"1")
     with connections():
         yield PageClient(make_app(cluster))
 

@@ -139,6 +139,7 @@ SAMPLES = {
     "elect_leaders": {"topics": ["t"], "notPreferred": 2},
     "elect_unclean": {"topic": "t", "offline": 1},
     "reset_offsets": {"group": "g", "members": 0, "to": "shift", "shift": "5"},
+    "abort_hanging_transactions": {"topics": ["t"], "hanging": 2},
     "decommission_broker": {"brokers": "3, 4", "replication_factor": "2", "throttle": ""},
     "recover_controller": {},
     "compact_segments": {"topics": "a, b"},

@@ -1,6 +1,7 @@
 """The views: what each route answers about a cluster."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("airflow.sdk")
 from logyard.admin.cluster.snapshot import ConfigValue, NewTopic
 from logyard.admin.errors import ApiError, ErrorCode
 from logyard.admin.ports import ClusterUnreachable, Quorum
+from logyard.admin.transactions.transactions import Producer, Transaction
 from logyard.broker.model import TopicPartition
 from tests.support.memory_clients import MemoryClient
 from tests.support.memory_cluster import MemoryCluster
@@ -267,3 +269,36 @@ def test_groups(viewer: PageClient) -> None:
     assert [member["partitions"] for member in one["members"]] == [[["t", [0]]], []]
     assert (one["partitions"][0]["committed"], one["partitions"][0]["end"], one["lag"]) == (3, 9, 6)
     assert viewer.answer("/api/group?name=nobody").status_code == 404
+
+
+def test_groups_that_only_zookeeper_has(cluster: MemoryCluster, known: Connections) -> None:
+    assert PageClient(make_app(cluster)).json("/api/groups")["old_groups"] == []
+    known.add("logyard_default", extra=json.dumps({"zookeeper": "zk:2181"}))
+    registration = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1"}
+    cluster.znodes.make("/consumers/old/offsets/t/0", b"4")
+    cluster.znodes.make("/consumers/old/offsets/t/1", b"nonsense")
+    cluster.znodes.make("/consumers/old/ids/old_host-1", registration, ephemeral=True)
+    cluster.znodes.make("/consumers/old/owners/t/0", b"old_host-1-0", ephemeral=True)
+    cluster.znodes.make("/consumers/<i>idle/ids")
+    found = PageClient(make_app(cluster)).json("/api/groups")
+    assert [(g["group"], g["active"], g["consumers"], g["topics"], g["lag"]) for g in found["old_groups"]] == [
+        ("<i>idle", False, [], [], 0),
+        ("old", True, ["old_host-1"], ["t"], 5),
+    ]
+    assert len(found["old_groups"][1]["problems"]) == 1
+    assert [g["group"] for g in found["groups"]] == ["readers"]
+
+
+def test_open_transactions_of_a_topic(viewer: PageClient, cluster: MemoryCluster) -> None:
+    now = time.time_ns() // 1_000_000
+    assert viewer.json("/api/topic?name=u")["transactions"] == []
+    cluster.producers[T0] = [
+        Producer(7, 0, -1, 1, now, 8),
+        Producer(5, 1, 2, 1, now - 20 * 60_000, 3),
+        Producer(6, 0, -1, 1, now, None),
+    ]
+    cluster.transactions["seven"] = Transaction("seven", 1, 7, 0, "Ongoing", 60_000, now, (T0,))
+    found = viewer.json("/api/topic?name=t")["transactions"]
+    names = ("start", "producer_id", "transactional_id", "state", "holds_back", "hangs")
+    shown = [tuple(one[name] for name in names) for one in found]
+    assert shown == [(3, 5, None, None, True, True), (8, 7, "seven", "Ongoing", False, False)]
