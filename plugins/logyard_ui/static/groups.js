@@ -72,9 +72,13 @@ function List({ data }) {
     React.Fragment,
     null,
     h(
-      Search,
-      { label: "Search groups", value: typed, onChange: setTyped },
-      h(Text, { color: "fg.muted", fontSize: "sm", role: "status" }, plural(found.length, "group")),
+      Flex,
+      null,
+      h(
+        Search,
+        { label: "Search groups", value: typed, onChange: setTyped },
+        h(Text, { color: "fg.muted", fontSize: "sm", role: "status" }, plural(found.length, "group")),
+      ),
     ),
     h(MissingParts, { data }),
     data.groups.length === 0

@@ -277,7 +277,7 @@ const TRANSACTION_COLUMNS = [
     cell: (row) => `${row.producer_id} (epoch ${row.producer_epoch})`,
   },
   { id: "start", label: "From offset", end: true, width: "9rem", cell: (row) => number(row.start) },
-  { id: "last", label: "Last write", width: "12rem", cell: (row) => time(row.last_ms) },
+  { id: "last", label: "Last write", width: "14rem", cell: (row) => time(row.last_ms) },
   {
     id: "state",
     label: "State",
