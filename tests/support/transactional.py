@@ -10,7 +10,6 @@ from typing import Any
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
-    KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
@@ -42,7 +41,7 @@ def read(bootstrap: str, topic: str, *, committed: bool = True, timeout_s: float
                 error = message.error()
                 if error is None:
                     found.append(message)
-                elif error.code() == KafkaError._PARTITION_EOF:
+                elif error.name() == "_PARTITION_EOF":
                     left.discard(message.partition())
         return found
 
