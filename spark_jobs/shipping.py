@@ -21,7 +21,17 @@ from logyard.spark_jobs.atomic_file import write_atomically
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("broker", "spark_jobs")
-LIBRARIES = ("numpy", "pyarrow", "numba", "crc32c", "cramjam", "zstandard", "aiokafka", "kafka-python")
+LIBRARIES = (
+    "numpy",
+    "pyarrow",
+    "numba",
+    "crc32c",
+    "cramjam",
+    "zstandard",
+    "aiokafka",
+    "confluent-kafka",
+    "kafka-python",
+)
 JOBS = ("compact", "audit", "export")
 INSIDE = "env"
 # What executors never import: a fifth of the installed files.

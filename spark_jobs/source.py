@@ -1,14 +1,16 @@
 """`spark.read.format("logyard")` and `spark.readStream.format("logyard")`: records of segments as a DataFrame, from a
-live cluster under leases or from a directory.
+live cluster under leases or from a directory. `df.write` and `df.writeStream` of the same format: rows into a topic,
+exactly once (sink/).
 
     from logyard.spark_jobs import source
     source.register(spark)
     spark.read.format("logyard").option("subscribe", "flights").option("clusterFile", "…/cluster.json").load()
     spark.read.format("logyard").option("subscribe", "flights").load("/data/1")
+    df.write.format("logyard").mode("append").option("topic", "flights").option("clusterFile", "…/cluster.json").save()
 
-Options: data_source/options.py. Columns have the names and types of Spark's Kafka source where it has them; a narrower
-`.schema("offset long, key binary")`, or the option `columns`, reads only those. Filters on topic, partition, offset
-and timestamp skip what they exclude by the indexes, before a record is read.
+Options: data_source/options.py and sink/options.py. Columns have the names and types of Spark's Kafka source where it
+has them; a narrower `.schema("offset long, key binary")`, or the option `columns`, reads only those. Filters on topic,
+partition, offset and timestamp skip what they exclude by the indexes, before a record is read.
 
 Spark plans a read in a process that ends after planning. So the driver keeps the plan's leases alive
 (leases/keeper.py), and a task whose lease is gone takes another (data_source/split_reader.py).
@@ -23,6 +25,7 @@ from logyard.spark_jobs.data_source.batch import LogyardReader, PushingReader
 from logyard.spark_jobs.data_source.rows import SCHEMA, known_columns
 from logyard.spark_jobs.data_source.stream import LogyardStreamReader
 from logyard.spark_jobs.leases.keeper import keeper_of
+from logyard.spark_jobs.sink.writers import LogyardStreamWriter, LogyardWriter
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -60,6 +63,12 @@ class LogyardDataSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: Any) -> LogyardStreamReader:
         return LogyardStreamReader(list(schema.fieldNames()), dict(self.options))
+
+    def writer(self, schema: Any, overwrite: bool) -> LogyardWriter:
+        return LogyardWriter(schema, overwrite, dict(self.options))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> LogyardStreamWriter:
+        return LogyardStreamWriter(schema, overwrite, dict(self.options))
 
 
 class PushingDataSource(LogyardDataSource):

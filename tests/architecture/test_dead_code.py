@@ -80,7 +80,9 @@ PRODUCT: dict[str, Sequence[str]] = {
         "prepareForTriggerAvailableNow",
         "pushFilters",
         "reportLatestOffset",
+        "batchId",
         "streamReader",
+        "streamWriter",
         "zero",
     ),
     "FastAPI calls it": ("docs", "invalid"),
@@ -134,6 +136,7 @@ TESTS: dict[str, Sequence[str]] = {
         "sizehint",
     ),
     "Airflow reads it": ("dag_version",),
+    "Spark calls it": ("streamWriter",),
     "a command of a transcript or a step of a history: `do_` and its word": ("do_[a-z]*",),
     "a row of a report": ("runs_of_*", "sent_mb"),
 }
